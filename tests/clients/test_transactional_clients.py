@@ -1,4 +1,7 @@
-"""Transactions by the Java client, 3.9 and 4.x, and franz-go: every outcome, also with kills on both sides."""
+"""Transactions by the Java client, 3.9 and 4.x, and franz-go: every outcome, also with kills on both sides.
+
+All of it at level 0 and at level 2 of ``transaction.version``, with which newer clients have an epoch for each transaction.
+"""
 
 import random
 import re
@@ -11,14 +14,16 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.clients.served import ServedBroker
-from tests.clients.transactional import COMPACTING, make_topic, read
-from tests.clients.transactors import FRANZ_GO, KINDS, FailedError, Transactors, command_of
+from tests.clients.transactional import COMPACTING, finalize, make_topic, producer_of, read
+from tests.clients.transactors import EPOCHS, FRANZ_GO, KINDS, FailedError, Transactors, command_of
 from tests.eventually import eventually, join
 
 END_S = 120
 TIMEOUT_MS = 60_000
 SHORT_TIMEOUT_MS = 1_500
 FENCED = re.compile("ProducerFenced|InvalidProducerEpoch|PRODUCER_FENCED|INVALID_PRODUCER_EPOCH")
+TOO_LATE = re.compile(f"{FENCED.pattern}|InvalidTxnState|INVALID_TXN_STATE")
+"""Who has an epoch for each transaction is told that it was aborted, and may go on."""
 NOT_IN_GROUP = re.compile("CommitFailed|UNKNOWN_MEMBER_ID|aborted|No current assignment")
 """The last is the Java client's, if it loses its partitions between a poll and the look at its position in them."""
 SETTINGS = (
@@ -64,19 +69,26 @@ def start(kind: str, built: Path) -> Iterator[Start]:
         each.kill()
 
 
+@pytest.fixture(scope="module", params=[0, 2], ids=["level 0", "level 2"])
+def level(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
+def broker(tmp_path_factory: pytest.TempPathFactory, level: int) -> Iterator[ServedBroker]:
     served = ServedBroker(tmp_path_factory.mktemp("transactional") / "data", *SETTINGS)
     served.start()
+    finalize(served, level)
     yield served
     assert served.stop() == 0, served.output.read_text()[-3000:]
 
 
 @pytest.fixture
-def mortal(tmp_path: Path) -> Iterator[ServedBroker]:
+def mortal(tmp_path: Path, level: int) -> Iterator[ServedBroker]:
     """A broker that the test may kill; it is well at the end."""
     served = ServedBroker(tmp_path / "data", *SETTINGS)
     served.start()
+    finalize(served, level)
     yield served
     assert served.stop() == 0, served.output.read_text()[-3000:]
 
@@ -125,6 +137,37 @@ def test_commits_and_aborts(start: Start, broker: ServedBroker, topic: str) -> N
     assert values(client, topic) == read(broker, topic) == ["0", "2", "4", "open", "0", "2", "4"]
 
 
+def test_who_has_an_epoch_for_each_transaction(start: Start, kind: str, level: int, broker: ServedBroker, topic: str) -> None:
+    client = start(broker)
+    client.do("open", "a", topic, TIMEOUT_MS)
+    for number in range(4):
+        client.do("begin", "a")
+        write(client, "a", topic, 0, f"{number}")
+        client.do("abort" if number == 2 else "commit", "a")
+    assert producer_of(broker, topic).epoch == (4 if level == 2 and kind in EPOCHS else 0)
+    assert read(broker, topic) == ["0", "1", "3"]
+
+
+def test_the_level_changes_while_clients_work(start: Start, kind: str, level: int, broker: ServedBroker, topic: str) -> None:
+    client = start(broker)
+    try:
+        expected = []
+        for number in range(8):
+            if number % 2:
+                finalize(broker, 0 if number % 4 == 1 else 2)
+            if number % 3 == 0:
+                client.kill()
+                client = start(broker)
+                client.do("open", "a", topic, TIMEOUT_MS)
+            client.do("begin", "a")
+            write(client, "a", topic, 0, f"{number}")
+            client.do("commit", "a")
+            expected.append(f"{number}")
+    finally:
+        finalize(broker, level)
+    assert values(client, topic) == read(broker, topic) == expected
+
+
 def test_a_second_producer_fences_the_first(start: Start, broker: ServedBroker, topic: str) -> None:
     client = start(broker)
     client.do("open", "first", topic, TIMEOUT_MS)
@@ -161,7 +204,7 @@ def test_the_coordinator_aborts_what_takes_too_long(start: Start, broker: Served
     client.do("send", "other", topic, 0, "other")
     client.do("commit", "other")  # not to be seen until the transaction before it is aborted
     eventually(lambda: read(broker, topic) == ["other"], pause_s=0.5)
-    with pytest.raises(FailedError, match=FENCED):
+    with pytest.raises(FailedError, match=TOO_LATE):
         client.do("commit", "late")
     assert values(client, topic) == ["other"]
     client.do("open", "late", topic, SHORT_TIMEOUT_MS)
@@ -230,7 +273,7 @@ def test_the_broker_is_killed_while_a_transaction_is_open_or_ends(start: Start, 
             expected.append(f"{number}")
     eventually(lambda: read(mortal, topic) == expected * 2, lambda: read(mortal, topic), pause_s=0.5)
     assert values(client, topic) == expected * 2
-    with pytest.raises(FailedError, match=FENCED):
+    with pytest.raises(FailedError, match=TOO_LATE):
         client.do("commit", "left")
 
 

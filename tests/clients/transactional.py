@@ -6,6 +6,15 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.clients.served import ServedBroker
+from tests.oracle.talk import Talk
+from twisted_kafka.controller.feature_updates import UpgradeType
+from twisted_kafka.coordinator.coordinator_record import Producer as Identity
+from twisted_kafka.metadata.features import TRANSACTION_VERSION
+from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
+from twisted_kafka.protocol.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
+from twisted_kafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
+
 TIMEOUT_S = 60
 COMPACTING = (
     "log.segment.bytes=20000",
@@ -22,6 +31,28 @@ class Bootstrapped(Protocol):
 
     @property
     def bootstrap(self) -> str: ...
+
+
+def finalize(broker: ServedBroker, level: int) -> None:
+    """Give ``transaction.version`` a level, if it has another one."""
+    talk = Talk(broker.port, "finalize")
+    features = talk.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4).finalized_features
+    now = next((each.max_version_level for each in features), 0)
+    if now != level:
+        kind = UpgradeType.UPGRADE if level > now else UpgradeType.SAFE_DOWNGRADE
+        update = FeatureUpdateKey(feature=TRANSACTION_VERSION, max_version_level=level, upgrade_type=kind)
+        (result,) = talk.ask(UpdateFeaturesRequest(feature_updates=[update]), 1).results
+        assert not result.error_code, result.error_message
+    talk.close()
+
+
+def producer_of(broker: ServedBroker, transactional_id: str) -> Identity:
+    """Return the transactional id's producer."""
+    talk = Talk(broker.port, "describe")
+    (state,) = talk.ask(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0).transaction_states
+    talk.close()
+    assert not state.error_code
+    return Identity(state.producer_id, state.producer_epoch)
 
 
 def make_topic(broker: Bootstrapped, name: str, partitions: int = 2) -> str:

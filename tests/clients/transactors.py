@@ -34,6 +34,8 @@ ANSWER_S = 120
 JAVA_VERSIONS = ("3.9.2", "4.4.0")
 FRANZ_GO = "franz-go"
 KINDS = (*(f"kafka-clients {version}" for version in JAVA_VERSIONS), FRANZ_GO)
+EPOCHS = frozenset({f"kafka-clients {JAVA_VERSIONS[-1]}", FRANZ_GO})
+"""Those that speak ``transaction.version`` 2 when it is finalized."""
 
 
 class FailedError(Exception):
