@@ -1,11 +1,11 @@
-"""Apache Kafka 3.9, in ZooKeeper mode or alone in KRaft mode, run as plain processes to be asked the same questions."""
+"""Apache Kafka 3.9, in ZooKeeper mode or alone in KRaft mode, or a later one, as plain processes to be asked the same questions."""
 
 import signal
 import subprocess
 import time
 from pathlib import Path
 
-from tests.clients.clients import HERE, java_class_path
+from tests.clients.clients import HERE, java_class_path, java_library
 from tests.clients.served import answers, lists_brokers
 from tests.ports import free_port
 from tests.processes import start_tied
@@ -18,8 +18,9 @@ CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 class ApacheKafka:
     """One broker (id 1) and its ZooKeeper (with ``kraft``: its controller) below ``directory``; for tests that may take a while."""
 
-    def __init__(self, directory: Path, *, kraft: bool = False, **settings: object) -> None:
+    def __init__(self, directory: Path, *, kraft: bool = False, later_version: str | None = None, **settings: object) -> None:
         self.directory = directory
+        self._later_version = later_version
         self.port = free_port()
         self.log4j = HERE / "java" / "log4j.properties"
         self._kraft = kraft
@@ -134,7 +135,8 @@ class ApacheKafka:
         self._processes.clear()
 
     def _run(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
-        class_path = java_class_path()
+        later = self._later_version
+        class_path = java_class_path() if later is None else java_library("kafka_2.13", later)
         assert class_path is not None
         logging = f"-Dlog4j.configuration=file:{self.log4j}"
         command = ["java", "-Xmx512M", logging, f"-Dkafka.logs.dir={self.directory}", "-cp", class_path, main, *arguments]

@@ -54,7 +54,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
 def kraft(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     if java_class_path() is None:
         pytest.skip("Java or Maven is not installed")
-    broker = ApacheKafka(tmp_path_factory.mktemp("kraft"), kraft=True, **SETTINGS | BOTH_PROTOCOLS)
+    broker = ApacheKafka(tmp_path_factory.mktemp("kraft"), kraft=True, **SETTINGS | BOTH_PROTOCOLS)  # type: ignore[arg-type]
     try:
         broker.start()
         warm(broker.port)
