@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from tests.clients.clients import HERE, java_library, java_machine, run
 from tests.clients.served import ServedBroker
-from tests.clients.transactional import COMPACTING, TIMEOUT_S, make_topic
+from tests.clients.transactional import COMPACTING, TIMEOUT_S, ensure_ends_well, make_topic
 from tests.eventually import eventually
 from tests.processes import start_tied
 
@@ -155,7 +155,7 @@ def test_each_word_is_counted_once(command: list[str], broker: ServedBroker, tmp
         assert all(re.search(rf"^{topic} \d+ [1-9]", cleaned, re.MULTILINE) for topic in COMPACTED), cleaned
         assert [process.stop() for process in processes] == [0] * PROCESSES
         assert counted(broker.bootstrap) == expected
-        assert broker.stop() == 0
+        ensure_ends_well(broker)
     finally:
         ending.set()
         for process in processes:

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.clients.served import ServedBroker
-from tests.clients.transactional import COMPACTING, finalize, make_topic, producer_of, read
+from tests.clients.transactional import COMPACTING, ensure_ends_well, finalize, make_topic, producer_of, read
 from tests.clients.transactors import EPOCHS, FRANZ_GO, KINDS, FailedError, Transactors, command_of
 from tests.eventually import eventually, join
 
@@ -80,7 +80,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, level: int) -> Iterator[Ser
     served.start()
     finalize(served, level)
     yield served
-    assert served.stop() == 0, served.output.read_text()[-3000:]
+    ensure_ends_well(served)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def mortal(tmp_path: Path, level: int) -> Iterator[ServedBroker]:
     served.start()
     finalize(served, level)
     yield served
-    assert served.stop() == 0, served.output.read_text()[-3000:]
+    ensure_ends_well(served)
 
 
 @pytest.fixture
@@ -192,6 +192,19 @@ def test_a_fenced_producer_cannot_write_either(start: Start, broker: ServedBroke
         write(client, "first", topic, 0, "more")
     client.do("commit", "second")
     assert values(client, topic) == read(broker, topic) == ["second"]
+
+
+def test_an_administrator_fences_a_producer(start: Start, kind: str, broker: ServedBroker, topic: str) -> None:
+    if kind == FRANZ_GO:
+        pytest.skip("it has no such function")
+    client = start(broker)
+    client.do("open", "a", topic, TIMEOUT_MS)
+    client.do("begin", "a")
+    write(client, "a", topic, 0, "lost")
+    client.do("fence", topic)
+    with pytest.raises(FailedError, match=FENCED):
+        client.do("commit", "a")
+    assert read(broker, topic) == []
 
 
 def test_the_coordinator_aborts_what_takes_too_long(start: Start, broker: ServedBroker, topic: str) -> None:

@@ -1,5 +1,6 @@
 """What tests of transactions do through librdkafka."""
 
+import re
 import time
 from typing import Any, Protocol
 
@@ -94,3 +95,10 @@ def read(broker: Bootstrapped, topic: str, isolation: str = "read_committed") ->
             ended.add(message.partition())
     consumer.close()
     return [found[key] for key in sorted(found)]
+
+
+def ensure_ends_well(broker: ServedBroker) -> None:
+    """Stop the broker; it must have nothing to complain of, in all its lives."""
+    assert broker.stop() == 0, broker.output.read_text()[-3000:]
+    complaints = re.findall(r"^.*(?:#error\]|#critical\]|Traceback).*$", broker.output.read_text(), re.MULTILINE)
+    assert complaints == []

@@ -9,6 +9,7 @@ A line is a command and its arguments with tabs between:
 - ``transform NAME TOPIC END``: one transaction that copies what one poll returns to the same partitions of the topic, with the
   group's offsets and a "t" before each value; ``END`` is ``commit``, ``abort`` or ``hold``, which leaves it open. Returns how many
   records.
+- ``fence ID``: have an administrator fence the id's producer
 - ``read TOPIC ISOLATION``: all values, in order of partitions and offsets
 
 The answer is ``ok`` and the result, or ``failed`` and names of the errors.

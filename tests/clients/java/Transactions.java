@@ -7,6 +7,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Future;
+import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -63,6 +64,11 @@ public class Transactions {
                 Transactor joined = new Transactor(bootstrap, words[1], words[2]);
                 transactors.put(words[0], joined);
                 joined.join(words[0], words[3], words[4], words[5]);
+                return null;
+            case "fence":
+                try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+                    admin.fenceProducers(List.of(words[0])).all().get();
+                }
                 return null;
             case "read":
                 return read(words[0], words[1]);
