@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -37,17 +38,24 @@ BOTH_PROTOCOLS = {
 """What is the default here."""
 
 
+@contextmanager
+def running(broker: ApacheKafka | ServedBroker) -> Iterator[None]:
+    """Start a broker, have its coordinators answer, and end it."""
+    try:
+        broker.start()
+        warm(broker.port)
+        yield
+    finally:
+        broker.kill()
+
+
 @pytest.fixture(scope="package")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     if java_class_path() is None:
         pytest.skip("Java or Maven is not installed")
     broker = ApacheKafka(tmp_path_factory.mktemp("kafka"), **SETTINGS)  # type: ignore[arg-type]
-    try:
-        broker.start()
-        warm(broker.port)
+    with running(broker):
         yield broker
-    finally:
-        broker.kill()
 
 
 @pytest.fixture(scope="package")
@@ -55,12 +63,8 @@ def kraft(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     if java_class_path() is None:
         pytest.skip("Java or Maven is not installed")
     broker = ApacheKafka(tmp_path_factory.mktemp("kraft"), kraft=True, **SETTINGS | BOTH_PROTOCOLS)  # type: ignore[arg-type]
-    try:
-        broker.start()
-        warm(broker.port)
+    with running(broker):
         yield broker
-    finally:
-        broker.kill()
 
 
 @pytest.fixture(scope="package")

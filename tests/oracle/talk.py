@@ -12,6 +12,7 @@ from twisted_kafka.protocol.api import request_class, response_class
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import request_header_version, response_header_version
+from twisted_kafka.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from twisted_kafka.protocol.records.batch import batches
@@ -279,11 +280,15 @@ class Talk:
             time.sleep(0.02)
 
     def known(self, topic: str) -> None:
-        """Wait until the broker knows a topic that was created: with KRaft it hears of it later than the controller's answer."""
+        """Wait until the broker knows and leads a topic that was created: with KRaft it hears later of it than is answered."""
         deadline = time.monotonic() + TIMEOUT_S
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         while self.ask(request, 8, note=False).topics[0].error_code:
             assert time.monotonic() < deadline, f"{topic} is not known"
+            time.sleep(0.02)
+        end = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(timestamp=-1)])])
+        while self.ask(end, 5, note=False).topics[0].partitions[0].error_code:
+            assert time.monotonic() < deadline, f"{topic} is not led"
             time.sleep(0.02)
 
     def topic_id(self, topic: str) -> bytes:

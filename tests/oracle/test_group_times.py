@@ -13,7 +13,7 @@ import pytest
 from tests.clients.clients import java_class_path
 from tests.clients.served import ServedBroker
 from tests.oracle.apache_kafka import ApacheKafka
-from tests.oracle.conftest import SETTINGS, warm
+from tests.oracle.conftest import SETTINGS, running
 from tests.oracle.scenarios_groups import commit
 from tests.oracle.scenarios_members import beating, described, joining, syncing
 from tests.oracle.talk import Talk
@@ -54,15 +54,8 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]
         pytest.skip("Java or Maven is not installed")
     kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), **TIMES)  # type: ignore[arg-type]
     ours = ServedBroker(tmp_path_factory.mktemp("ours") / "data", *(f"{key}={value}" for key, value in TIMES.items()))
-    try:
-        kafka.start()
-        ours.start()
-        for port in (kafka.port, ours.port):
-            warm(port)
+    with running(kafka), running(ours):
         yield kafka.port, ours.port
-    finally:
-        ours.kill()
-        kafka.kill()
 
 
 class Told:
@@ -73,6 +66,11 @@ class Told:
         self.group = self.talk.topic("group")
         self.events: Events = []
         self.since = 0.0
+        deadline = time.monotonic() + WAIT_S
+        nobody = JoinGroupResponse(member_id="nobody", generation_id=0)
+        while self.beat(nobody).error_code != ErrorCode.UNKNOWN_MEMBER_ID:  # its coordinator may be loading
+            assert time.monotonic() < deadline, "the group has no coordinator"
+            time.sleep(PAUSE_S)
 
     def begin(self) -> None:
         self.since = time.monotonic()

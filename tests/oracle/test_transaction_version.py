@@ -8,7 +8,7 @@ import pytest
 from tests.clients.clients import java_library
 from tests.clients.served import ServedBroker
 from tests.oracle.apache_kafka import ApacheKafka
-from tests.oracle.conftest import warm
+from tests.oracle.conftest import running, warm
 from tests.oracle.talk import TIMEOUT_S, Talk, differences
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.metadata.features import TRANSACTION_VERSION
@@ -242,12 +242,8 @@ def kafka_4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     if java_library("kafka_2.13", VERSION) is None:
         pytest.skip("Java or Maven is not installed")
     broker = ApacheKafka(tmp_path_factory.mktemp("kafka-4"), kraft=True, later_version=VERSION, **SETTINGS)
-    try:
-        broker.start()
-        warm(broker.port)
+    with running(broker):
         yield broker
-    finally:
-        broker.kill()
 
 
 @pytest.fixture(scope="module")

@@ -109,19 +109,25 @@ class TransactionCoordinator:
         if not 0 < timeout_ms <= self._config.max_timeout_ms:
             return Initialized(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
 
-        def initialize(producer_id: int | None) -> Any:
-            return self._execute(
-                transactional_id,
-                lambda shard: shard.init_producer_id(transactional_id, timeout_ms, expected, producer_id),
-                Initialized,
-            )
+        def initialize(shard: TransactionShard, new_producer_id: int | None) -> Any:
+            return shard.init_producer_id(transactional_id, timeout_ms, expected, new_producer_id)
+
+        answer: Initialized | Future[Initialized] = self._execute_with_id(transactional_id, initialize, Initialized)
+        return answer
+
+    def _execute_with_id(
+        self, transactional_id: str, operation: Callable[[TransactionShard, int | None], Any], on_error: Callable[[ErrorCode], T]
+    ) -> Any:
+        """Run an operation that may raise ProducerIdNeededError: it is run again then, with a new producer id."""
+
+        def execute(new_producer_id: int | None) -> Any:
+            return self._execute(transactional_id, lambda shard: operation(shard, new_producer_id), on_error)
 
         try:
-            answer: Initialized | Future[Initialized] = initialize(None)
+            return execute(None)
         except ProducerIdNeededError:
             # The metadata store may be slow: with the shard's lock held, all of its transactional ids would wait.
-            answer = self._with_new_id(initialize, Initialized)
-        return answer
+            return self._with_new_id(execute, on_error)
 
     def _with_new_id(self, use: Callable[[int], T], on_error: Callable[[ErrorCode], T]) -> T:
         try:
@@ -169,17 +175,10 @@ class TransactionCoordinator:
     def end_transaction_with_bump(self, transactional_id: str, producer: Producer, committed: bool) -> "Ended | Future[Ended]":
         """Commit or abort the producer's transaction, and return the producer of the next one (``transaction.version`` 2)."""
 
-        def end(producer_id: int | None) -> Any:
-            return self._execute(
-                transactional_id,
-                lambda shard: shard.end_transaction_with_bump(transactional_id, producer, committed, producer_id),
-                Ended,
-            )
+        def end(shard: TransactionShard, new_producer_id: int | None) -> Any:
+            return shard.end_transaction_with_bump(transactional_id, producer, committed, new_producer_id)
 
-        try:
-            answer: Ended | Future[Ended] = end(None)
-        except ProducerIdNeededError:
-            answer = self._with_new_id(end, Ended)
+        answer: Ended | Future[Ended] = self._execute_with_id(transactional_id, end, Ended)
         return answer
 
     # time
