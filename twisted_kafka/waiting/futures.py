@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import TypeVar, overload
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -58,8 +58,18 @@ def when_done(value: "R | Future[R]", convert: Callable[[R], T]) -> "T | Future[
     return then(value, convert) if isinstance(value, Future) else convert(value)
 
 
-def and_then(future: "Future[R]", continuation: "Callable[[R], T | Future[T]]") -> "Future[T]":
-    """Return a future of what ``continuation(result)`` returns, or of the result of its future. Exceptions are propagated."""
+@overload
+def and_then(value: "Future[R]", continuation: "Callable[[R], T | Future[T]]") -> "Future[T]": ...
+
+
+@overload
+def and_then(value: "R | Future[R]", continuation: "Callable[[R], T | Future[T]]") -> "T | Future[T]": ...
+
+
+def and_then(value: "R | Future[R]", continuation: "Callable[[R], T | Future[T]]") -> "T | Future[T]":
+    """Return ``continuation(value)``, or a future of what comes of that if ``value`` is a future. Exceptions are propagated."""
+    if not isinstance(value, Future):
+        return continuation(value)
     answer: Future[T] = Future()
 
     def done(finished: "Future[R]") -> None:
@@ -72,7 +82,7 @@ def and_then(future: "Future[R]", continuation: "Callable[[R], T | Future[T]]") 
         except Exception as error:  # noqa: BLE001 set on the future
             answer.set_exception(error)
 
-    future.add_done_callback(done)
+    value.add_done_callback(done)
     return answer
 
 

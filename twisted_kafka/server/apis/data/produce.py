@@ -213,8 +213,7 @@ class ProduceApis:
         if not is_adding:
             knows_abortable = version >= _FIRST_VERSION_WITH_ABORTABLE
             return append(self._verification.verify(sequences, transactional_id, producer, knows_abortable=knows_abortable))
-        added = self._verification.add(sequences, transactional_id, producer)
-        return and_then(added, append) if isinstance(added, Future) else append(added)
+        return and_then(self._verification.add(sequences, transactional_id, producer), append)
 
     def _refuse(self, topic_partition: TopicPartition, error: int) -> PartitionResult:
         """Return the result of records refused before the append; an unknown topic takes precedence, as in Kafka."""

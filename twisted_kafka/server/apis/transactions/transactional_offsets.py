@@ -105,8 +105,7 @@ class TransactionalOffsetApis:
         if not is_adding:
             knows_abortable = version >= ABORTABLE_SINCE
             return commit(self._verification.verify(sequences, request.transactional_id, producer, knows_abortable=knows_abortable))
-        added = self._verification.add(sequences, request.transactional_id, producer)
-        return and_then(added, commit) if isinstance(added, Future) else commit(added)
+        return and_then(self._verification.add(sequences, request.transactional_id, producer), commit)
 
 
 def _for_producer(error: ErrorCode) -> ErrorCode:
