@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.transaction.transaction_state import COMPLETED, VALID_PREVIOUS, TransactionState
+from twisted_kafka.log.producer_state.producer_state_manager import BUMPED_SINCE
 from twisted_kafka.network.requests.request_context import TransactionOutcome
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
@@ -18,8 +19,6 @@ NO_EPOCH: Final = -1
 MAX_EPOCH: Final = 32_767
 LAST_EPOCH: Final = MAX_EPOCH - 1
 """The last epoch that a producer may have: one more is left to fence it (Kafka: TransactionMetadata.isEpochExhausted)."""
-BUMPED_SINCE: Final = 2
-"""The ``transaction.version`` since which the end of a transaction bumps the epoch (KIP-890)."""
 NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
 
 

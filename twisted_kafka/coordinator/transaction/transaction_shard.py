@@ -17,7 +17,6 @@ from twisted_kafka.coordinator.transaction.end_requests import STEPS, Step, send
 from twisted_kafka.coordinator.transaction.environment import TransactionEnvironment
 from twisted_kafka.coordinator.transaction.transaction_completion import TransactionCompletion
 from twisted_kafka.coordinator.transaction.transaction_metadata import (
-    BUMPED_SINCE,
     LAST_EPOCH,
     NO_PRODUCER_ID,
     TransactionEnd,
@@ -31,6 +30,7 @@ from twisted_kafka.coordinator.transaction.transaction_metadata import (
 from twisted_kafka.coordinator.transaction.transaction_records import TRANSACTION_RECORD_KINDS
 from twisted_kafka.coordinator.transaction.transaction_state import TransactionState
 from twisted_kafka.coordinator.transaction.transaction_store import TransactionStore
+from twisted_kafka.log.producer_state.producer_state_manager import BUMPED_SINCE
 from twisted_kafka.network.requests.request_context import TransactionOutcome
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition

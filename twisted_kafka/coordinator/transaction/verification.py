@@ -12,8 +12,7 @@ from concurrent.futures import Future
 from typing import Final, NamedTuple
 
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.transaction.transaction_metadata import BUMPED_SINCE
-from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
+from twisted_kafka.log.producer_state.producer_state_manager import BUMPED_SINCE, VerificationGuard
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ErrorCode, InvalidProducerEpochError
 from twisted_kafka.protocol.topic_partition import TopicPartition

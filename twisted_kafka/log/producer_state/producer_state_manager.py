@@ -36,8 +36,8 @@ _MARKER_BYTES: Final = 64
 """Markers are smaller, as their versions are today; other batches are not kept."""
 _MARKERS_KEPT: Final = 128
 
-_BUMPED_SINCE: Final = 2
-"""The ``transaction.version`` since which markers have another epoch than the records of their transaction."""
+BUMPED_SINCE: Final = 2
+"""The ``transaction.version`` since which the end of a transaction bumps the epoch, also that of its markers (KIP-890)."""
 
 MAX_VERIFICATIONS = 10_000
 """Verifications in progress in a partition. Beyond that the oldest ends: its producer has to begin its transaction again."""
@@ -118,7 +118,7 @@ BUMPED_EPOCH: Final = VerificationGuard()
 
 def marker_guard(transaction_version: int) -> VerificationGuard | None:
     """Return the guard for a marker of a transaction with this ``transaction.version`` (KIP-1228)."""
-    return BUMPED_EPOCH if transaction_version >= _BUMPED_SINCE else None
+    return BUMPED_EPOCH if transaction_version >= BUMPED_SINCE else None
 
 
 class _Verification:

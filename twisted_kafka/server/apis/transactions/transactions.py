@@ -11,8 +11,8 @@ from typing import Final
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-from twisted_kafka.coordinator.transaction.transaction_metadata import BUMPED_SINCE
 from twisted_kafka.coordinator.transaction.transaction_shard import Ended
+from twisted_kafka.log.producer_state.producer_state_manager import BUMPED_SINCE
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
 from twisted_kafka.protocol.errors import ErrorCode
