@@ -21,6 +21,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": 2,
     "group.min.session.timeout.ms": 6000,
     "log.retention.check.interval.ms": 3_600_000,
+    "log.initial.task.delay.ms": 3_600_000,  # or retention deletes the scenarios' records, which have old timestamps, in between
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,

@@ -41,6 +41,7 @@ SETTINGS = {
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
+    "log.initial.task.delay.ms": 3_600_000,  # or retention deletes the records, which have old timestamps, in between
 }
 SHORT_TIMEOUT_MS = 300
 NOW_MS = 1_700_000_000_000
