@@ -44,6 +44,7 @@ def test_a_coordinator_that_stays_tells_of_each_end_once() -> None:
     assert late > 0  # commits that were answered with an error
 
 
+@pytest.mark.long
 def test_transactions_survive_everything() -> None:
     run(range(SEEDS))
 

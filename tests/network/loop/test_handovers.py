@@ -9,7 +9,7 @@ QUICK = 80 if IS_PYPY else 400  # which traces lines slowly
 SLOW = 10_000
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", [*range(4), *(pytest.param(block, marks=pytest.mark.long) for block in range(4, 8))])
 def test_no_role_is_lost_and_nobody_waits_while_a_handler_sleeps(block: int) -> None:
     for seed in range(block * QUICK // 8, (block + 1) * QUICK // 8):
         explore(seed)
