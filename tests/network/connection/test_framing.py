@@ -202,6 +202,16 @@ def test_a_frame_that_arrives_with_others_has_a_buffer_from_some_size_on() -> No
     assert again.obj is large.obj, "it is filled again"
 
 
+def test_a_buffer_that_has_grown_is_kept_wherever_its_frame_was_cut() -> None:
+    for size in (1_047_650, 1_048_576, 1_000_000, 16_500):
+        stream = prefixed(bytes(size))
+        for first in (4, 1000, 65_530, 65_536, size // 4, size - 1):
+            buffers = FrameBuffers(16_000_000, 1000)
+            *_, (frame,) = receive(FrameReader(2_000_000, buffers), stream, [first, 65_536], into_place=True)
+            buffers.give_back(frame)
+            assert buffers.kept_bytes == buffers.size_for(size), (size, first)
+
+
 def test_a_buffer_is_used_for_one_frame_at_a_time() -> None:
     buffers = FrameBuffers(1_000_000, 0)
     size = buffers.size_for(9000)
