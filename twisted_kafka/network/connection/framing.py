@@ -142,7 +142,7 @@ class FrameReader:
         assert buffer is not None, "there is no buffer"
         if self.held_bytes < self._size:
             if self.held_bytes == len(buffer):
-                self._buffer = _grown(buffer, self._enough(len(buffer)))
+                self._buffer = _grown(buffer, self._next_bytes(len(buffer)))
             return _NOTHING
         self._buffer = None
         self.held_bytes = 0
@@ -181,14 +181,15 @@ class FrameReader:
         self.held_bytes = len(data)
         buffer = self._buffers.take(size)
         if buffer is None:
-            self._buffer = _grown(data, max(min(FIRST_ALLOCATION_BYTES, self._buffers.size_for(size)), self._enough(len(data))))
+            self._buffer = _grown(data, self._next_bytes(len(data)))
         else:
             self._buffer = buffer
             copy_into(buffer, data, 0)
 
-    def _enough(self, held_bytes: int) -> int:
+    def _next_bytes(self, held_bytes: int) -> int:
         """Return the size of the next buffer. The one that the whole frame fits into has a size that is kept."""
-        return self._buffers.size_for(self._size) if held_bytes * GROWTH >= self._size else held_bytes * GROWTH
+        size_bytes = max(FIRST_ALLOCATION_BYTES, held_bytes * GROWTH)
+        return size_bytes if size_bytes < self._size else self._buffers.size_for(self._size)
 
     def _feed_buffer(self, data: bytes) -> Sequence[Buffer]:
         position = 0
