@@ -78,7 +78,7 @@ def level(request: pytest.FixtureRequest) -> int:
 def broker(tmp_path_factory: pytest.TempPathFactory, level: int) -> Iterator[ServedBroker]:
     served = ServedBroker(tmp_path_factory.mktemp("transactional") / "data", *SETTINGS)
     served.start()
-    finalize(served, level)
+    finalize(served.port, level)
     yield served
     ensure_ends_well(served)
 
@@ -88,7 +88,7 @@ def mortal(tmp_path: Path, level: int) -> Iterator[ServedBroker]:
     """A broker that the test may kill; it is well at the end."""
     served = ServedBroker(tmp_path / "data", *SETTINGS)
     served.start()
-    finalize(served, level)
+    finalize(served.port, level)
     yield served
     ensure_ends_well(served)
 
@@ -154,7 +154,7 @@ def test_the_level_changes_while_clients_work(start: Start, kind: str, level: in
         expected = []
         for number in range(8):
             if number % 2:
-                finalize(broker, 0 if number % 4 == 1 else 2)
+                finalize(broker.port, 0 if number % 4 == 1 else 2)
             if number % 3 == 0:
                 client.kill()
                 client = start(broker)
@@ -164,7 +164,7 @@ def test_the_level_changes_while_clients_work(start: Start, kind: str, level: in
             client.do("commit", "a")
             expected.append(f"{number}")
     finally:
-        finalize(broker, level)
+        finalize(broker.port, level)
     assert values(client, topic) == read(broker, topic) == expected
 
 

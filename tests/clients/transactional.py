@@ -34,9 +34,9 @@ class Bootstrapped(Protocol):
     def bootstrap(self) -> str: ...
 
 
-def finalize(broker: ServedBroker, level: int) -> None:
+def finalize(port: int, level: int) -> None:
     """Give ``transaction.version`` a level, if it has another one."""
-    talk = Talk(broker.port, "finalize")
+    talk = Talk(port, "finalize")
     features = talk.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4).finalized_features
     now = next((each.max_version_level for each in features), 0)
     if now != level:

@@ -7,13 +7,12 @@ import pytest
 
 from tests.clients.clients import java_library
 from tests.clients.served import ServedBroker
+from tests.clients.transactional import finalize
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.conftest import running, warm
 from tests.oracle.talk import TIMEOUT_S, Talk, differences
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.metadata.features import TRANSACTION_VERSION
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
 from twisted_kafka.protocol.messages.transactions import (
@@ -258,14 +257,6 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
         yield broker
     finally:
         broker.stop()
-
-
-def finalize(port: int, level: int) -> None:
-    talk = Talk(port, "finalize")
-    update = FeatureUpdateKey(feature=TRANSACTION_VERSION, max_version_level=level, upgrade_type=1 if level == 2 else 2)
-    answer = talk.ask(UpdateFeaturesRequest(timeout_ms=5000, feature_updates=[update]), 1)
-    assert [each.error_code for each in answer.results] == [0], answer
-    talk.close()
 
 
 @pytest.mark.parametrize(
