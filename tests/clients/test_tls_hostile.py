@@ -1,6 +1,5 @@
 """A TLS listener among clients that break off, send noise or nothing: the honest ones are served, and nothing is left over."""
 
-import contextlib
 import os
 import random
 import socket
@@ -97,15 +96,6 @@ def read(client: socket.socket, size: int) -> bytes:
     return data
 
 
-def sockets(pid: int) -> int:
-    """Return how many sockets a process has; its other descriptors come and go with threads and files of its own."""
-    found = 0
-    for each in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-            found += os.readlink(each).startswith("socket:")
-    return found
-
-
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., ServedBroker]]:
     started: list[ServedBroker] = []
@@ -134,9 +124,11 @@ def test_the_honest_are_served_and_nothing_is_left(tmp_path: Path, serve: Callab
         "ssl.handshake.max.pending=100",
     )
     assert broker.process is not None
-    pid = broker.process.pid
-    listening = sockets(pid)
+    descriptors = Path(f"/proc/{broker.process.pid}/fd")
     context = ssl.create_default_context(cadata=authority.pem)
+    Clients(THREADS, port, context).be_honest()
+    eventually(lambda: [*(tmp_path / "data" / "access").rglob("*.jsonl")])  # which stays open
+    before = len(list(descriptors.iterdir()))
     threads = [Clients(seed, port, context) for seed in range(THREADS)]
     for thread in threads:
         thread.start()
@@ -144,7 +136,7 @@ def test_the_honest_are_served_and_nothing_is_left(tmp_path: Path, serve: Callab
         thread.join()
     assert [thread.failures for thread in threads] == [[]] * THREADS
     assert sum(thread.served for thread in threads) > THREADS * CONNECTIONS / 4
-    eventually(lambda: sockets(pid) <= listening)
+    eventually(lambda: len(list(descriptors.iterdir())) <= before + 2)
     assert broker.stop() == 0
     text = broker.output.read_text()
     assert "Traceback" not in text, text[-3000:]

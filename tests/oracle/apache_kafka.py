@@ -33,7 +33,6 @@ class ApacheKafka:
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
             "log.retention.check.interval.ms": 3_600_000,
-            "log.initial.task.delay.ms": 3_600_000,  # the scenarios' records are older than log.retention.hours
         }
         self._settings |= self._kraft_settings() if kraft else self._zookeeper_settings()
         self._settings |= settings

@@ -169,6 +169,7 @@ class Work:
 def open_ids(broker: Bootstrapped) -> set[str]:
     """Return the transactional ids whose transactions are not complete, or not loaded yet."""
     listed = re.findall(r"^(\S+)\s+\d+\s+\d+\s+(\w+)", transactions(broker, "list"), re.MULTILINE)
+    assert {name for name, _ in listed} <= {DECIDED, LEFT}
     return {DECIDED, LEFT} - {name for name, state in listed if state.startswith("Complete")}
 
 
