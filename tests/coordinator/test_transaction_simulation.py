@@ -1,12 +1,14 @@
 """Whatever goes wrong: a committed transaction is there once, whole and in order, nothing of any other is, and nothing hangs."""
 
 import os
+from collections import Counter
 
 import pytest
 
 from tests.cases import case
 from tests.coordinator.transaction_simulation import Simulation
 from twisted_kafka.network.requests.request_context import TransactionOutcome
+from twisted_kafka.protocol.errors import ErrorCode
 
 SEEDS = 300
 ALL_SEEDS = 10_000
@@ -17,17 +19,23 @@ PARTS = 4
 def run(seeds: range) -> None:
     outcomes = {True: 0, False: 0, None: 0}
     crashes = 0
+    strays: Counter[ErrorCode] = Counter()
     for seed in seeds:
         with case(seed=seed):
             simulation = Simulation(seed)
             simulation.run()
             simulation.check()
         crashes += simulation.crashes
+        strays += simulation.brokers.stray_errors
         for transaction in simulation.transactions:
             outcomes[transaction.ended] += 1
     # Every kind of run has to be among them.
     assert min(outcomes.values()) > len(seeds) / 2, outcomes
     assert crashes > len(seeds) / 2
+    # A marker that comes when its producer has a later transaction, or under a later coordinator, or in time after all.
+    assert strays[ErrorCode.INVALID_PRODUCER_EPOCH] > len(seeds) / 2, strays
+    assert strays[ErrorCode.TRANSACTION_COORDINATOR_FENCED], strays
+    assert strays[ErrorCode.NONE], strays
 
 
 def test_a_coordinator_that_stays_tells_of_each_end_once() -> None:

@@ -1,14 +1,16 @@
 """Producers, a coordinator and partitions, and everything that may go wrong between them, from a seed.
 
 Requests are lost, doubled and late, markers too; clocks jump; the broker is killed before and after each record that it writes; its
-leadership moves to one that lacks what was not committed. The partitions follow the log's own rules for producers.
+leadership moves to one that lacks what was not committed. A marker may wait in a broker's queue for much longer than its
+coordinator does: it is applied when the next transaction is open, or under another coordinator. The partitions follow the log's own
+rules for producers.
 
 Some clients speak ``transaction.version`` 2, also with the same transactional id as others that do not, and whatever level is
 finalized.
 """
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -24,6 +26,7 @@ from twisted_kafka.coordinator.transaction.transaction_shard import Ended, Initi
 from twisted_kafka.coordinator.transaction.transaction_state import TransactionState
 from twisted_kafka.log.batch_headers import BatchHeader
 from twisted_kafka.log.producer_state.producer_state_manager import (
+    BUMPED_SINCE,
     ProducerStateManager,
     VerificationGuard,
     marker_guard,
@@ -43,6 +46,7 @@ TIMEOUT_MS = 10_000
 STEPS = 250
 HEALING_MS = 60_000
 WAITING_STEPS = 20
+MAX_STRAYS = 50
 RETRIED = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -83,12 +87,18 @@ class SimPartition:
                 return ErrorCode.NONE
         except KafkaError as error:
             return error.code
+        if not header.is_control and not self.has_open_transaction(header.producer_id):
+            self._simulation.brokers.lose_strays(self.name, Producer(header.producer_id, header.producer_epoch))
         self._simulation.crash_point()
         self.log.append(data)
         self.end_offset = header.last_offset + 1
         self.state.update(header, data)
         self._simulation.crash_point()
         return ErrorCode.NONE
+
+    def has_open_transaction(self, producer_id: int) -> bool:
+        entry = self.state.producers.get(producer_id)
+        return entry is not None and entry.transaction_first_offset >= 0
 
     def transactions(self) -> tuple[list[bytes], list[bytes], list[bytes]]:
         """Return the values of committed transactions, of aborted ones and of open ones, each in order."""
@@ -150,6 +160,10 @@ class SimBrokers:
     def __init__(self, simulation: "Simulation") -> None:
         self._simulation = simulation
         self.under_way: list[tuple[Sequence[TransactionMarker], Future[list[MarkerErrors]]]] = []
+        self.strays: deque[tuple[TransactionMarker, TopicPartition]] = deque(maxlen=MAX_STRAYS)
+        """Copies of markers that wait in a queue, and that nobody waits for."""
+        self.stray_errors: Counter[ErrorCode] = Counter()
+        """What has become of those that found an open transaction of their producer."""
 
     def write(self, markers: Sequence[TransactionMarker]) -> "Future[list[MarkerErrors]]":
         future: Future[list[MarkerErrors]] = Future()
@@ -186,6 +200,36 @@ class SimBrokers:
         chance = self._simulation.chance
         if chance(0.1):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if chance(0.2):
+            self.strays.append((marker, partition))
+            if chance(0.5):
+                return ErrorCode.REQUEST_TIMED_OUT
+        error = self._apply(marker, partition)
+        return ErrorCode.REQUEST_TIMED_OUT if not error and chance(0.1) else error
+
+    def apply_stray(self) -> None:
+        """Take a marker from the queue, whoever its coordinator was and whatever has come of its transaction."""
+        if not self.strays:
+            return
+        index = self._simulation.random.randrange(len(self.strays))
+        marker, partition = self.strays[index]
+        del self.strays[index]
+        is_open = self._simulation.partitions[partition].has_open_transaction(marker.producer.producer_id)
+        error = self._apply(marker, partition)
+        self.stray_errors[error] += is_open
+
+    def lose_strays(self, partition: TopicPartition, producer: Producer) -> None:
+        """Lose the markers that the producer's next transaction cannot be told from: it has no epoch of its own.
+
+        The protocol before version 2 assumes that such a marker has arrived by now.
+        """
+
+        def is_kept(marker: TransactionMarker, where: TopicPartition) -> bool:
+            return marker.transaction_version >= BUMPED_SINCE or marker.producer != producer or where != partition
+
+        self.strays = deque((each for each in self.strays if is_kept(*each)), MAX_STRAYS)
+
+    def _apply(self, marker: TransactionMarker, partition: TopicPartition) -> ErrorCode:
         batch = end_transaction_marker(
             commit=marker.committed,
             coordinator_epoch=marker.coordinator_epoch,
@@ -193,8 +237,7 @@ class SimBrokers:
             producer_id=marker.producer.producer_id,
             producer_epoch=marker.producer.epoch,
         )
-        error = self._simulation.partitions[partition].append(batch, marker_guard(marker.transaction_version))
-        return ErrorCode.REQUEST_TIMED_OUT if not error and chance(0.1) else error
+        return self._simulation.partitions[partition].append(batch, marker_guard(marker.transaction_version))
 
 
 class SimTransaction:
@@ -476,8 +519,10 @@ class Simulation:
         """Let something happen that no client waits for."""
         choice = self.random.random()
         log = self.bench.log
-        if choice < 0.35:
+        if choice < 0.25:
             self.brokers.deliver_one()
+        elif choice < 0.35:
+            self.brokers.apply_stray()
         elif choice < 0.55:
             self.bench.advance(self.random.choice((1, 100, 1000, 5000)))
         elif choice < 0.56:
@@ -529,6 +574,8 @@ class Simulation:
         self.bench.advance(HEALING_MS)
         for late in self.late:
             self._noted(late())
+        while self.brokers.strays:
+            self.brokers.apply_stray()
         self.bench.advance(HEALING_MS)
 
     def check(self) -> None:
