@@ -1,10 +1,12 @@
 """The coordinator's own promises: what is refused before any group is looked at, descriptions, listings, metrics, limits."""
 
+import sys
 from typing import Any
 
 import pytest
 from twisted.logger import capturedLogs
 
+from tests.coordinator.expressions import requires_expressions
 from tests.coordinator.fakes import Bench, MemoryLog, join
 from tests.coordinator.transcript_consumer import subscription
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, encode_batch
@@ -108,6 +110,7 @@ def test_requests_while_a_partition_loads() -> None:
     assert bench.groups.list_groups((), ()) == (ErrorCode.NONE, [])
 
 
+@requires_expressions
 def test_a_consumer_group_is_described_whole() -> None:
     bench = Bench(initial_rebalance_delay_ms=0)
     bench.topics.change({"t": 2, "u": 1})
@@ -342,6 +345,7 @@ def described_epoch(bench: Bench) -> int:
     return described.group_epoch
 
 
+@requires_expressions
 def test_a_change_of_topics_is_not_lost_when_a_member_brings_a_wrong_expression() -> None:
     bench = Bench()
     bench.topics.change({"t1": 1})
@@ -353,6 +357,7 @@ def test_a_change_of_topics_is_not_lost_when_a_member_brings_a_wrong_expression(
     assert heartbeat(bench, "a", 1).member_epoch == described_epoch(bench) == 2
 
 
+@requires_expressions
 def test_a_stored_expression_that_this_broker_does_not_accept_harms_nobody_else() -> None:
     bench = Bench()
     bench.topics.change({"t1": 1})
@@ -405,6 +410,7 @@ def test_a_member_that_keeps_its_partitions_too_long_is_removed_though_it_sends_
     assert [member.member_id for member in described.members] == ["b"]
 
 
+@requires_expressions
 def test_a_regular_expression_has_a_longest_length() -> None:
     bench = Bench()
     bench.topics.change({"t": 1})
@@ -413,6 +419,15 @@ def test_a_regular_expression_has_a_longest_length() -> None:
         heartbeat(bench, "b", subscribed_topic_regex="t|" + "x" * 1023)
     with pytest.raises(InvalidRegularExpressionError, match=r"`\(`.*missing"):
         heartbeat(bench, "b", subscribed_topic_regex="(")
+
+
+def test_without_the_library_expressions_are_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    bench = Bench()
+    bench.topics.change({"t": 1})
+    with pytest.raises(InvalidRegularExpressionError, match="no package google-re2"):
+        heartbeat(bench, "a", subscribed_topic_regex="t")
+    assert heartbeat(bench, "b", subscribed_topic_names=["t"]).member_epoch == 1
 
 
 def test_deleted_topics_are_counted_over_all_groups() -> None:

@@ -1,11 +1,13 @@
 """Every scenario under tests/data/coordinator, one test each."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.coordinator.expressions import requires_expressions
 from tests.coordinator.transaction_transcript import TransactionTranscript
 from tests.coordinator.transcript import Transcript
 
@@ -15,6 +17,14 @@ KINDS: dict[str, type[Transcript] | type[TransactionTranscript]] = {
     "transactions": TransactionTranscript,
 }
 PATHS = sorted(path for kind in KINDS for path in (DATA / kind).glob("*.txt"))
+CASES = [
+    pytest.param(
+        path,
+        id=f"{path.parent.name}-{path.stem}",
+        marks=[requires_expressions] if re.search("^> .*regex=", path.read_text(), re.MULTILINE) else [],
+    )
+    for path in PATHS
+]
 
 
 def happened(text: str, run: Callable[[str], list[str]]) -> str:
@@ -33,7 +43,7 @@ def happened(text: str, run: Callable[[str], list[str]]) -> str:
     return "\n".join(output) + "\n"
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize("path", CASES)
 def test_transcript(path: Path) -> None:
     written = path.read_text()
     found = happened(written, KINDS[path.parent.name]().run)
