@@ -59,3 +59,9 @@ major collection at eight times that, later ones at 1.82 times what is alive. A 
 wait, handles four times the nursery. Buffers come from malloc, which keeps what was freed in an arena for each thread, and between
 what is used.
 """
+
+START_OPTIONS: Final[tuple[str, ...]] = ("--jit", "threshold=0,function_threshold=0") if IS_PYPY else ()
+"""The interpreter's options while a broker imports its modules: PyPy's compiler is off, as it is with ``--jit off``.
+
+What runs once is not worth compiling: it was a quarter of the processor time of a start.
+"""

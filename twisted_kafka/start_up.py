@@ -7,8 +7,8 @@ Three rules, enforced by tests/broker/test_start_up.py, which lists what a plain
 - The garbage collector does not run while modules are imported, nor while the broker starts (``without_collector``).
 - Twisted's reactor does not load OpenSSL unless there is a listener for it (``without_tls``).
 
-On PyPy, a broker that is a process of its own also starts the interpreter a second time, to bound its memory
-(``restart_with_memory_settings``). This module itself imports next to nothing.
+On PyPy, a broker that is a process of its own also starts the interpreter a second time, to bound its memory and to import modules
+without compiling them (``restart_interpreter``). This module itself imports next to nothing.
 """
 
 import gc
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from twisted_kafka.interpreter import MEMORY_SETTINGS
+from twisted_kafka.interpreter import MEMORY_SETTINGS, START_OPTIONS
 
 SERVE_COMMAND = "twisted-kafka serve"
 """``sys.argv[0]`` if this command runs the broker instead of twistd; used in messages and help."""
@@ -27,15 +27,25 @@ _TLS_LIBRARY = "OpenSSL"
 _BROKER_PROGRAMS = ("twistd", "twist", "twisted-kafka")
 
 
-def restart_with_memory_settings() -> None:
-    """Execute this program again with the interpreter's ``MEMORY_SETTINGS`` in the environment; it keeps its process id.
+def restart_interpreter() -> None:
+    """Execute this program again with the interpreter's ``MEMORY_SETTINGS`` and ``START_OPTIONS``; it keeps its process id.
 
-    Does nothing when all of them are set, so what the user sets is kept, nor in other programs, which embed a broker.
+    Does nothing if the environment has all settings: what the user sets is kept. Nor does it in a program that embeds a broker.
     """
     missing = {name: value for name, value in MEMORY_SETTINGS.items() if name not in os.environ}
     if missing and os.path.basename(sys.argv[0]) in _BROKER_PROGRAMS:
         sys.stdout.flush()
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **missing})
+        own = any(word.startswith("--jit") for word in sys.orig_argv)  # compile_loops would lose them
+        options = () if own else START_OPTIONS
+        os.execve(sys.executable, [sys.executable, *options, *sys.orig_argv[1:]], {**os.environ, **missing})
+
+
+def compile_loops() -> None:
+    """Switch on the compiler that ``START_OPTIONS`` have switched off."""
+    if START_OPTIONS and tuple(sys.orig_argv[1 : 1 + len(START_OPTIONS)]) == START_OPTIONS:
+        from importlib import import_module  # not while this module is imported
+
+        import_module("pypyjit").set_param("default")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from twisted.python import usage
 from twisted_kafka.config.broker_config import KafkaConfig, parse_overrides
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.properties import load_properties
-from twisted_kafka.start_up import SERVE_COMMAND, restart_with_memory_settings, without_collector
+from twisted_kafka.start_up import SERVE_COMMAND, compile_loops, restart_interpreter, without_collector
 
 if TYPE_CHECKING:
     from twisted_kafka.service import BrokerService
@@ -129,7 +129,7 @@ def make_application_service(properties: Mapping[str, str], reactor: Any) -> "Br
 
     A bad setting ends the program with one line and status 1.
     """
-    restart_with_memory_settings()
+    restart_interpreter()
 
     def report(why: str) -> None:
         # An application file cannot know whether twistd has daemonized and has no stderr.
@@ -156,6 +156,7 @@ def _make_service(config: KafkaConfig, reactor: Any, report: Callable[[str], obj
         def startService(self) -> None:
             """Start. A signal meanwhile, for example while logs are being loaded, ends the program cleanly."""
             _interrupt_on_signals(self, received)
+            compile_loops()  # with many partitions, most of the start is still to come
             try:
                 with without_collector():
                     super().startService()

@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from twisted_kafka import start_up
-from twisted_kafka.start_up import restart_with_memory_settings, without_collector, without_tls
+from twisted_kafka.start_up import compile_loops, restart_interpreter, without_collector, without_tls
 
 pytestmark = pytest.mark.long
 _START = """
@@ -120,6 +121,7 @@ def restarts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str], dict
     """What would have been executed, of a twistd whose interpreter needs two settings, one of which the user has set."""
     executed: list[tuple[str, list[str], dict[str, str]]] = []
     monkeypatch.setattr(start_up, "MEMORY_SETTINGS", {"TEST_NURSERY": "4MB", "TEST_ARENAS": "1"})
+    monkeypatch.setattr(start_up, "START_OPTIONS", ("--jit", "off"))
     monkeypatch.setattr(os, "execve", lambda *arguments: executed.append(arguments))
     monkeypatch.setattr(sys, "argv", ["/somewhere/bin/twistd", "-n", "kafka"])
     monkeypatch.setattr(sys, "orig_argv", ["python", "-X", "dev", "/somewhere/bin/twistd", "-n", "kafka"])
@@ -128,21 +130,41 @@ def restarts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str], dict
 
 
 def test_a_broker_restarts_with_the_settings_that_are_missing(restarts: Any) -> None:
-    restart_with_memory_settings()
+    restart_interpreter()
     ((program, words, environment),) = restarts
     assert program == sys.executable
-    assert words == [sys.executable, "-X", "dev", "/somewhere/bin/twistd", "-n", "kafka"]
+    assert words == [sys.executable, "--jit", "off", "-X", "dev", "/somewhere/bin/twistd", "-n", "kafka"]
     assert (environment["TEST_NURSERY"], environment["TEST_ARENAS"]) == ("4MB", "2")
     assert environment["PATH"] == os.environ["PATH"]
 
 
+def test_the_users_own_options_of_the_compiler_are_kept(restarts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["--jit", "threshold=500", "/somewhere/bin/twistd", "-n", "kafka"]
+    monkeypatch.setattr(sys, "orig_argv", ["python", *words])
+    restart_interpreter()
+    assert restarts[0][1] == [sys.executable, *words]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"), [(["--jit", "off", "twistd"], ["default"]), (["--jit", "trace_limit=9", "twistd"], []), (["twistd"], [])]
+)
+def test_the_compiler_is_switched_on_if_the_restart_has_switched_it_off(
+    words: list[str], expected: list[str], restarts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switched: list[str] = []
+    monkeypatch.setitem(sys.modules, "pypyjit", SimpleNamespace(set_param=switched.append))
+    monkeypatch.setattr(sys, "orig_argv", ["python", *words])
+    compile_loops()
+    assert switched == expected
+
+
 def test_a_broker_with_all_settings_does_not_restart(restarts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_NURSERY", "")
-    restart_with_memory_settings()
+    restart_interpreter()
     assert restarts == []
 
 
 def test_a_program_that_embeds_a_broker_does_not_restart(restarts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/somewhere/bin/pytest"])
-    restart_with_memory_settings()
+    restart_interpreter()
     assert restarts == []

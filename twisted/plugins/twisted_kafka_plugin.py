@@ -6,7 +6,7 @@ from twisted.application.service import IService, IServiceMaker
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
-from twisted_kafka.start_up import restart_with_memory_settings, without_collector, without_tls
+from twisted_kafka.start_up import restart_interpreter, without_collector, without_tls
 
 
 @implementer(IPlugin, IServiceMaker)
@@ -19,7 +19,7 @@ class KafkaServiceMaker:
     @property
     def options(self) -> Any:
         """The class of the command-line options, which twistd asks for when the command line names this plugin."""
-        restart_with_memory_settings()
+        restart_interpreter()
         with without_collector():
             from twisted_kafka.tap import Options
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from twisted_kafka.start_up import SERVE_COMMAND, restart_with_memory_settings
+from twisted_kafka.start_up import SERVE_COMMAND, restart_interpreter
 
 
 def serve(options: Sequence[str]) -> int:
@@ -11,7 +11,7 @@ def serve(options: Sequence[str]) -> int:
 
     Returns 0 after a clean stop. Otherwise raises SystemExit, as twistd does.
     """
-    restart_with_memory_settings()
+    restart_interpreter()
     from twisted.scripts import twistd
 
     sys.argv = [SERVE_COMMAND, "--nodaemon", "--pidfile=", "kafka", *options]
