@@ -11,6 +11,7 @@ from typing import Final
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.transaction.transaction_metadata import LAST_EPOCH, MAX_EPOCH, TransactionMetadata
 from twisted_kafka.coordinator.transaction.transaction_state import TransactionState
+from twisted_kafka.log.producer_state.producer_state_manager import BUMPED_SINCE
 from twisted_kafka.protocol.errors import ErrorCode
 
 
@@ -62,7 +63,9 @@ def sender_of(before: TransactionMetadata, producer: Producer) -> Sender | Error
     if producer.producer_id != now.producer_id:
         has_new_id = producer == Producer(before.previous_producer_id, LAST_EPOCH) and now.epoch == 0
         return _RETRYING if has_new_id else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    # The epoch after an end without a bump is another producer's, which has fenced this one: asking again must not reveal it.
+    is_bumped = before.client_version >= BUMPED_SINCE
     # No producer gets MAX_EPOCH, which only fences: what is prepared with it gets a new id, or has fenced its producer.
-    if producer.epoch + 1 != now.epoch or (now.epoch == MAX_EPOCH and not before.state.is_prepared):
+    if not is_bumped or producer.epoch + 1 != now.epoch or (now.epoch == MAX_EPOCH and not before.state.is_prepared):
         return ErrorCode.PRODUCER_FENCED
     return _RETRYING

@@ -117,10 +117,11 @@ def fenced(before: TransactionMetadata) -> TransactionMetadata:
 
 
 def prepared(before: TransactionMetadata, committed: bool, now_ms: int) -> TransactionMetadata:
-    """Return the state after the outcome was decided."""
+    """Return the state after the outcome was decided, with the present epoch: a bumped one if it is fenced."""
     state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
     _ensure_valid(before, state)
-    return before._replace(state=state, last_update_ms=now_ms, previous_producer_id=NO_PRODUCER_ID, client_version=0)
+    client_version = before.client_version if before.state is TransactionState.PREPARE_EPOCH_FENCE else 0
+    return before._replace(state=state, last_update_ms=now_ms, previous_producer_id=NO_PRODUCER_ID, client_version=client_version)
 
 
 def prepared_with_bump(before: TransactionMetadata, committed: bool, next_producer_id: int, now_ms: int) -> TransactionMetadata:
