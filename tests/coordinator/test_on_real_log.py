@@ -105,7 +105,8 @@ def test_groups_and_offsets_survive_a_restart(tmp_path: Path, clock: ManualClock
 
     broker = RealBroker(tmp_path, clock)
     broker.lead(epoch=1)
-    error, listings = broker.groups.list_groups((), ())
+    listed: Any = broker.groups.list_groups((), ())
+    error, listings = listed
     assert (error, len(listings), {one.state for one in listings}) == (0, 20, {"Stable"})
     for index in range(20):
         group_id = f"group-{index}"

@@ -117,6 +117,47 @@ def test_offsets_that_are_not_committed_in_time_are_not_told() -> None:
     assert fetched(bench) == 6
 
 
+def test_groups_that_may_be_lost_are_not_told_of() -> None:
+    bench = Bench(partitions=2)
+    commit(bench, 5, "here")
+    bench.log.holds = True
+    commit(bench, 6, "new")
+    listed, described = bench.groups.list_groups((), ()), bench.groups.describe_group("new")
+    assert isinstance(listed, Future)
+    assert isinstance(described, Future)
+    assert not listed.done()
+    assert not described.done()
+    bench.log.release()
+    error, listings = listed.result(0)
+    assert (error, sorted(each.group_id for each in listings)) == (ErrorCode.NONE, ["here", "new"])
+    assert (described.result(0).error, described.result(0).state) == (ErrorCode.NONE, "Empty")
+
+
+def test_groups_are_not_listed_while_some_are_in_doubt() -> None:
+    bench = Bench()
+    commit(bench, 5, "here")
+    bench.log.holds = True
+    commit(bench, 6, "new")
+    waiting: Any = bench.groups.list_groups((), ())
+    bench.log.release(ErrorCode.REQUEST_TIMED_OUT)
+    assert waiting.result(0) == bench.groups.list_groups((), ()) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [])
+    description: Any = bench.groups.describe_group("new")
+    assert description.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    bench.log.commit()
+    error, listings = bench.groups.list_groups((), ())  # type: ignore[misc]
+    assert (error, [each.group_id for each in listings]) == (ErrorCode.NONE, ["here", "new"])
+
+
+def test_groups_of_a_partition_that_goes_meanwhile_are_not_listed() -> None:
+    bench = Bench()
+    bench.log.holds = True
+    commit(bench, 6)
+    listed: Any = bench.groups.list_groups((), ())
+    bench.groups.runtime.on_leadership_change([], [(0, 0)])
+    assert listed.result(0) == (ErrorCode.NONE, [])
+    bench.log.release()
+
+
 def test_an_append_that_completes_inside_another_operation_does_not_block() -> None:
     """The same thread holds the shard's lock when the older append's future is completed."""
     bench = Bench()

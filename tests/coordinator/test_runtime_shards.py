@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
@@ -515,6 +516,68 @@ def test_a_timer_that_fails_leaves_the_others() -> None:
     setup.timer.expire_due()
     assert journal.events == ["loaded", "good"]
     assert setup.write(1) == NONE
+
+
+# work for others
+
+
+def post_while_busy(setup: Setup, count: int) -> None:
+    """Let timers expire while an operation runs, which has to run their actions, and answer a request for each."""
+    journal = setup.shards[-1]
+
+    def fire(number: int) -> None:
+        journal.events.append(number)
+        journal.effects.reply(Future(), number)
+
+    def operation(shard: Journal) -> None:
+        for number in range(count):
+            shard.effects.timers.after("timer", 10, partial(fire, number))
+        setup.clock.advance_ms(10)
+        setup.timer.expire_due()
+
+    setup.runtime.execute("key", operation)
+
+
+def test_a_thread_does_not_work_for_others_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twisted_kafka.coordinator.runtime.MAX_SETTLED", 4)
+    setup = Setup()
+    journal = setup.elect()
+    post_while_busy(setup, 6)
+    assert journal.events == ["loaded", 0, 1, 2, 3]
+    assert setup.runtime.queue_size() == 2
+    setup.scheduler.run_due()
+    assert journal.events == ["loaded", *range(6)]
+    assert not journal.effects.replies
+
+
+def test_nothing_is_left_to_a_scheduler_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twisted_kafka.coordinator.runtime.MAX_SETTLED", 4)
+    setup = Setup()
+    journal = setup.elect()
+    setup.scheduler.shutdown()
+    post_while_busy(setup, 6)
+    assert journal.events == ["loaded", *range(6)]
+    assert not journal.effects.replies
+
+
+def test_replies_and_sends_are_left_to_the_scheduler_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twisted_kafka.coordinator.runtime.MAX_SETTLED", 2)
+    setup = Setup()
+    setup.elect()
+    peer = Peer()
+    parked: list[Future[Any]] = [Future() for _ in range(3)]
+
+    def operation(shard: Journal) -> None:
+        for each in parked:
+            shard.effects.reply(each, "answer")
+        for _ in range(3):
+            shard.effects.send(peer.ask, lambda _: None)
+
+    setup.runtime.execute("key", operation)
+    assert [each.done() for each in parked] == [True, True, False]
+    assert setup.scheduler.run_due() == 3
+    assert [each.done() for each in parked] == [True] * 3
+    assert len(peer.asked) == 3
 
 
 # times

@@ -85,13 +85,12 @@ class Transcript(ConsumerCommands):
             else:
                 left.append((future, tell))
         self.waiting = left
-        described = self.bench.groups.describe_group(GROUP)
         shard = self.bench.runtime._contexts.get(0)
         group = shard.shard.store.groups.get(GROUP) if shard is not None else None
         if isinstance(group, ConsumerGroup):
             state = f"[consumer {group.state.value} {group.epoch}/{group.target_epoch}]"
         else:
-            state = None if group is None else f"[{described.state} {group.generation}]"
+            state = None if group is None else f"[{group.state.value} {group.generation}]"
         if state != self.state:
             self.say(state or "[none]")
             self.state = state
@@ -245,19 +244,23 @@ class Transcript(ConsumerCommands):
         self.answered(self.bench.groups.delete_offsets(GROUP, [partition(name) for name in names]), tell)
 
     def do_describe(self, names: list[Any], options: dict[Any, Any]) -> None:
-        described = self.bench.groups.describe_group(GROUP)
-        self.say(f"{described.error.name} {described.state} {described.protocol_type}/{described.protocol}")
-        for member in described.members:
-            self.say(
-                f"  {member.member_id} {member.instance_id or '-'} {member.client_id} {member.client_host}"
-                f" {read_metadata(member.metadata) or '-'} {read_assignment(member.assignment) or '-'}"
-            )
+        def tell(described: Any) -> None:
+            self.say(f"{described.error.name} {described.state} {described.protocol_type}/{described.protocol}")
+            for member in described.members:
+                self.say(
+                    f"  {member.member_id} {member.instance_id or '-'} {member.client_id} {member.client_host}"
+                    f" {read_metadata(member.metadata) or '-'} {read_assignment(member.assignment) or '-'}"
+                )
+
+        self.answered(self.bench.groups.describe_group(GROUP), tell)
 
     def do_list(self, names: list[Any], options: dict[str, str]) -> None:
-        error, listings = self.bench.groups.list_groups(
-            filter(None, options.get("states", "").split(",")), filter(None, options.get("types", "").split(","))
-        )
-        self.say(f"{error.name} " + " ".join(f"{one.group_id}:{one.protocol_type}:{one.state}:{one.type}" for one in listings))
+        def tell(answer: Any) -> None:
+            error, listings = answer
+            self.say(f"{error.name} " + " ".join(f"{one.group_id}:{one.protocol_type}:{one.state}:{one.type}" for one in listings))
+
+        states, types = (filter(None, options.get(name, "").split(",")) for name in ("states", "types"))
+        self.answered(self.bench.groups.list_groups(states, types), tell)
 
     def do_delete(self, names: list[Any], options: dict[Any, Any]) -> None:
         self.answered(self.bench.groups.delete_group(GROUP), lambda error: self.say(f"deleted: {error.name}"))

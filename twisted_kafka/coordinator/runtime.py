@@ -42,7 +42,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 from twisted_kafka.timing.timer import Timer, TimerEntry
-from twisted_kafka.waiting.futures import forward, recover
+from twisted_kafka.waiting.futures import forward, gather, recover
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -100,10 +100,11 @@ class CoordinatorContext:
 
     ``post`` never blocks: if another thread, or the caller further up its own stack, holds the lock, the holder runs the
     action before or just after it releases the lock. So an append may complete on any thread, even in the middle of another
-    operation.
+    operation. A thread that has done ``MAX_SETTLED`` things for others leaves the rest to the scheduler.
     """
 
     __slots__ = (
+        "_leave_rest",
         "_mailbox",
         "_now_ns",
         "_send",
@@ -123,12 +124,15 @@ class CoordinatorContext:
         leader_epoch: int,
         now_ns: Callable[[], int],
         send: "Callable[[CoordinatorContext, Send], None]",
+        leave_rest: "Callable[[CoordinatorContext], bool]",
     ) -> None:
+        """``leave_rest`` has another thread call ``settle``, or returns False if there is none any more."""
         self.partition = partition
         self.busy_ns = 0
         """Total run time of operations and posted actions; updated by the holder of the lock."""
         self._now_ns = now_ns
         self._send = send
+        self._leave_rest = leave_rest
         self.leader_epoch = leader_epoch
         self.state = CoordinatorState.LOADING
         self.lock = threading.Lock()
@@ -149,43 +153,58 @@ class CoordinatorContext:
 
     def settle(self) -> None:
         """Run posted actions, send replies and start sends; call it without the lock, each time the lock has been released."""
+        left = MAX_SETTLED
         while True:
-            while self._mailbox and self.lock.acquire(blocking=False):
+            if self._mailbox and self.lock.acquire(blocking=False):
                 try:
-                    while self._mailbox:
-                        self._run_one(self._mailbox.popleft())
+                    left = self._run_posted(left)
                 finally:
                     self.lock.release()
             if self.effects.replies:
-                self._send_replies()
+                left = self._send_replies(left)
             elif self.effects.sends:
-                self._start_sends()
+                left = self._start_sends(left)
             elif not self._mailbox or self.lock.locked():
                 return
+            if left <= 0:
+                if self._leave_rest(self):
+                    return
+                left = MAX_SETTLED
 
-    def _send_replies(self) -> None:
+    def _run_posted(self, left: int) -> int:
+        """Run actions, but no more than ``left``; return how many are left then."""
+        while self._mailbox and left > 0:
+            self._run_one(self._mailbox.popleft())
+            left -= 1
+        return left
+
+    def _send_replies(self, left: int) -> int:
         replies = self.effects.replies
-        while replies:
+        while replies and left > 0:
             try:
                 parked, result = replies.popleft()
             except IndexError:  # another thread sends them too
-                return
+                break
+            left -= 1
             if parked.done():
                 continue
             if isinstance(result, BaseException):
                 parked.set_exception(result)
             else:
                 parked.set_result(result)
+        return left
 
-    def _start_sends(self) -> None:
+    def _start_sends(self, left: int) -> int:
         sends = self.effects.sends
-        while sends:
+        while sends and left > 0:
             try:
                 one = sends.popleft()
             except IndexError:  # another thread starts them too
-                return
+                break
+            left -= 1
             if self.state is ACTIVE:
                 self._send(self, one)
+        return left
 
     def _run_one(self, action: Callable[[], None]) -> None:
         began_ns = self._now_ns()
@@ -198,6 +217,9 @@ class CoordinatorContext:
 
 
 ACTIVE = CoordinatorState.ACTIVE
+MAX_SETTLED: Final = 10_000
+"""Actions, replies and sends that a thread takes care of before it goes on with its own request. Other threads may add to them
+without end; the replies of a rebalance come at once, so this is more than a group has members."""
 LOAD_BUFFER_BYTES: Final = 5_242_880
 
 
@@ -291,7 +313,9 @@ class CoordinatorRuntime:
 
     def _add_context(self, partition: int, leader_epoch: int) -> bool:
         """Add a shard to load, with the lock held; return whether the loader has to be started."""
-        context = CoordinatorContext(TopicPartition(self.topic, partition), leader_epoch, self._clock.monotonic_ns, self._send)
+        context = CoordinatorContext(
+            TopicPartition(self.topic, partition), leader_epoch, self._clock.monotonic_ns, self._send, self._leave_rest
+        )
         context.effects = Effects(_ContextTimers(self, context, self._timer))
         context.shard = self._shards.shard(partition, leader_epoch, context.effects)
         self._contexts[partition] = context
@@ -434,6 +458,9 @@ class CoordinatorRuntime:
         # Atomic, so it needs no lock.
         return list(self._contexts.values())
 
+    def _active_contexts(self) -> list[CoordinatorContext]:
+        return [context for context in self._all_contexts() if context.state is ACTIVE]
+
     def _refuse(self, context: CoordinatorContext | None) -> None:
         if not self._is_running:
             raise CoordinatorNotAvailableError("The coordinator is not running.")
@@ -456,6 +483,8 @@ class CoordinatorRuntime:
     def read(self, key: str, operation: Callable[Concatenate[Any, P], R], *args: P.args, **kwargs: P.kwargs) -> Any:
         """Do as ``execute``, but delay the response of an operation that writes nothing until all state it saw is committed.
 
+        What the operation raises is raised at once, as by Kafka's CoordinatorRuntime. A refusal because of a change that is lost
+        later (UNKNOWN_MEMBER_ID, say) does no harm: it makes the client join again, which it may do at any time.
         Raises UncommittedStateError, or fails the future with it, if some of that state is not committed in time.
         """
         return self._run(self._context(key), True, operation, *args, **kwargs)
@@ -470,15 +499,31 @@ class CoordinatorRuntime:
 
     def execute_everywhere(self, operation: Callable[[Any], R]) -> list[R]:
         """Run an operation that returns no Write on every active shard; return the results."""
-        with self._contexts_lock:
-            contexts = [context for context in self._contexts.values() if context.state is ACTIVE]
         results = []
-        for context in contexts:
+        for context in self._active_contexts():
             try:
                 results.append(self._run(context, False, operation))
             except NotCoordinatorError:  # unloaded in the meantime
                 continue
         return results
+
+    def read_everywhere(self, operation: Callable[[Any], R]) -> "list[R] | Future[list[R]]":
+        """Do as ``read`` on every active shard, with an operation that returns neither a Write nor a future; return the results.
+
+        Raises UncommittedStateError, or fails the future with it, if some of the state is not committed in time.
+        """
+
+        def unloaded(_: NotCoordinatorError) -> list[R]:
+            return []
+
+        answers: list[list[R] | Future[list[R]]] = []
+        for context in self._active_contexts():
+            try:
+                answer = self._run(context, True, lambda shard: [operation(shard)])
+            except NotCoordinatorError as error:
+                answer = unloaded(error)
+            answers.append(recover(answer, NotCoordinatorError, unloaded) if isinstance(answer, Future) else answer)
+        return gather(answers, lambda found: [each for results in found for each in results])
 
     def _run(self, context: CoordinatorContext, is_read: bool, operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         effects = context.effects
@@ -520,6 +565,10 @@ class CoordinatorRuntime:
             future = Future()
             future.set_exception(error)
         future.add_done_callback(lambda done: context.post(lambda: self._act(context, lambda: one.completed(done))))
+
+    def _leave_rest(self, context: CoordinatorContext) -> bool:
+        """Have the scheduler settle the context; return False if it has been shut down."""
+        return not self._scheduler.schedule_once(f"settle-{context.partition}", context.settle).is_cancelled
 
     def _act(self, context: CoordinatorContext, action: Callable[[], object]) -> None:
         """Run an action with the lock held, if the shard is active, and perform its effects."""

@@ -35,7 +35,7 @@ from twisted_kafka.protocol.messages.consumer_groups import (
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.timing.scheduler import IScheduler
-from twisted_kafka.waiting.futures import then
+from twisted_kafka.waiting.futures import recover, then, when_done
 
 COUNTS_KEPT_NS = 1_000_000_000
 
@@ -47,6 +47,9 @@ class OffsetCommit(NamedTuple):
     offsets: Offsets
     version: int
 
+
+Listed = tuple[ErrorCode, list[GroupListing]]
+"""The answer to ListGroups."""
 
 _NONE = ErrorCode.NONE
 _LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -271,28 +274,51 @@ class GroupCoordinator:
 
     # administration
 
-    def list_groups(self, states: Collection[str], types: Collection[str]) -> tuple[ErrorCode, list[GroupListing]]:
+    def list_groups(self, states: Collection[str], types: Collection[str]) -> "Listed | Future[Listed]":
         """Return the groups with one of ``states`` and ``types`` (case-insensitive; empty: all).
 
-        The error is COORDINATOR_LOAD_IN_PROGRESS while any partition loads.
+        The error is COORDINATOR_LOAD_IN_PROGRESS while any partition loads. It is COORDINATOR_NOT_AVAILABLE, without groups, if
+        some of them may be lost, as replicas do not confirm them in time.
         """
         wanted_states = {state.lower() for state in states}
         wanted_types = {kind.lower() for kind in types}
-        listings = [
-            listing
-            for listings in self.runtime.execute_everywhere(lambda shard: shard.queries.list_groups())
-            for listing in listings
-            if (not wanted_states or listing.state.lower() in wanted_states)
-            and (not wanted_types or listing.type.lower() in wanted_types)
-        ]
-        return (_LOADING if self.runtime.is_loading() else _NONE), listings
 
-    def describe_group(self, group_id: str) -> GroupDescription:
-        """Describe a classic group."""
+        def wanted(found: list[list[GroupListing]]) -> Listed:
+            listings = [
+                listing
+                for listings in found
+                for listing in listings
+                if (not wanted_states or listing.state.lower() in wanted_states)
+                and (not wanted_types or listing.type.lower() in wanted_types)
+            ]
+            return (_LOADING if self.runtime.is_loading() else _NONE), listings
+
+        def refused(error: UncommittedStateError) -> Listed:
+            return error.code, []
+
         try:
-            description: GroupDescription = self.runtime.execute(group_id, lambda shard: shard.queries.describe(group_id))
+            answer = when_done(self.runtime.read_everywhere(lambda shard: shard.queries.list_groups()), wanted)
+        except UncommittedStateError as error:
+            return refused(error)
+        return recover(answer, UncommittedStateError, refused) if isinstance(answer, Future) else answer
+
+    def describe_group(self, group_id: str) -> "GroupDescription | Future[GroupDescription]":
+        """Describe a classic group."""
+
+        def describe(shard: GroupShard) -> GroupDescription:
+            return shard.queries.describe(group_id)
+
+        def refused(error: ErrorCode) -> GroupDescription:
+            return GroupDescription(error, group_id)
+
+        # An empty group id is valid here: groups are older than the rule that forbids it.
+        try:
+            description: GroupDescription | Future[GroupDescription] = self.runtime.execute(group_id, describe)
         except KafkaError as error:
-            return GroupDescription(error.code, group_id)
+            return refused(error.code)
+        if isinstance(description, GroupDescription) and not description.members:
+            # Members are not stored, but whether there is a group without any is.
+            description = self._read(group_id, describe, refused)
         return description
 
     def describe_consumer_group(self, group_id: str) -> "DescribedGroup | Future[DescribedGroup]":

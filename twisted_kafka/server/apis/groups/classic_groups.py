@@ -12,7 +12,7 @@ from typing import Final
 
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
-from twisted_kafka.coordinator.group.results import GroupDescription, JoinResult, LeftMember, SyncResult
+from twisted_kafka.coordinator.group.results import GroupDescription, GroupListing, JoinResult, LeftMember, SyncResult
 from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
@@ -119,30 +119,24 @@ class GroupApis:
         return when_done(self._groups.leave(request.group_id, leaving), lambda answer: _left(context, *answer))
 
     @api(DescribeGroupsRequest, DescribeGroupsResponse, versions=(0, 5))
-    def describe_groups(self, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    def describe_groups(
+        self, context: RequestContext, request: DescribeGroupsRequest
+    ) -> "DescribeGroupsResponse | Future[DescribeGroupsResponse]":
         """Describe groups with their members."""
-        wants_operations = request.include_authorized_operations
-        described = [_described(self._groups.describe_group(group_id), wants_operations) for group_id in request.groups]
-        for group in described:
-            context.note_error(group.error_code)
-        return DescribeGroupsResponse(groups=described)
+
+        def respond(found: list[GroupDescription]) -> DescribeGroupsResponse:
+            described = [_described(each, request.include_authorized_operations) for each in found]
+            for group in described:
+                context.note_error(group.error_code)
+            return DescribeGroupsResponse(groups=described)
+
+        return gather([self._groups.describe_group(group_id) for group_id in request.groups], respond)
 
     @api(ListGroupsRequest, ListGroupsResponse, versions=(0, 5))
-    def list_groups(self, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    def list_groups(self, context: RequestContext, request: ListGroupsRequest) -> "ListGroupsResponse | Future[ListGroupsResponse]":
         """List the groups that this broker coordinates."""
-        error, listings = self._groups.list_groups(request.states_filter, request.types_filter)
-        context.note_error(error)
-        return ListGroupsResponse(
-            error_code=error,
-            groups=[
-                ListedGroup(
-                    group_id=listing.group_id,
-                    protocol_type=listing.protocol_type,
-                    group_state=listing.state,
-                    group_type=listing.type,
-                )
-                for listing in listings
-            ],
+        return when_done(
+            self._groups.list_groups(request.states_filter, request.types_filter), lambda answer: _listed(context, *answer)
         )
 
     @api(DeleteGroupsRequest, DeleteGroupsResponse, versions=(0, 2))
@@ -168,6 +162,20 @@ class GroupApis:
 def client_host(context: RequestContext) -> str:
     """Return the client's address in Java's format, which Kafka stores and its tools show."""
     return f"/{context.client_address}"
+
+
+def _listed(context: RequestContext, error: ErrorCode, listings: list[GroupListing]) -> ListGroupsResponse:
+    context.note_error(error)
+    groups = [
+        ListedGroup(
+            group_id=listing.group_id,
+            protocol_type=listing.protocol_type,
+            group_state=listing.state,
+            group_type=listing.type,
+        )
+        for listing in listings
+    ]
+    return ListGroupsResponse(error_code=error, groups=groups)
 
 
 def _joined(context: RequestContext, result: JoinResult) -> JoinGroupResponse:
