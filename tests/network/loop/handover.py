@@ -17,7 +17,8 @@ from tests.network.network_fakes import FakeTransport, Recorder, frame
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_state import NOT_MUTED
-from twisted_kafka.network.loop import network_thread, processor, reactors, stall_watch
+from twisted_kafka.network.loop import busy_poll, network_thread, processor, reactors, stall_watch
+from twisted_kafka.network.loop.busy_poll import BusyPoll
 from twisted_kafka.network.loop.network_thread import NetworkThread, drain_and_stop
 from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings
@@ -41,10 +42,13 @@ SLOW_MS = (0.2, 1, 3, 5, 8, 30, 400)
 LONGEST_UNSEEN_NS = 5_000_000
 """So long may a request wait while a handler sleeps: the stall watch is quicker, if somebody watches."""
 
+POLL_MS = 0.01
+"""So long does a poll take that does not wait."""
+
 SETTLED_S = 200.0
 """After this, requests have been handled, and sleeping handlers have looked at the queue some times (``MAX_PARK_S``)."""
 
-UNDER_TEST = (network_thread, parker, processor, reactors, request_channel, request_handler, stall_watch)
+UNDER_TEST = (busy_poll, network_thread, parker, processor, reactors, request_channel, request_handler, stall_watch)
 FILES = frozenset(module.__file__ for module in UNDER_TEST)
 
 
@@ -81,6 +85,7 @@ class BatonReactor:
         self._now_ns = baton.clock.monotonic_ns
         self.hooks: Any = NoHooks()
         self.polls = self.waited_ns = self.waiting_since_ns = 0
+        self._busy_poll = BusyPoll(baton.clock.monotonic_ns)
         self.clients: list[Client] = []
         self.running = self._started = self.is_woken = False
         self.must_fail = False
@@ -136,9 +141,12 @@ class BatonReactor:
         self._within = None
 
     def _poll(self, timeout: float, max_events: int) -> "list[tuple[int, None]]":
+        if not timeout:
+            self._baton.clock.advance_ms(POLL_MS)
         self._baton.wait(self._is_ready, timeout if timeout >= 0 else None)
+        waker = [(-1, None)] if self.is_woken else []
         self.is_woken = False
-        return [(fd, None) for fd, client in self._selectables.items() if client.is_readable]
+        return waker + [(fd, None) for fd, client in self._selectables.items() if client.is_readable]
 
     def _is_ready(self) -> bool:
         return self.is_woken or any(client.is_readable for client in self.clients)

@@ -105,6 +105,16 @@ def test_request_is_handled_and_answered_before_the_next_poll_and_nobody_is_woke
     assert stage.leader.busy_since_ns == 0
 
 
+def test_it_may_poll_busily_while_all_handlers_sleep_and_nothing_is_queued(stage: Stage) -> None:
+    assert stage.processor.may_poll_busily()
+    stage.request()
+    assert not stage.processor.may_poll_busily()
+    assert stage.processor.handle_requests()
+    assert stage.processor.may_poll_busily()
+    assert stage.channel.claim_idle() is not None
+    assert not stage.processor.may_poll_busily(), "a handler is awake"
+
+
 def test_a_round_is_bounded_and_the_next_one_follows_without_waiting(stage: Stage) -> None:
     stage.request(MAX_REQUESTS_PER_ROUND + 1)
     assert stage.processor.handle_requests()

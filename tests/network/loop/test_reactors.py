@@ -111,6 +111,9 @@ class RecordingHooks:
         self.called.append("before_poll")
         return 0
 
+    def may_poll_busily(self) -> bool:
+        raise NotImplementedError
+
     def after_poll(self) -> None:
         self.called.append("after_poll")
 
@@ -138,6 +141,49 @@ def test_a_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch, is_interrupted: boo
     reactor.mainLoop()
     assert hooks.called == ["handle_requests", "before_poll", "poll 0", "after_poll", "run_pending", "handle_requests"]
     assert (reactor.polls, reactor.waited_ns, reactor.waiting_since_ns) == (1, 7_000_000, 0)
+    close_reactor(reactor)
+
+
+class WaitingHooks(RecordingHooks):
+    """Without work, for some turns of the loop; other threads have work until the last two."""
+
+    def __init__(self, turns: int) -> None:
+        super().__init__()
+        self.turns = turns
+
+    def handle_requests(self) -> bool:
+        self.turns -= 1
+        return self.turns >= 0
+
+    def before_poll(self) -> float | None:
+        return None
+
+    def may_poll_busily(self) -> bool:
+        return self.turns < 2
+
+
+def test_the_thread_polls_before_it_sleeps_if_the_last_wait_was_short_and_nobody_else_has_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ManualClock()
+    reactor: Any = make_reactor(clock)
+    reactor.hooks = hooks = WaitingHooks(turns=5)
+    waits = iter(
+        [(-1, 0.05, True), (-1, 0.05, True), (-1, 0.05, True), (0, 0.05, False), (0, 0.04, True), (0, 0.2, False), (-1, 5, True)]
+    )
+
+    def poll(timeout_s: float, _: int) -> list[tuple[int, int]]:
+        expected_s, takes_ms, has_events = next(waits)
+        assert timeout_s == expected_s
+        clock.advance_ms(takes_ms)
+        return [(-5, 0)] if has_events else []
+
+    monkeypatch.setattr(reactor, "_poll", poll)
+    reactor.startRunning(installSignalHandlers=False)
+    reactor.mainLoop()
+    assert next(waits, None) is None
+    assert hooks.called == ["after_poll", "run_pending"] * 5
+    assert reactor.waited_ns == 5_440_000, "also the time in which it polled"
     close_reactor(reactor)
 
 

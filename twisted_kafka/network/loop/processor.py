@@ -318,6 +318,10 @@ class Processor:
         self._is_awake = False
         return 0 if self._responses or self._has_pending or self._request_channel.has_work else None
 
+    def may_poll_busily(self) -> bool:
+        """Return whether all handlers sleep (``ILoopHooks.may_poll_busily``)."""
+        return not self._request_channel.is_busy
+
     def after_poll(self) -> None:
         """Record that the thread is awake: it checks for work before it sleeps again, so no one needs to wake it."""
         self._is_awake = True

@@ -17,6 +17,7 @@ from twisted.internet.selectreactor import SelectReactor
 from twisted.logger import Logger
 from zope.interface import Interface, implementer
 
+from twisted_kafka.network.loop.busy_poll import BusyPoll
 from twisted_kafka.timing.clock import IClock
 
 try:
@@ -47,6 +48,9 @@ class ILoopHooks(Interface):
     def before_poll() -> float | None:
         """Prepare for a poll; return how many seconds it may wait at most, None without limit, 0 if there is work."""
 
+    def may_poll_busily() -> bool:
+        """Return whether the thread may use its processor to wait: no other thread has work."""
+
     def after_poll() -> None:
         """Record that the thread is awake."""
 
@@ -65,6 +69,10 @@ class NoHooks:
     def before_poll(self) -> float | None:
         """Set no limit."""
         return None
+
+    def may_poll_busily(self) -> bool:
+        """Forbid it."""
+        return False
 
     def after_poll(self) -> None:
         """Do nothing."""
@@ -141,6 +149,7 @@ class HookedLoop(ReactorBase):
         self.polls = 0
         self.waited_ns = 0
         self.waiting_since_ns = 0
+        self._busy_poll = BusyPoll(clock.monotonic_ns)
         super().__init__()
         self._poll: Callable[[float, int], Iterable[tuple[int, Any]]] = self._make_poll()
 
@@ -156,14 +165,20 @@ class HookedLoop(ReactorBase):
         elif limit is not None and limit < timeout:
             timeout = limit
         selectables = self._selectables
+        busy_poll = self._busy_poll
         started = self.waiting_since_ns = self._now_ns()
+        events: Iterable[tuple[int, Any]] = ()
         try:
-            events = self._poll(timeout, len(selectables))
+            if timeout and busy_poll.is_due and hooks.may_poll_busily():
+                events = busy_poll.poll(self._poll, len(selectables))
+            events = events or self._poll(timeout, len(selectables))
         except InterruptedError:
-            events = ()
+            pass
         finally:
             self.waiting_since_ns = 0
-            self.waited_ns += self._now_ns() - started
+            waited_ns = self._now_ns() - started
+            busy_poll.note_wait(waited_ns)
+            self.waited_ns += waited_ns
             hooks.after_poll()
         self.polls += 1
         for fd, event in events:
