@@ -13,16 +13,22 @@ from twisted_kafka.coordinator.group.assembly import make_group_coordinator
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import Sender, SyncRequest
 from twisted_kafka.coordinator.replica_log import ReplicaReader
+from twisted_kafka.coordinator.transaction.assembly import Ends, make_transaction_coordinator
+from twisted_kafka.coordinator.transaction.environment import ignore_end
+from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from twisted_kafka.coordinator.transaction.transaction_state import TransactionState
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.producer_state.producer_state_manager import NO_SEQUENCE
 from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metadata.embedded import SqliteStore
+from twisted_kafka.metadata.features import FeatureCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ErrorCode, KafkaStorageError
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.regions import FileRegion
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.topic_partition import TRANSACTION_TOPIC, TopicPartition
 from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.partition.partition import LeaderState
 from twisted_kafka.replication.replica_manager import ReplicaManager
@@ -37,7 +43,7 @@ PARTITION = TopicPartition("orders", 3)
 class RealBroker:
     def __init__(self, path: Path, clock: ManualClock, **properties: Any) -> None:
         properties = {"broker.id": "1", "log.dirs": str(path), **properties}
-        config = KafkaConfig.embedded(properties)
+        self.config = config = KafkaConfig.embedded(properties)
         self.clock = clock
         self.scheduler = ManualScheduler(clock)
         self.timer = Timer(clock)
@@ -50,12 +56,19 @@ class RealBroker:
         self.groups.startup()
         self.partitions = config.int("offsets.topic.num.partitions")
 
-    def lead(self, epoch: int = 0, replicas: tuple[int, ...] = (1,)) -> None:
+    def lead(self, epoch: int = 0, replicas: tuple[int, ...] = (1,), topic: str = TOPIC) -> None:
         state = LeaderState(1, 1, epoch, (1,), replicas, 0)
         self.replicas.state.become_leader_or_follower(
-            1, [(TopicPartition(TOPIC, index), b"o" * 16, state) for index in range(self.partitions)]
+            1, [(TopicPartition(topic, index), (b"o" if topic == TOPIC else b"t") * 16, state) for index in range(self.partitions)]
         )
         self.scheduler.run_due()
+
+    def make_transactions(self, store: SqliteStore) -> TransactionCoordinator:
+        ends = Ends(self.groups.end_transaction, ignore_end)
+        features = FeatureCache(store)
+        return make_transaction_coordinator(
+            self.config, self.replicas, store, features, ends, self.scheduler, self.timer, self.metrics
+        )
 
     def stop(self) -> None:
         self.groups.shutdown()
@@ -227,3 +240,25 @@ def test_a_transaction_is_verified_before_its_first_append(tmp_path: Path, clock
     assert broker.metrics.meter("AddPartitionsToTxnManager", "VerificationFailureRate").count == 5
     assert broker.metrics.histogram("AddPartitionsToTxnManager", "VerificationTimeMs").snapshot().count == 6
     broker.stop()
+
+
+def test_transactions_survive_a_restart(tmp_path: Path, clock: ManualClock) -> None:
+    store = SqliteStore(tmp_path / "metadata.sqlite", threaded=False)
+    producer = Producer(0, 0)
+    for epoch, state in enumerate((TransactionState.ONGOING, TransactionState.COMPLETE_ABORT)):
+        broker = RealBroker(tmp_path / "log", clock, **{"transaction.state.log.num.partitions": "4"})
+        transactions: Any = broker.make_transactions(store)
+        transactions.startup()
+        assert transactions.describe("tx")[0] is ErrorCode.NOT_COORDINATOR
+        broker.lead(epoch, topic=TRANSACTION_TOPIC)
+        if state is TransactionState.ONGOING:
+            assert transactions.init_producer_id("tx", 1000, None).producer == producer
+            assert transactions.add_partitions("tx", producer, [PARTITION]) is ErrorCode.NONE
+        else:
+            assert transactions.describe("tx")[1].state is TransactionState.ONGOING
+            assert transactions.end_transaction("tx", producer, False).error is ErrorCode.NONE
+        error, found = transactions.describe("tx")
+        assert (error, found.state, found.producer) == (ErrorCode.NONE, state, producer)
+        transactions.shutdown()
+        broker.stop()
+    store.close()

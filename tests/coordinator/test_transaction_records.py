@@ -45,7 +45,12 @@ def test_each_record_is_read_and_written_as_kafka_does(kafka: str, level: int) -
 
 @pytest.mark.parametrize(
     ("changed", "version"),
-    [({}, 0), ({"client_version": 2}, 1), ({"next_producer_id": 8}, 1), ({"previous_producer_id": 6}, 1)],
+    [
+        ({}, 0),
+        ({"client_version": 1}, 1),
+        ({"client_version": 2}, 1),
+        *((({name: producer_id}, 1)) for name in ("next_producer_id", "previous_producer_id") for producer_id in (6, 0)),
+    ],
 )
 def test_nothing_is_lost_after_a_downgrade(changed: dict[str, int], version: int) -> None:
     metadata = TransactionMetadata("tx", Producer(7, 3), 1000, TransactionState.PREPARE_ABORT, NO_PARTITIONS, 5, 6)

@@ -62,7 +62,6 @@ class TransactionCompletion:
         "_coordinator_epoch",
         "_effects",
         "_is_send_waiting",
-        "_is_unloaded",
         "_store",
         "_to_write",
         "_unconfirmed",
@@ -80,7 +79,6 @@ class TransactionCompletion:
         self._coordinator_epoch = coordinator_epoch
         self._waiting: dict[str, frozenset[TopicPartition]] = {}
         self._unconfirmed: set[str] = set()
-        self._is_unloaded = False
         self._to_write: deque[_Marked] = deque()
         """Markers for the next send; at most one for each transactional id."""
         self._is_send_waiting = False
@@ -96,8 +94,7 @@ class TransactionCompletion:
         return len(self._unconfirmed)
 
     def unloaded(self) -> None:
-        """Stop: whoever leads the partition now resumes what is left."""
-        self._is_unloaded = True
+        """Stop: whoever leads the partition now resumes what is left. No timer rings, and no send is answered any more."""
         self._to_write.clear()
         self._waiting.clear()
         self._unconfirmed.clear()
@@ -233,7 +230,7 @@ class TransactionCompletion:
         self._effects.timers.after("txn-append-retry", RETRY_BACKOFF_MS, retry)
 
     def _is_current(self, state: TransactionMetadata) -> bool:
-        return not self._is_unloaded and self._store.get(state.transactional_id) == state
+        return self._store.get(state.transactional_id) == state
 
 
 def _named(errors: Mapping[TopicPartition, ErrorCode]) -> str:
