@@ -1,5 +1,6 @@
 """C functions without CPython's C API behave as the functions that they replace."""
 
+import ctypes
 import errno
 import os
 import socket
@@ -40,6 +41,26 @@ def test_buffers_of_any_kind_are_joined(join: Callable[[list[Any]], bytes]) -> N
     data = content(100)
     assert join([data, bytearray(b"x"), memoryview(data)[10:], memoryview(bytearray(data))]) == data + b"x" + data[10:] + data
     assert join([]) == b""
+
+
+def test_what_was_freed_between_used_memory_is_returned() -> None:
+    def resident_bytes() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+    blocks = [libc.malloc(60_000) for _ in range(1000)]
+    for block in blocks:
+        ctypes.memset(block, 1, 60_000)
+    for block in blocks[::2]:
+        libc.free(block)
+    try:
+        before = resident_bytes()
+        foreign.return_freed_memory()
+        assert before - resident_bytes() > 20_000_000
+    finally:
+        for block in blocks[1::2]:
+            libc.free(block)
 
 
 def test_a_write_that_fails_raises_the_systems_error() -> None:

@@ -128,3 +128,18 @@ def copy_into(target: bytearray, data: bytes | bytearray | memoryview, position:
         raise IndexError(f"{size} bytes at {position} do not fit into {len(target)}")
     with memoryview(target)[position:] as view:
         _cffi.memmove(view, argument(data), size)
+
+
+def _malloc_trim() -> Any:
+    try:
+        return load_function(None, "malloc_trim", INT, SIZE)
+    except AttributeError:  # another C library than glibc
+        return lambda keep_bytes: 0
+
+
+_trim = _malloc_trim()
+
+
+def return_freed_memory() -> None:
+    """Give the system the pages that the C library keeps although nothing in them is used. Without glibc it does nothing."""
+    _trim(0)

@@ -60,6 +60,12 @@ wait, handles four times the nursery. Buffers come from malloc, which keeps what
 what is used.
 """
 
+RETURN_MEMORY_MS: Final[int] = 60_000 if IS_PYPY else 0
+"""Milliseconds between two times at which freed memory is returned to the system; 0 for never.
+
+Buffers of some kilobytes, which PyPy's collector frees long after their use, leave free pages between what is used.
+"""
+
 START_OPTIONS: Final[tuple[str, ...]] = ("--jit", "threshold=0,function_threshold=0") if IS_PYPY else ()
 """The interpreter's options while a broker imports its modules: PyPy's compiler is off, as it is with ``--jit off``.
 

@@ -46,6 +46,7 @@ from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.transaction.assembly import Ends, make_transaction_coordinator
 from twisted_kafka.coordinator.transaction.environment import OnEnd, ignore_end
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from twisted_kafka.interpreter import RETURN_MEMORY_MS
 from twisted_kafka.log.directories.loading_progress import LoadingInterruptedError
 from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureHandler
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
@@ -281,6 +282,10 @@ class KafkaServer:
         running.scheduler = scheduler = KafkaScheduler(self._clock, self.config.int("background.threads"))
         scheduler.startup()
         scheduler.schedule("metrics-tick", self.metrics.tick, _METRICS_TICK_MS, _METRICS_TICK_MS)
+        if RETURN_MEMORY_MS:
+            from twisted_kafka.foreign import return_freed_memory
+
+            scheduler.schedule("return-freed-memory", return_freed_memory, RETURN_MEMORY_MS, RETURN_MEMORY_MS)
         running.timer = timer = Timer(self._clock)
         timer.start()
         return scheduler, timer
