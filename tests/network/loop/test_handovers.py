@@ -6,7 +6,7 @@ from tests.network.loop.handover import explore
 from twisted_kafka.interpreter import IS_PYPY
 
 QUICK = 80 if IS_PYPY else 400  # which traces lines slowly
-SLOW = 10_000
+SLOW = 2_000 if IS_PYPY else 10_000
 
 
 @pytest.mark.parametrize("block", [*range(4), *(pytest.param(block, marks=pytest.mark.long) for block in range(4, 8))])
