@@ -11,7 +11,7 @@ from tests.traced_memory import traced_peak_bytes
 from twisted_kafka.interpreter import HAS_CODEC_EXTENSIONS
 from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError
 from twisted_kafka.protocol.records import lz4_frames, snappy, zstd_frames
-from twisted_kafka.protocol.records.compression import Compression, compress, decompress
+from twisted_kafka.protocol.records.compression import Compression, compress, decompress, decompress_to_read
 
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 TEXT = b"".join(b"line %d of a log that repeats itself\n" % (number % 97) for number in range(5000))
@@ -159,6 +159,17 @@ def test_lz4_frames_with_any_option_are_read(store_size: bool, checksums: bool) 
         TEXT, block_linked=False, store_size=store_size, content_checksum=checksums, block_checksum=checksums
     )
     assert decompress(Compression.LZ4, packed, limit_bytes=LIMIT) == TEXT
+
+
+def test_large_lz4_frames_share_memory_but_not_content() -> None:
+    generator = random.Random(1)
+    texts = [generator.randbytes(size // 4) * 4 for size in (1_500_000, 100_000, 400, 800_000, 3_000_000)]
+    frames = [compress(Compression.LZ4, text) for text in texts]
+    assert [decompress(Compression.LZ4, frame, limit_bytes=LIMIT * 10) for frame in frames] == texts
+    for text, frame in zip(texts, frames, strict=True):
+        assert decompress_to_read(Compression.LZ4, frame, limit_bytes=len(text)) == text
+        with pytest.raises(RecordTooLargeError):
+            decompress_to_read(Compression.LZ4, frame, limit_bytes=len(text) - 1)
 
 
 def test_a_false_content_size_allocates_nothing() -> None:

@@ -48,7 +48,7 @@ from twisted_kafka.protocol.records.batch import (
 )
 from twisted_kafka.protocol.records.builder import assemble_batch, encode_records
 from twisted_kafka.protocol.records.checksums import crc32c
-from twisted_kafka.protocol.records.compression import CODECS, Compression, compress, decompress
+from twisted_kafka.protocol.records.compression import CODECS, Compression, compress, decompress_to_read
 from twisted_kafka.protocol.records.record import COMPRESSION_MASK, CONTROL_FLAG, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_FLAG
 from twisted_kafka.protocol.records.scan import scan_records
 from twisted_kafka.protocol.records.scan_python import RecordScan
@@ -163,9 +163,9 @@ def _validate_batch(view: memoryview, header: tuple[int, ...], context: Validati
     return _assign(view, header, payload, scan, context)
 
 
-def _decompressed(codec: Compression, data: memoryview, context: ValidationContext) -> bytes:
+def _decompressed(codec: Compression, data: memoryview, context: ValidationContext) -> bytes | memoryview:
     try:
-        return decompress(codec, data, limit_bytes=decompression_limit(context))
+        return decompress_to_read(codec, data, limit_bytes=decompression_limit(context))
     except CorruptRecordError as error:
         # The checksum is right, so a retry would not help: use an error code that clients do not retry.
         raise InvalidRecordError(str(error)) from None

@@ -3,6 +3,7 @@
 import zlib
 from enum import IntEnum
 
+from twisted_kafka.buffers import to_bytes
 from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError
 from twisted_kafka.protocol.regions import Buffer
 
@@ -74,13 +75,18 @@ def decompress(codec: Compression, data: Buffer, *, limit_bytes: int, magic: int
     ``limit_bytes``, which is also the most that is ever allocated, UnsupportedCompressionTypeError when the codec's library is not
     installed. With ``magic`` 0 the checksum of lz4's header is not verified.
     """
+    return to_bytes(decompress_to_read(codec, data, limit_bytes=limit_bytes, magic=magic))
+
+
+def decompress_to_read(codec: Compression, data: Buffer, *, limit_bytes: int, magic: int = 2) -> bytes | memoryview:
+    """Decompress as ``decompress`` does; what is returned is valid until the thread's next call."""
     try:
         return _decompress(codec, data, limit_bytes, magic)
     except ImportError as error:
         raise _unsupported(codec, error) from error
 
 
-def _decompress(codec: Compression, data: Buffer, limit_bytes: int, magic: int) -> bytes:
+def _decompress(codec: Compression, data: Buffer, limit_bytes: int, magic: int) -> bytes | memoryview:
     if codec == Compression.GZIP:
         return _gunzip(data, limit_bytes)
     if codec == Compression.SNAPPY:
@@ -90,7 +96,7 @@ def _decompress(codec: Compression, data: Buffer, limit_bytes: int, magic: int) 
     if codec == Compression.LZ4:
         from twisted_kafka.protocol.records import lz4_frames
 
-        return lz4_frames.decompress(data, limit_bytes, check_header=magic > 0)
+        return lz4_frames.decompress_to_read(data, limit_bytes, check_header=magic > 0)
     if codec == Compression.ZSTD:
         from twisted_kafka.protocol.records import zstd_frames
 

@@ -5,7 +5,9 @@ checksum incorrectly covers the frame's magic number too, and is not verified (K
 """
 
 import struct
+import threading
 
+from twisted_kafka.buffers import copy_into, to_bytes
 from twisted_kafka.interpreter import HAS_CODEC_EXTENSIONS
 from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError
 from twisted_kafka.protocol.regions import Buffer
@@ -107,6 +109,11 @@ def decompress(data: Buffer, limit_bytes: int, *, check_header: bool = True) -> 
     Raises CorruptRecordError for frames that Kafka's reader rejects, RecordTooLargeError for more than ``limit_bytes``, after which
     decompression stops.
     """
+    return to_bytes(decompress_to_read(data, limit_bytes, check_header=check_header))
+
+
+def decompress_to_read(data: Buffer, limit_bytes: int, *, check_header: bool = True) -> bytes | memoryview:
+    """Decompress as ``decompress`` does; what is returned is valid until the thread's next call."""
     view = memoryview(data)
     head = _checked_header(view, check_header=check_header)
     return (_decompress if HAS_CODEC_EXTENSIONS else decompress_blocks)(view, head, limit_bytes)
@@ -128,24 +135,47 @@ def _decompress(view: memoryview, head: bytes, limit_bytes: int) -> bytes:
     return out
 
 
-def decompress_blocks(view: memoryview, head: bytes, limit_bytes: int) -> bytes:
-    """Decompress the frame, whose verified header is ``head``, with cramjam; raises as ``decompress`` does.
+class _Reused(threading.local):
+    """A thread's memory for frames, or for their content: on PyPy new memory for each would cost page faults and collections."""
+
+    def __init__(self) -> None:
+        self._memory = bytearray()
+
+    def take(self, size: int) -> bytearray:
+        """Return at least ``size`` bytes, to be used until the next call."""
+        if not _LEAST_REUSED_BYTES <= size <= _MAX_REUSED_BYTES:
+            return bytearray(size)
+        if len(self._memory) < size:
+            self._memory = bytearray(size)
+        return self._memory
+
+
+_LEAST_REUSED_BYTES = 65_536
+_MAX_REUSED_BYTES = 2 * 1024 * 1024
+_frame, _content = _Reused(), _Reused()
+
+
+def decompress_blocks(view: memoryview, head: bytes, limit_bytes: int) -> bytes | memoryview:
+    """Decompress the frame, whose verified header is ``head``, with cramjam; raises as ``decompress_to_read`` does.
 
     cramjam needs memory for all of the content. The blocks are walked first, to know the most that it can be.
     """
     from cramjam import DecompressionError, lz4
 
     end, most = _walk(view, len(head))
-    out = bytearray(min(most, limit_bytes) + 1)
+    frame = _frame.take(end)
+    copy_into(frame, head, 0)
+    copy_into(frame, view[len(head) : end], len(head))
+    out = _content.take(min(most, limit_bytes) + 1)
     try:
-        size = lz4.decompress_into(head + bytes(view[len(head) : end]), out)
+        size = lz4.decompress_into(memoryview(frame)[:end] if end >= _LEAST_REUSED_BYTES else bytes(frame), out)
     except DecompressionError as error:
         if _IS_FULL not in str(error):
             raise CorruptRecordError(f"invalid lz4 data: {error}") from None
         size = len(out)
     if size > limit_bytes:
         raise RecordTooLargeError(f"lz4 data of {len(view)} bytes holds more than {limit_bytes} bytes")
-    return bytes(memoryview(out)[:size])
+    return memoryview(out)[:size]
 
 
 def _walk(view: memoryview, position: int) -> tuple[int, int]:
