@@ -106,7 +106,8 @@ class KafkaRequestHandler:
             except BaseException as error:  # noqa: BLE001 as above
                 self._end(error)
             return 1
-        self.has_ended = self.has_ended or request is not None
+        if request is not None:  # not an unconditional assignment: the thread that has just lost this role passes here too
+            self.has_ended = True
         return 0
 
     def _handle_bundle(self, bundle: RequestBundle) -> int:

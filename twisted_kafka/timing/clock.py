@@ -14,6 +14,9 @@ class IClock(Interface):
     def monotonic_ns() -> int:
         """Return nanoseconds of a clock that never goes backwards, for durations and deadlines."""
 
+    def cpu_ns() -> int:
+        """Return nanoseconds of processor time that all threads of the process have used."""
+
 
 @implementer(IClock)
 class SystemClock:
@@ -24,15 +27,20 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     monotonic_ns = staticmethod(time.monotonic_ns)
+    cpu_ns = staticmethod(time.process_time_ns)
 
 
 @implementer(IClock)
 class ManualClock:
     """A clock that only ``advance_ms`` moves, both of its times together."""
 
+    computing = 0.0
+    """How many threads compute at a time: how fast processor time passes."""
+
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
         self._wall_ns = wall_ms * 1_000_000
         self._monotonic_ns = 1_000_000_000
+        self._cpu_ns = 0
 
     def wall_ms(self) -> int:
         """Return milliseconds since the epoch."""
@@ -42,8 +50,13 @@ class ManualClock:
         """Return nanoseconds since an arbitrary moment."""
         return self._monotonic_ns
 
+    def cpu_ns(self) -> int:
+        """Return nanoseconds of processor time."""
+        return self._cpu_ns
+
     def advance_ms(self, ms: float) -> None:
         """Move the clock forward by ``ms`` milliseconds."""
         passed = int(ms * 1_000_000)
         self._wall_ns += passed
         self._monotonic_ns += passed
+        self._cpu_ns += int(passed * self.computing)

@@ -211,6 +211,7 @@ class Run:
         self.baton = baton
         self.rng = rng = baton.rng
         baton.on_jump = self.check_nobody_is_forgotten
+        baton.clock.computing = rng.choice((0.0, 0.0, 1.0))
         self.is_about_stalls = rng.random() < 0.5
         """Whether nearly all requests take long: the loop changes hands again while the first thread is still in its request."""
         self.slow_share = 400 if self.is_about_stalls else rng.choice((2, 20, 60))

@@ -82,6 +82,25 @@ def test_thread_checks_on_while_a_request_is_under_way() -> None:
     assert stage.timer.delays_s == [PUT_OFF_S, CHECK_S, CHECK_S]
 
 
+def test_while_the_process_computes_checks_are_further_apart() -> None:
+    stage = Stage()
+    stage.request()
+    stage.channels[0].is_active = True
+    stage.clock.computing = 1.0
+    checks = []
+    for _ in range(12):
+        stage.clock.advance_ms(0.5)
+        stage.watch.expired()
+        checks.append(stage.checks[0])
+    assert checks == [1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3]
+    assert stage.timer.delays_s == [PUT_OFF_S] + [CHECK_S] * 12, "the thread looks on whether the process computes"
+    stage.clock.computing = 0.4
+    for _ in range(2):
+        stage.clock.advance_ms(0.5)
+        stage.watch.expired()
+    assert stage.checks == [5, 5], "the request waits for something else than the interpreter lock"
+
+
 def test_first_request_after_the_timer_has_expired_starts_it_again() -> None:
     stage = Stage()
     stage.request()

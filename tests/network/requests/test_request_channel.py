@@ -223,6 +223,7 @@ def test_the_last_one_that_fell_asleep_is_woken_first_and_nobody_for_nothing() -
     setup.channel.wake_handler()
     assert sleepers[1].woken().context.correlation_id == 1
     assert sleepers[0].is_asleep
+    assert setup.take(setup.parkers[1]) is None, "it has finished"
     setup.channel.send_shutdown_request()
     assert isinstance(sleepers[0].woken(), ShutdownRequest)
 
@@ -293,6 +294,7 @@ def test_handlers_are_watched_while_one_is_awake_and_not_stalled() -> None:
     setup.send()
     assert setup.take(setup.parkers[1]) is not None
     assert channel.check_stalls(), "stalled is the earlier request, not the handler"
+    assert setup.take(setup.parkers[1]) is None, "it has finished"
     channel.send_shutdown_request()
     assert isinstance(sleeper.woken(), ShutdownRequest)
 
@@ -321,6 +323,21 @@ def test_a_handler_leaves_requests_to_a_network_thread_that_handles_them() -> No
     setup.send()
     setup.channel.wake_handler()
     assert sleeper.woken().context.correlation_id == 2
+
+
+def test_a_handler_that_has_finished_leaves_requests_to_another_one_that_is_at_work() -> None:
+    setup = Setup(handlers=2)
+    finished, at_work = setup.parkers
+    setup.send(3)
+    assert setup.take(at_work).context.correlation_id == 1
+    sleeper = Sleeper(setup, finished)
+    assert sleeper.is_asleep, "requests wait, but two threads would contend for the interpreter lock"
+    assert setup.take(at_work).context.correlation_id == 2
+    setup.clock.advance_ms(1)
+    assert setup.channel.check_stalls()
+    assert sleeper.is_asleep
+    assert setup.channel.check_stalls()
+    assert sleeper.woken().context.correlation_id == 3, "the other one is stuck"
 
 
 def test_a_place_is_claimed_once_and_only_of_a_handler_that_sleeps() -> None:
@@ -517,10 +534,13 @@ def test_parts_that_a_stalled_handler_puts_back_wake_another_one() -> None:
 
 def test_parts_that_are_put_back_wake_nobody_while_their_handler_is_not_stalled() -> None:
     setup, sleeper, bundle = beside_a_sleeper()
-    setup.channel.put_back([RequestBundle(bundle.requests[1:], 2, [])])
+    put_back = RequestBundle(bundle.requests[1:], 2, [])
+    setup.channel.put_back([put_back])
     assert sleeper.is_asleep
+    assert setup.take() is put_back
+    assert setup.take() is None, "it has finished"
     setup.channel.send_shutdown_request()
-    sleeper.woken()
+    assert isinstance(sleeper.woken(), ShutdownRequest)
 
 
 def test_a_request_that_is_looked_at_by_a_stalled_handler_wakes_another_one() -> None:

@@ -3,11 +3,16 @@
 A network thread that handles requests checks at most every ``CHECK_S`` whether others are stuck, and puts off a timer. If none
 does so any more, the timer expires, and the watch's thread checks until no request is being handled, or all that are have been
 found.
+
+While the process computes, whichever its thread, checks are further apart: a request that takes long computes then, or waits for the
+interpreter lock, and another thread would only contend for that.
 """
 
 import threading
 from collections.abc import Sequence
+from typing import Final
 
+from twisted_kafka.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.network.loop.wake_up_timer import IWakeUpTimer, make_wake_up_timer
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.timing.clock import IClock
@@ -18,6 +23,12 @@ CHECK_S = 0.000_5
 PUT_OFF_S = 0.002
 """The watch's thread checks when no network thread has for so long: more than a round of requests takes."""
 
+COMPUTING_CHECK_NS: Final = 2_500_000 if HAS_INTERPRETER_LOCK else 0
+"""Time between two checks while the process computes. So a request that computes is stalled after 2.5 to 5 ms."""
+
+COMPUTING_SHARE: Final = 2
+"""The process computes if it has used a processor for at least one part in so many of the time."""
+
 _CHECK_NS = int(CHECK_S * 1e9)
 _STOP_S = 5.0
 
@@ -25,12 +36,26 @@ _STOP_S = 5.0
 class StallWatch:
     """Checks request channels while requests are being handled."""
 
-    __slots__ = ("_channels", "_checked_ns", "_is_stopping", "_lock", "_now_ns", "_thread", "_timer")
+    __slots__ = (
+        "_channels",
+        "_checked_ns",
+        "_cpu_ns",
+        "_is_stopping",
+        "_lock",
+        "_looked",
+        "_now_ns",
+        "_passed_ns",
+        "_thread",
+        "_timer",
+    )
 
     def __init__(self, channels: Sequence[RequestChannel], clock: IClock, name: str, timer: IWakeUpTimer | None = None) -> None:
         """``name`` is the thread's name."""
         self._channels = channels
         self._now_ns = clock.monotonic_ns
+        self._cpu_ns = clock.cpu_ns
+        self._looked = (0, 0)  # at the last look: the time, and the processor time used
+        self._passed_ns = 0  # the time of the last check that was not put off
         self._timer = timer or make_wake_up_timer()
         self._checked_ns = 0
         self._is_stopping = False
@@ -78,10 +103,23 @@ class StallWatch:
                 self._timer.start(CHECK_S)
 
     def _check(self) -> bool:
+        if self._is_put_off():
+            return True
         is_active = False
         for channel in self._channels:
             is_active |= channel.check_stalls()
         return is_active
+
+    def _is_put_off(self) -> bool:
+        """Whether the process computes, and the last check was not long ago."""
+        now_ns, used_ns = self._now_ns(), self._cpu_ns()
+        looked_ns, used_before_ns = self._looked
+        self._looked = now_ns, used_ns
+        is_computing = (used_ns - used_before_ns) * COMPUTING_SHARE > now_ns - looked_ns
+        if is_computing and now_ns - self._passed_ns < COMPUTING_CHECK_NS:
+            return True
+        self._passed_ns = now_ns
+        return False
 
     def _run(self) -> None:
         while True:

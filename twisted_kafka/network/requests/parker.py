@@ -79,6 +79,12 @@ class Parker:
         since = self.busy_since_ns
         return since != 0 and self.stalled_since_ns == since
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the thread is in a request and not stalled: it takes the next one soon."""
+        since = self.busy_since_ns
+        return since != 0 and self.stalled_since_ns != since
+
     def check_stall(self) -> None:
         """Mark the thread as stalled if it was in the same request at the last check. Called by the stall watch.
 

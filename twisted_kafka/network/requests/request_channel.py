@@ -17,6 +17,7 @@ from collections.abc import Callable, Container, Hashable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from twisted_kafka.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import (
     CLOSE_CONNECTION,
@@ -151,10 +152,13 @@ class RequestChannel:
         except IndexError:  # another thread has taken it
             return False
 
-    @property
-    def _is_led(self) -> bool:
-        """Whether a network thread takes the next request: two threads would contend for the interpreter lock."""
-        return any(processor.is_handling for processor in self._processors) and not self.has_large_next
+    def _is_left_to_another(self, parker: Parker) -> bool:
+        """Whether another thread takes the next request: two would contend for the interpreter lock."""
+        if self.has_large_next:
+            return False
+        return any(processor.is_handling for processor in self._processors) or (
+            HAS_INTERPRETER_LOCK and any(each is not parker and each.is_at_work for each in self._parkers)
+        )
 
     def claim_idle(self) -> Parker | None:
         """Claim the place of an idle handler, to handle requests in its stead; None if no handler is idle.
@@ -238,7 +242,7 @@ class RequestChannel:
         with a timeout of 0. It gets no large request.
         """
         parker.busy_since_ns = 0
-        if timeout_s and self._is_led:
+        if timeout_s and self._is_left_to_another(parker):
             self._sleep(parker, timeout_s)
             return None
         queue = self._queue
@@ -321,7 +325,7 @@ class RequestChannel:
         parker.parked_since_ns = self._now_ns()
         self._idle.append(parker)
         # Check again: a request queued before this handler was visibly idle has woken nobody.
-        must_wait = not self._queue or self._is_led
+        must_wait = not self._queue or self._is_left_to_another(parker)
         is_woken = must_wait and parker.park(timeout_s)
         while not is_woken:
             try:
