@@ -21,6 +21,7 @@ from typing import Any
 from twisted.internet.selectreactor import SelectReactor
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.metadata.features import FeatureCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.request_plane import DATA_PLANE, RequestPlane
 from twisted_kafka.network.requests.request import Request
@@ -58,7 +59,7 @@ class Server:
         )
         self.channel = RequestChannel(500, self.clock)
         supported = dict.fromkeys(range(SUPPORTED_APIS), (0, 9))
-        registry = ApiRegistry([VersionsApis(lambda: supported)])
+        registry = ApiRegistry([VersionsApis(lambda: supported, FeatureCache(store=None))])
         apis = KafkaApis(registry, self.channel, self.clock)
         self.observer = RequestMetrics(self.metrics)
         plane = RequestPlane(DATA_PLANE, self.channel, self.clock, self.metrics)

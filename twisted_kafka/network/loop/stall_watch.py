@@ -4,8 +4,8 @@ A network thread that handles requests checks at most every ``CHECK_S`` whether 
 does so any more, the timer expires, and the watch's thread checks until no request is being handled, or all that are have been
 found.
 
-While the process computes, whichever its thread, checks are further apart: a request that takes long computes then, or waits for the
-interpreter lock, and another thread would only contend for that.
+While the process computes, whichever its thread, checks are further apart: a request that takes long computes then, or waits for
+the interpreter lock, and another thread would only contend for that.
 """
 
 import threading
