@@ -1,5 +1,7 @@
 """What holds for the tests of every folder."""
 
+import gc
+import os
 import threading
 from collections.abc import Iterator
 
@@ -7,12 +9,15 @@ import pytest
 from twisted.logger import globalLogBeginner
 
 from tests.eventually import join
+from twisted_kafka.interpreter import IS_PYPY
 
 # Until logging begins, which it does in no test, the last 200 events are kept: with the exceptions in them, and with these whole
 # brokers and their open files.
 globalLogBeginner._temporaryObserver.removeObserver(globalLogBeginner._initialBuffer)  # type: ignore[attr-defined]
 
 _spark_threads: set[threading.Thread] = set()
+
+_MANY_DESCRIPTORS = 1000
 
 _NOT_OURS = "kafka-io-kafka-python-"
 """kafka-python leaves this thread when a client cannot connect."""
@@ -41,6 +46,14 @@ def no_thread_is_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     join(each for each in threading.enumerate() if each not in before | _spark_threads and not _is_a_librarys(each))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_was_abandoned_is_closed() -> Iterator[None]:
+    """Collect what tests of crashes leave open: PyPy does so after a while only, and descriptors run out before."""
+    yield
+    if IS_PYPY and len(os.listdir("/proc/self/fd")) > _MANY_DESCRIPTORS:
+        gc.collect()
 
 
 def _is_a_librarys(thread: threading.Thread) -> bool:
