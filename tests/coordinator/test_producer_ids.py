@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.coordinator.transaction_bench import TransactionBench
+from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.transaction.producer_id_manager import (
     BLOCK_PATH,
     BLOCK_SIZE,
@@ -105,3 +107,8 @@ def test_a_lost_race_is_run_again_but_not_for_ever(store: Any, refusal: type[Exc
     racing.losses = MAX_ATTEMPTS
     with pytest.raises(CoordinatorLoadInProgressError):
         ProducerIdManager(1, racing).next_producer_id()  # type: ignore[arg-type]
+
+
+def test_producers_without_a_transactional_id_have_ids_of_their_own_and_epoch_0() -> None:
+    transactions: Any = TransactionBench().transactions
+    assert [transactions.init_producer_id(None, 0, None).producer for _ in range(2)] == [Producer(0, 0), Producer(1, 0)]
