@@ -376,15 +376,19 @@ def test_pool_handles_all_parts_of_bundles_before_it_ends(is_started_before: boo
     channel = layer.channel = RequestChannel(500, clock)
     layer.processor._request_channel = channel
     layer.processor.memory_pool = memory
-    handled: list[RequestBundle] = []
+    handled: list[Request] = []
+
+    def handle(request: Request) -> None:
+        handled.append(request)
+        layer.channel.send_response(request, [b"ok"], 2)
 
     def act(bundle: RequestBundle) -> None:
-        handled.append(bundle)
-        answer_all(layer, bundle)
+        for request in bundle.requests:
+            handle(request)
 
     registry = MetricsRegistry(clock)
     plane = RequestPlane(DATA_PLANE, channel, clock, registry)
-    pool = KafkaRequestHandlerPool(plane, layer.channel.send_no_op, 3, clock, registry, bundles=Bundles(layer, act))
+    pool = KafkaRequestHandlerPool(plane, handle, 3, clock, registry, bundles=Bundles(layer, act))
     if is_started_before:
         pool.start()
     transports = send_each(layer, *[1 + number * 7 % 11 for number in range(200)])
@@ -393,5 +397,5 @@ def test_pool_handles_all_parts_of_bundles_before_it_ends(is_started_before: boo
     pool.shutdown()
     layer.reactor.run_asked()
     assert all(each.written == b"ok" for each in transports)
-    assert len({id(request) for bundle in handled for request in bundle.requests}) == len(layer.observer.completed)
+    assert len(set(map(id, handled))) == len(handled) == len(layer.observer.completed) == 200
     assert (channel.size, memory.available_bytes) == (0, 1_000_000)
