@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from twisted_kafka.access_log.record import HOUR_AT, LineMaker, api_name
+from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext, TransactionNote, TransactionOutcome
 from twisted_kafka.timing.clock import ManualClock
@@ -75,7 +76,7 @@ def test_what_changes_during_a_connection_shows_in_its_next_line(lines: LineMake
     first = json.loads(lines.line(request("a", connection)))
     connection.software_name, connection.software_version = "librdkafka", "2.8"
     second = json.loads(lines.line(request("a", connection)))
-    connection.principal = "User:me"
+    connection.principal = KafkaPrincipal("User", "me")
     third = json.loads(lines.line(request("b", connection)))
     assert (first["software"], second["software"], second["software_version"]) == ("unknown", "librdkafka", "2.8")
     assert (third["principal"], third["client_id"]) == ("User:me", "b")

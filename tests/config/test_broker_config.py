@@ -139,11 +139,15 @@ def test_unknown_keys_and_keys_without_effect_are_listed_in_one_warning_each() -
     ]
 
 
-def test_ignored_keys_with_consequences_have_separate_warnings() -> None:
-    config = KafkaConfig.from_properties(
-        {"zookeeper.connect": "a:1", "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
-    )
-    assert [line.partition(":")[0] for line in config.warnings] == ["ZooKeeper is not supported yet", "ACLs are not supported yet"]
+def test_an_ignored_key_with_consequences_has_a_warning_of_its_own() -> None:
+    config = KafkaConfig.from_properties({"zookeeper.connect": "a:1"})
+    assert [line.partition(":")[0] for line in config.warnings] == ["ZooKeeper is not supported yet"]
+
+
+def test_an_authorizer_that_cannot_be_loaded_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"authorizer\.class\.name") as refused:
+        KafkaConfig.from_properties({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"})
+    assert "\n" not in str(refused.value)
 
 
 def test_passwords_are_never_shown() -> None:

@@ -1,6 +1,7 @@
 import pytest
 
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.security.principal import NoMatchingRuleError, parse_mapping_rules, ssl_principal_builder
 
 NAME = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
@@ -24,7 +25,7 @@ NAME = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
     ],
 )
 def test_rules(rules: str, expected: str) -> None:
-    assert ssl_principal_builder(rules)(NAME) == f"User:{expected}"
+    assert ssl_principal_builder(rules)(NAME) == KafkaPrincipal("User", expected)
 
 
 @pytest.mark.parametrize(

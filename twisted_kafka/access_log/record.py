@@ -11,6 +11,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Final
 
 from twisted_kafka.access_log.privacy import FieldPolicy
+from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext, TopicNote, TransactionNote
 from twisted_kafka.protocol.api import ApiKey
@@ -34,7 +35,7 @@ _TOPICS_MAX: Final = 10_000
 """Most topic elements that are cached, likewise. Requests of one kind have the same element again and again."""
 
 # The part that all lines of a connection share, with the values that may change during the connection.
-_Prefix = tuple[str | None, str, str, str, str]
+_Prefix = tuple[str | None, KafkaPrincipal, str, str, str]
 
 
 class LineMaker:
@@ -66,7 +67,7 @@ class LineMaker:
         if (
             known is None
             or known[0] != context.client_id
-            or known[1] != connection.principal
+            or known[1] is not connection.principal
             or known[2] != connection.software_name
             or known[3] != connection.software_version
         ):
@@ -117,7 +118,7 @@ class LineMaker:
             "listener": connection.listener_name,
             "protocol": connection.security_protocol,
             "connection": connection.connection_id,
-            "principal": connection.principal,
+            "principal": str(connection.principal),
             "client_id": context.client_id,
             "software": connection.software_name,
             "software_version": connection.software_version,

@@ -271,6 +271,7 @@ def _is_secret(key: str) -> bool:
 def _check(config: KafkaConfig) -> None:
     """Raise ConfigError for the first violated rule between settings (Kafka: KafkaConfig.validateValues)."""
     _check_identity(config)
+    _check_security(config)
     _check_listeners(config)
     _check_limits(config)
     _check_log(config)
@@ -288,14 +289,12 @@ def _warnings(config: KafkaConfig) -> tuple[str, ...]:
         lines.append(
             "ZooKeeper is not supported yet: zookeeper.connect is ignored, and this broker uses its embedded metadata store"
         )
-    if config.string("authorizer.class.name"):
-        lines.append("ACLs are not supported yet: authorizer.class.name is ignored, and every client is authorized for everything")
     factors = [f"{key}={config.int(key)}" for key in _REPLICATION_FACTORS if config.int(key) > 1]
     if factors:
         lines.append(
             f"This broker is the only one, so topics cannot be created with {', '.join(factors)}: the replication factor must be 1"
         )
-    explained = {"process.roles", "zookeeper.connect", "authorizer.class.name"}
+    explained = {"process.roles", "zookeeper.connect"}
     silent = tuple(key for key in config.without_effect if key not in explained)
     if silent:
         lines.append(f"Configuration keys that have no effect in this broker yet: {_names(silent)}")
@@ -310,6 +309,12 @@ def _names(keys: tuple[str, ...]) -> str:
 def _ensure(condition: bool, config: KafkaConfig, key: str, allowed: str) -> None:
     if not condition:
         raise ConfigError(f"Invalid value {config.text(key)!r} for {key}: must be {allowed}")
+
+
+def _check_security(config: KafkaConfig) -> None:
+    # A broker that is to authorize must never run without.
+    name = config.string("authorizer.class.name")
+    _ensure(not name, config, "authorizer.class.name", "empty: this broker cannot load an authorizer yet")
 
 
 def _check_identity(config: KafkaConfig) -> None:

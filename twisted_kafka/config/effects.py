@@ -52,6 +52,8 @@ _BROKER = """
 
     broker.id broker.id.generation.enable reserved.broker.max.id broker.rack node.id
 
+    authorizer.class.name
+
     ssl.protocol ssl.enabled.protocols ssl.cipher.suites ssl.client.auth ssl.endpoint.identification.algorithm
     ssl.engine.factory.class ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
     ssl.keystore.password ssl.keystore.type ssl.truststore.certificates ssl.truststore.location ssl.truststore.password

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from twisted_kafka.config.errors import ConfigError
-
-USER: Final = "User"
+from twisted_kafka.network.requests.kafka_principal import USER, KafkaPrincipal
 
 _KEY: Final = "ssl.principal.mapping.rules"
 _START: Final = "RULE:"
@@ -42,15 +41,15 @@ class MappingRule(NamedTuple):
         return text.lower() if self.case == "L" else text.upper() if self.case == "U" else text
 
 
-def ssl_principal_builder(rules: str) -> Callable[[str], str]:
+def ssl_principal_builder(rules: str) -> Callable[[str], KafkaPrincipal]:
     """Return a function from distinguished names to principals; raises ConfigError for invalid rules.
 
     The function raises NoMatchingRuleError.
     """
     parsed = parse_mapping_rules(rules)
 
-    def principal_of(name: str) -> str:
-        return f"{USER}:{mapped_name(parsed, name)}"
+    def principal_of(name: str) -> KafkaPrincipal:
+        return KafkaPrincipal(USER, mapped_name(parsed, name))
 
     return principal_of
 

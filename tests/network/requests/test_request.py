@@ -1,5 +1,6 @@
 """What is noted of a request, and what it is made of."""
 
+from twisted_kafka.network.requests.kafka_principal import ANONYMOUS
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
@@ -41,7 +42,7 @@ def test_conversions_add_up() -> None:
 def test_a_context_is_of_its_connection() -> None:
     noted = context()
     assert (noted.connection_id, noted.listener_name, noted.security_protocol) == ("c", "INSIDE", "SSL")
-    assert (noted.client_address, noted.is_privileged_listener, noted.principal) == ("10.0.0.1", True, "User:ANONYMOUS")
+    assert (noted.client_address, noted.is_privileged_listener, noted.principal) == ("10.0.0.1", True, ANONYMOUS)
     assert (noted.software_name, noted.software_version) == ("unknown", "unknown")
     assert not ConnectionInfo("c", "INSIDE", "SSL", "10.0.0.1").is_privileged_listener
 

@@ -8,6 +8,7 @@ from tests.certificates import Identity as Issued
 from tests.network.network_fakes import frame
 from tests.network.tls.tls_harness import ALICE, BROKER, CA, Listener, TlsClient, broker_settings, client_context
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.tls.ssl_context import Identity, verify_together
 from twisted_kafka.network.tls.ssl_settings import SslSettings
 
@@ -87,7 +88,7 @@ def test_new_trust_counts_for_sessions_too() -> None:
     again = listener.connect(context=context, session=first.tls.get_session()).handshake()
     assert again.error is not None
     assert listener.stats.failed_authentications == 1
-    assert listener.connect(OTHER_CA.issue("CN=bob")).handshake().channel.connection.principal == "User:CN=bob"
+    assert listener.connect(OTHER_CA.issue("CN=bob")).handshake().channel.connection.principal == KafkaPrincipal("User", "CN=bob")
 
 
 def test_the_listener_between_brokers_must_trust_itself() -> None:
@@ -119,7 +120,7 @@ def test_without_a_trust_store_the_system_s_authorities_are_trusted(tmp_path: Pa
     listener = Listener(
         {key: value for key, value in broker_settings().items() if "truststore" not in key}, ssl_client_auth="required"
     )
-    assert listener.connect(ALICE).handshake().channel.connection.principal.startswith("User:CN=alice")
+    assert listener.connect(ALICE).handshake().channel.connection.principal.name.startswith("CN=alice")
     assert listener.connect(OTHER_CA.issue("CN=mallory")).handshake().error is not None
 
 
@@ -127,7 +128,7 @@ def test_a_certificate_in_the_trust_store_is_trusted_by_itself() -> None:
     alone = broker_settings()
     alone["ssl.truststore.certificates"] = ALICE.chain_pem.split("-----END CERTIFICATE-----")[0] + "-----END CERTIFICATE-----"
     listener = Listener(alone, ssl_client_auth="required")
-    assert listener.connect(ALICE).handshake().channel.connection.principal.startswith("User:CN=alice")
+    assert listener.connect(ALICE).handshake().channel.connection.principal.name.startswith("CN=alice")
     assert listener.connect(CA.issue("CN=bob")).handshake().error is not None
 
 

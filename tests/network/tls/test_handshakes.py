@@ -7,6 +7,7 @@ from twisted.internet.task import Clock
 from tests.network.network_fakes import lines_of
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.log_rate_limit import LINES
+from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.tls.handshakes import HandshakeLimits, Handshakes
 from twisted_kafka.timing.clock import ManualClock
 
@@ -27,7 +28,7 @@ class Setup:
         self.metrics = MetricsRegistry(ManualClock())
         tags: dict[str, object] = {"listener": "L", "networkProcessor": 1}
         limits = HandshakeLimits(timeout_s, max_pending)
-        self.handshakes = Handshakes(self.reactor, limits, str, self.metrics, tags)
+        self.handshakes = Handshakes(self.reactor, limits, KafkaPrincipal.parse, self.metrics, tags)
 
     def begin(self) -> Handshaking:
         one = Handshaking(self.handshakes)

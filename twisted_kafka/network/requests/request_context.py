@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-ANONYMOUS = "User:ANONYMOUS"
+from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal
 
 TopicNote = tuple[str, int, int, int, int]
 """What a request did to one topic: name, partitions, records, bytes, error code."""
@@ -61,7 +61,7 @@ class ConnectionInfo:
         self.security_protocol = security_protocol
         self.client_address = client_address
         self.is_privileged_listener = is_privileged_listener
-        self.principal = ANONYMOUS
+        self.principal: KafkaPrincipal = ANONYMOUS
         self.software_name = "unknown"
         self.software_version = "unknown"
 
@@ -140,8 +140,8 @@ class RequestContext:
         return self.connection.security_protocol
 
     @property
-    def principal(self) -> str:
-        """The authenticated client, as ``User:name``."""
+    def principal(self) -> KafkaPrincipal:
+        """Whom the connection speaks for."""
         return self.connection.principal
 
     @property

@@ -7,12 +7,13 @@ from twisted.logger import Logger
 
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.log_rate_limit import LogRateLimit
+from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.tls.ciphers import java_cipher_name
 
 _GROUP: Final = "socket-server-metrics"
 
-ToPrincipal = Callable[[str], str]
-"""Maps the distinguished name of a certificate to a principal, ``User:name``; raises ValueError if no rule matches."""
+ToPrincipal = Callable[[str], KafkaPrincipal]
+"""Maps the distinguished name of a certificate to a principal; raises ValueError if no rule matches."""
 
 _log = Logger()
 

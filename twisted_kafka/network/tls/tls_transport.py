@@ -216,7 +216,7 @@ class TlsTransport(KafkaTransport):
         _log.debug(
             "SSL handshake of {id} completed: {principal}, {protocol}, {suite}",
             id=connection.connection_id,
-            principal=connection.principal,
+            principal=str(connection.principal),
             protocol=protocol,
             suite=self._kind[0],
         )
