@@ -23,14 +23,25 @@ from twisted_kafka.coordinator.group.requests import JoinRequest
 from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
 from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
-from twisted_kafka.metadata.cache import MetadataSnapshot
+from twisted_kafka.metadata.cache import MetadataSnapshot, Node
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, NotLeaderOrFollowerError
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.scheduler import ManualScheduler
 from twisted_kafka.timing.timer import Timer
+
+
+class NoBrokers:
+    """An IBrokerClient of a broker that is alone."""
+
+    def send(self, node: Node, request: Message) -> "Future[Any]":
+        raise AssertionError("there is nobody to send to")
+
+    def disconnect(self, broker_id: int) -> None:
+        raise AssertionError("there is no connection")
 
 
 @implementer(IPartitionReader, IPartitionWriter)

@@ -1,32 +1,25 @@
-"""Where the coordinator's markers go: to this broker's partitions, not to those of others, and nowhere for deleted ones."""
+"""Where the coordinator's markers go: to this broker's partitions, to those of others, and nowhere for deleted ones."""
 
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from tests.coordinator.broker_network import cluster
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.transaction.marker_writer import LocalMarkerWriter, MarkerAppender, MarkerErrors, TransactionMarker
+from twisted_kafka.coordinator.transaction.marker_channels import MarkerChannels
+from twisted_kafka.coordinator.transaction.marker_writer import MarkerAppender, MarkerWriter
+from twisted_kafka.coordinator.transaction.transaction_marker import MarkerErrors, TransactionMarker
 from twisted_kafka.log.producer_state.producer_state_manager import BUMPED_EPOCH, VerificationGuard
 from twisted_kafka.log.validation.log_validator import AppendOrigin
-from twisted_kafka.metadata.cache import MetadataSnapshot, PartitionState
+from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.replication.operations.append_result import PartitionResult
 from twisted_kafka.timing.clock import ManualClock
 
-HERE, THERE, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
-
-
-class FakeMetadata:
-    broker_id = 1
-
-    def __init__(self) -> None:
-        states = {0: PartitionState("t", 0, leader=1), 1: PartitionState("t", 1, leader=2)}
-        self.snapshot = MetadataSnapshot({}, {"t": states}, {}, {})
-
-    def partition(self, key: TopicPartition) -> PartitionState | None:
-        return self.snapshot.topics.get(key.topic, {}).get(key.partition)
+HERE, THERE, ALSO_HERE, NOWHERE = (TopicPartition("t", index) for index in range(4))
+GONE = TopicPartition("gone", 0)
 
 
 class FakeAppender:
@@ -39,38 +32,71 @@ class FakeAppender:
         return dict.fromkeys(marker.partitions, ErrorCode.NONE) if self.replicas is None else self.replicas
 
 
+class FakeChannels:
+    """Other brokers, which answer when they are told to."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[int, TransactionMarker]] = []
+        self.answer: Future[MarkerErrors] = Future()
+        self.dropped: list[tuple[int, int]] = []
+
+    def write(self, broker_id: int, marker: TransactionMarker) -> MarkerErrors | Future[MarkerErrors]:
+        self.written.append((broker_id, marker))
+        return dict.fromkeys(marker.partitions, ErrorCode.LEADER_NOT_AVAILABLE) if broker_id == NO_LEADER else self.answer
+
+    def drop(self, log_partition: int, coordinator_epoch: int) -> None:
+        self.dropped.append((log_partition, coordinator_epoch))
+
+
 def marker(*partitions: TopicPartition) -> TransactionMarker:
     return TransactionMarker(Producer(7, 1), 3, True, frozenset(partitions))
 
 
-def make(*, knows_metadata: bool = True) -> tuple[LocalMarkerWriter, FakeAppender]:
-    appender = FakeAppender()
-    metadata: Any = FakeMetadata()
-    return LocalMarkerWriter(appender, metadata, lambda: knows_metadata), appender  # type: ignore[arg-type]
+class World:
+    def __init__(self, *, knows_metadata: bool = True) -> None:
+        self.appender = FakeAppender()
+        self.channels = FakeChannels()
+        metadata = MetadataCache(1)
+        metadata.apply(cluster({HERE: 1, ALSO_HERE: 1, THERE: 2, NOWHERE: NO_LEADER}, 1, 2))
+        appender, channels = cast("MarkerAppender", self.appender), cast("MarkerChannels", self.channels)
+        self.writer = MarkerWriter(appender, channels, metadata, lambda: knows_metadata)
 
 
-def test_markers_go_to_the_partitions_that_are_led_here() -> None:
-    writer, appender = make()
-    answer = writer.write([marker(HERE, THERE, GONE), marker(HERE)])
-    assert answer.result(0) == [
-        {HERE: ErrorCode.NONE, THERE: ErrorCode.NOT_LEADER_OR_FOLLOWER, GONE: ErrorCode.NONE},
-        {HERE: ErrorCode.NONE},
-    ]
-    assert appender.appended == [marker(HERE)] * 2
+def test_markers_go_to_who_leads() -> None:
+    world = World()
+    answers = world.writer.write([marker(HERE, ALSO_HERE, THERE, NOWHERE, GONE), marker(HERE), marker(THERE)])
+    assert world.appender.appended == [marker(HERE, ALSO_HERE), marker(HERE)]  # in one append, and none for nothing
+    assert world.channels.written == [(2, marker(THERE)), (NO_LEADER, marker(NOWHERE)), (2, marker(THERE))] or (
+        world.channels.written == [(NO_LEADER, marker(NOWHERE)), (2, marker(THERE)), (2, marker(THERE))]
+    )
+    assert answers[1] == {HERE: ErrorCode.NONE}  # it does not wait for other brokers
+    everywhere: Any = answers[0]
+    assert not everywhere.done()
+    world.channels.answer.set_result({THERE: ErrorCode.NONE})
+    assert everywhere.result(0) == {
+        **dict.fromkeys((HERE, ALSO_HERE, THERE, GONE), ErrorCode.NONE),
+        NOWHERE: ErrorCode.LEADER_NOT_AVAILABLE,
+    }
 
 
 def test_a_partition_counts_as_deleted_only_when_the_metadata_is_known() -> None:
-    writer, _ = make(knows_metadata=False)
-    assert writer.write([marker(GONE)]).result(0) == [{GONE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}]
+    world = World(knows_metadata=False)
+    assert world.writer.write([marker(GONE)]) == [{GONE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}]
 
 
 def test_the_outcome_waits_for_replicas() -> None:
-    writer, appender = make()
-    appender.replicas = Future()
-    answer = writer.write([marker(HERE, THERE)])
+    world = World()
+    world.appender.replicas = Future()
+    answer: Any = world.writer.write([marker(HERE, NOWHERE)])[0]
     assert not answer.done()
-    appender.replicas.set_result({HERE: ErrorCode.REQUEST_TIMED_OUT})
-    assert answer.result(0) == [{HERE: ErrorCode.REQUEST_TIMED_OUT, THERE: ErrorCode.NOT_LEADER_OR_FOLLOWER}]
+    world.appender.replicas.set_result({HERE: ErrorCode.REQUEST_TIMED_OUT})
+    assert answer.result(0) == {HERE: ErrorCode.REQUEST_TIMED_OUT, NOWHERE: ErrorCode.LEADER_NOT_AVAILABLE}
+
+
+def test_a_resignation_is_passed_on() -> None:
+    world = World()
+    world.writer.drop(4, 2)
+    assert world.channels.dropped == [(4, 2)]
 
 
 class FakeReplicas:

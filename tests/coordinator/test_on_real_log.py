@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.fakes import join
+from tests.coordinator.fakes import NoBrokers, join
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
@@ -64,7 +64,7 @@ class RealBroker:
         self.scheduler.run_due()
 
     def make_transactions(self, store: SqliteStore) -> TransactionCoordinator:
-        ends = Ends(self.groups.end_transaction, ignore_end)
+        ends = Ends(self.groups.end_transaction, ignore_end, NoBrokers())
         features = FeatureCache(store)
         return make_transaction_coordinator(
             self.config, self.replicas, store, features, ends, self.scheduler, self.timer, self.metrics
@@ -203,7 +203,7 @@ def test_a_transaction_is_verified_before_its_first_append(tmp_path: Path, clock
     partition = broker.groups.transactional_partition("g")
     producer = Producer(7, 0)
 
-    def never(*_: Any) -> ErrorCode:
+    def never(*_: Any) -> Any:
         raise AssertionError
 
     def ask(*question: Any) -> dict[TopicPartition, ErrorCode]:

@@ -781,6 +781,21 @@ def test_an_answer_to_a_send_waits_for_the_operation_that_runs() -> None:
     assert journal.events == ["loaded", "operation", "answer"]
 
 
+def test_very_many_sends_may_be_answered_at_once() -> None:
+    setup = Setup()
+    setup.elect()
+    answered: Future[str] = Future()
+    answered.set_result("at once")
+    outcomes: list[str] = []
+
+    def operation(shard: Journal) -> None:
+        for _ in range(5_000):
+            shard.effects.send(lambda: answered, lambda done: outcomes.append(done.result(0)))
+
+    setup.runtime.execute("key", operation)
+    assert outcomes == ["at once"] * 5_000
+
+
 def test_a_send_that_fails_tells_its_exception() -> None:
     setup = Setup()
     setup.elect()

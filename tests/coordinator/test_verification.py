@@ -49,13 +49,15 @@ class Hosted:
 class World:
     """Partitions, and a coordinator that takes 5 ms for an answer."""
 
-    def __init__(self, answer: ErrorCode | Future[ErrorCode] = NONE) -> None:
+    def __init__(self, answer: ErrorCode = NONE) -> None:
         self.clock = ManualClock()
         self.metrics = MetricsRegistry(self.clock)
         self.is_verified = True
         self.partitions = {name: Hosted(name, name != THERE, lambda: self.is_verified) for name in (HERE, ALSO_HERE, THERE)}
         self.answer = answer
         self.answers: dict[TopicPartition, ErrorCode] = {}
+        self.later: Future[Mapping[TopicPartition, ErrorCode]] | None = None
+        """The coordinator's answer, if it comes later."""
         self.asked: list[Any] = []
         replicas: Any = self
         self.verification = TransactionVerification(replicas, self.ask, self.added, self.metrics)
@@ -65,17 +67,17 @@ class World:
 
     def ask(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, ErrorCode]:
+    ) -> Mapping[TopicPartition, ErrorCode] | Future[Mapping[TopicPartition, ErrorCode]]:
         self.clock.advance_ms(5)
         self.asked.append((transactional_id, producer, list(partitions)))
-        return {each: self.answers.get(each, NONE) for each in partitions}
+        return self.later or {each: self.answers.get(each, NONE) for each in partitions}
 
     def added(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition], version: int
-    ) -> ErrorCode | Future[ErrorCode]:
+    ) -> Mapping[TopicPartition, ErrorCode] | Future[Mapping[TopicPartition, ErrorCode]]:
         self.clock.advance_ms(5)
         self.asked.append((transactional_id, producer, list(partitions), version))
-        return self.answer
+        return self.later or dict.fromkeys(partitions, self.answer)
 
     def add(self) -> Verified:
         verified = self.verification.add(ALL, "tx", PRODUCER)
@@ -83,7 +85,9 @@ class World:
         return verified
 
     def verify(self, **options: bool) -> Verified:
-        return self.verification.verify(ALL, "tx", PRODUCER, **options)
+        verified = self.verification.verify(ALL, "tx", PRODUCER, **options)
+        assert isinstance(verified, Verified)
+        return verified
 
     def failures(self) -> object:
         return self.metrics.value(METRICS_TYPE, "VerificationFailureRate")
@@ -159,12 +163,16 @@ def test_a_producer_that_is_fenced_in_a_partition_is_not_added_there() -> None:
     assert world.add() == Verified({HERE: ErrorCode.INVALID_PRODUCER_EPOCH, ALSO_HERE: ErrorCode.NOT_COORDINATOR}, {})
 
 
-def test_an_addition_waits_for_the_coordinators_replicas() -> None:
-    answer: Future[ErrorCode] = Future()
-    world = World(answer)
-    verified: Any = world.verification.add(ALL, "tx", PRODUCER)
+@pytest.mark.parametrize("is_adding", [False, True])
+def test_an_answer_may_come_later(is_adding: bool) -> None:
+    world = World()
+    world.later = Future()
+    ask: Any = world.verification.add if is_adding else world.verification.verify
+    verified = ask(ALL, "tx", PRODUCER)
     assert not verified.done()
     world.clock.advance_ms(10)
-    answer.set_result(NONE)
-    assert verified.result(0).guards.keys() == {HERE, ALSO_HERE}
-    assert world.time_ms() == 15
+    world.later.set_result({HERE: NONE, ALSO_HERE: ErrorCode.PRODUCER_FENCED})
+    errors, guards = verified.result(0)
+    assert errors == {ALSO_HERE: ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert guards.keys() == {HERE}
+    assert (world.time_ms(), world.failures()) == (15, 1)

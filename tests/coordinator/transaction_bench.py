@@ -8,8 +8,8 @@ from tests.coordinator.fakes import MemoryLog
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, decode_record
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from twisted_kafka.coordinator.transaction.environment import TransactionConfig, TransactionEnvironment
-from twisted_kafka.coordinator.transaction.marker_writer import MarkerErrors, TransactionMarker
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from twisted_kafka.coordinator.transaction.transaction_marker import MarkerErrors, TransactionMarker
 from twisted_kafka.coordinator.transaction.transaction_metadata import TransactionEnd
 from twisted_kafka.coordinator.transaction.transaction_metrics import TransactionMetrics
 from twisted_kafka.coordinator.transaction.transaction_records import TRANSACTION_RECORD_KINDS
@@ -44,19 +44,26 @@ class FakeBrokers:
         self.written: list[tuple[TopicPartition, TransactionMarker]] = []
         self.errors: dict[TopicPartition, ErrorCode] = {}
         self.holds = False
-        self.held: list[tuple[Sequence[TransactionMarker], Future[list[MarkerErrors]]]] = []
+        self.held: list[tuple[TransactionMarker, Future[MarkerErrors]]] = []
+        self.dropped: list[tuple[int, int]] = []
 
-    def write(self, markers: Sequence[TransactionMarker]) -> "Future[list[MarkerErrors]]":
-        future: Future[list[MarkerErrors]] = Future()
-        self.held.append((markers, future))
+    def write(self, markers: Sequence[TransactionMarker]) -> "list[MarkerErrors | Future[MarkerErrors]]":
+        futures: list[MarkerErrors | Future[MarkerErrors]] = []
+        for marker in markers:
+            future: Future[MarkerErrors] = Future()
+            self.held.append((marker, future))
+            futures.append(future)
         if not self.holds:
             self.release()
-        return future
+        return futures
+
+    def drop(self, log_partition: int, coordinator_epoch: int) -> None:
+        self.dropped.append((log_partition, coordinator_epoch))
 
     def release(self) -> None:
         held, self.held = self.held, []
-        for markers, future in held:
-            future.set_result([self._write(each) for each in markers])
+        for marker, future in held:
+            future.set_result(self._write(marker))
 
     def fail(self, failure: Exception) -> None:
         held, self.held = self.held, []

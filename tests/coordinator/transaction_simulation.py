@@ -19,7 +19,7 @@ from tests.coordinator.fakes import MemoryLog
 from tests.coordinator.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.interfaces import Appended
-from twisted_kafka.coordinator.transaction.marker_writer import MarkerErrors, TransactionMarker
+from twisted_kafka.coordinator.transaction.transaction_marker import MarkerErrors, TransactionMarker
 from twisted_kafka.coordinator.transaction.transaction_metadata import TransactionEnd
 from twisted_kafka.coordinator.transaction.transaction_records import transaction_metadata
 from twisted_kafka.coordinator.transaction.transaction_shard import Ended, Initialized
@@ -159,19 +159,24 @@ class SimBrokers:
 
     def __init__(self, simulation: "Simulation") -> None:
         self._simulation = simulation
-        self.under_way: list[tuple[Sequence[TransactionMarker], Future[list[MarkerErrors]]]] = []
+        self.under_way: list[tuple[TransactionMarker, Future[MarkerErrors]]] = []
         self.strays: deque[tuple[TransactionMarker, TopicPartition]] = deque(maxlen=MAX_STRAYS)
         """Copies of markers that wait in a queue, and that nobody waits for."""
         self.stray_errors: Counter[ErrorCode] = Counter()
         """What has become of those that found an open transaction of their producer."""
 
-    def write(self, markers: Sequence[TransactionMarker]) -> "Future[list[MarkerErrors]]":
-        future: Future[list[MarkerErrors]] = Future()
-        if self._simulation.chance(0.4):
-            self.under_way.append((markers, future))
-        else:
-            future.set_result(self.append(markers))
+    def write(self, markers: Sequence[TransactionMarker]) -> "list[MarkerErrors | Future[MarkerErrors]]":
+        return [self._write(each) for each in markers]
+
+    def _write(self, marker: TransactionMarker) -> "MarkerErrors | Future[MarkerErrors]":
+        if not self._simulation.chance(0.4):
+            return self.append(marker)
+        future: Future[MarkerErrors] = Future()
+        self.under_way.append((marker, future))
         return future
+
+    def drop(self, log_partition: int, coordinator_epoch: int) -> None:
+        """Keep the markers of a coordinator that has resigned: they may be on their way."""
 
     def forget_sender(self) -> None:
         """Let markers that are under way arrive without anybody who hears of it: their coordinator is dead.
@@ -179,22 +184,22 @@ class SimBrokers:
         Otherwise it would complete the transaction in its successor's log. The successor would begin the next one without having
         written markers of its own epoch, and the dead one's other markers would end that.
         """
-        self.under_way = [(markers, Future()) for markers, _ in self.under_way]
+        self.under_way = [(marker, Future()) for marker, _ in self.under_way]
 
     def deliver_one(self) -> None:
         if not self.under_way:
             return
-        markers, future = self.under_way.pop(self._simulation.random.randrange(len(self.under_way)))
+        marker, future = self.under_way.pop(self._simulation.random.randrange(len(self.under_way)))
         if self._simulation.chance(0.2):
-            self.append(markers)
-        errors = self.append(markers)
+            self.append(marker)
+        errors = self.append(marker)
         if self._simulation.chance(0.1):
             future.set_exception(ConnectionError("lost"))
         else:
             future.set_result(errors)
 
-    def append(self, markers: Sequence[TransactionMarker]) -> list[MarkerErrors]:
-        return [{partition: self._append(marker, partition) for partition in sorted(marker.partitions)} for marker in markers]
+    def append(self, marker: TransactionMarker) -> MarkerErrors:
+        return {partition: self._append(marker, partition) for partition in sorted(marker.partitions)}
 
     def _append(self, marker: TransactionMarker, partition: TopicPartition) -> ErrorCode:
         chance = self._simulation.chance

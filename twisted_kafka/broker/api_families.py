@@ -16,6 +16,7 @@ from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.offsets.legacy_offsets import LegacyOffsets
 from twisted_kafka.coordinator.group.state.group import CONSUMER
+from twisted_kafka.coordinator.transaction.add_partitions_manager import AddPartitionsToTxnManager
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.log.log_manager import LogManager
@@ -70,6 +71,7 @@ class ApiDependencies(NamedTuple):
     replicas: ReplicaManager
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    added_partitions: AddPartitionsToTxnManager
     controller: KafkaController
     administration: Administration
     timer: Timer
@@ -91,9 +93,8 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
         create_topic = partial(_create_topic, topics)
         dependencies.access_log.publish_to(AccessLogTopic(config, metadata, clock, append, create_topic).publish)
     transactions = dependencies.transactions
-    verification = TransactionVerification(
-        replicas, transactions.verify_partitions, transactions.add_partitions, dependencies.metrics
-    )
+    manager = dependencies.added_partitions
+    verification = TransactionVerification(replicas, manager.verify_partitions, manager.add_partitions, dependencies.metrics)
     describer = ConfigDescriber(config, dependencies.configs)
     return [
         VersionsApis(dependencies.supported, dependencies.features),

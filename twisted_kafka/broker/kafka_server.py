@@ -20,6 +20,7 @@ from twisted_kafka.broker.config_handlers import (
     follow_topic_configs,
 )
 from twisted_kafka.broker.identity import establish
+from twisted_kafka.broker.inter_broker_client import InterBrokerClient
 from twisted_kafka.broker.main_reactor import MainReactor
 from twisted_kafka.broker.metadata_directory import METADATA_FILE, metadata_directory
 from twisted_kafka.broker.reconfigurables import (
@@ -43,6 +44,7 @@ from twisted_kafka.controller.interfaces import IControlPlane
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
+from twisted_kafka.coordinator.transaction.add_partitions_manager import AddPartitionsToTxnManager
 from twisted_kafka.coordinator.transaction.assembly import Ends, make_transaction_coordinator
 from twisted_kafka.coordinator.transaction.environment import OnEnd, ignore_end
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
@@ -118,7 +120,9 @@ class _Running:
     sockets: SocketServer | None = None
     replicas: ReplicaManager | None = None
     groups: GroupCoordinator | None = None
+    marker_client: InterBrokerClient | None = None
     transactions: TransactionCoordinator | None = None
+    add_partitions_client: InterBrokerClient | None = None
     controller: KafkaController | None = None
     administration: Administration | None = None
     handlers: KafkaRequestHandlerPool | None = None
@@ -194,9 +198,11 @@ class KafkaServer:
         running.replicas = replicas = self._make_replica_manager(logs, metadata, scheduler, timer)
         running.groups = groups = make_group_coordinator(config, replicas, metadata, scheduler, timer, clock, metrics)
         groups.startup()
+        ends = self._make_ends(running, groups, access_log)
         running.transactions = transactions = make_transaction_coordinator(
-            config, replicas, store, features, Ends(groups.end_transaction, _on_end(access_log)), scheduler, timer, metrics
+            config, replicas, store, features, ends, scheduler, timer, metrics
         )
+        added_partitions = self._make_add_partitions_manager(running, transactions, metadata, data_plane)
         self._register(store, sockets)
         control = ControlPlane(replicas, [groups.on_partitions_deleted])
         channels = InProcessChannels(config.broker_id, control)
@@ -219,6 +225,7 @@ class KafkaServer:
             replicas=replicas,
             groups=groups,
             transactions=transactions,
+            added_partitions=added_partitions,
             controller=controller,
             administration=administration,
             timer=timer,
@@ -246,9 +253,11 @@ class KafkaServer:
         _stop(running.sockets, self._close_ports)
         _stop(running.handlers, KafkaRequestHandlerPool.shutdown)
         _stop(running.control_plane_handlers, KafkaRequestHandlerPool.shutdown)
+        _stop(running.add_partitions_client, InterBrokerClient.stop)
         _stop(running.scheduler, KafkaScheduler.shutdown)
         _stop(running.directory_failures, LogDirFailureHandler.shutdown)
         _stop(running.transactions, TransactionCoordinator.shutdown)
+        _stop(running.marker_client, InterBrokerClient.stop)
         _stop(running.groups, GroupCoordinator.shutdown)
         _stop(running.replicas, ReplicaManager.shutdown)
         _stop(running.logs, LogManager.shutdown)
@@ -387,6 +396,22 @@ class KafkaServer:
 
         replicas.state.set_starved_listener(lambda: scheduler.schedule_once("make-logs-again", retry, _RETRY_LOGS_MS))
         return replicas
+
+    def _make_client(self, thread: str, purpose: str) -> InterBrokerClient:
+        return InterBrokerClient(self.config, f"{thread}-{self.config.broker_id}", purpose, self._clock)
+
+    def _make_ends(self, running: _Running, groups: GroupCoordinator, access_log: AccessLog | None) -> Ends:
+        running.marker_client = client = self._make_client("TxnMarkerSenderThread", "txn-marker-sender")
+        return Ends(groups.end_transaction, _on_end(access_log), client)
+
+    def _make_add_partitions_manager(
+        self, running: _Running, transactions: TransactionCoordinator, metadata: MetadataCache, data_plane: RequestPlane
+    ) -> AddPartitionsToTxnManager:
+        """Make what asks other brokers' transaction coordinators; handlers go on with the requests that wait for them."""
+        running.add_partitions_client = client = self._make_client("AddPartitionsToTxnSenderThread", "AddPartitionsManager")
+        listener_name = self.config.inter_broker_listener_name
+        resume = data_plane.request_channel.send_callback
+        return AddPartitionsToTxnManager(transactions, metadata, listener_name, client, self._clock, resume)
 
     def _register(self, store: IMetadataStore, sockets: SocketServer) -> None:
         """Make or replace the broker's node in the metadata store."""

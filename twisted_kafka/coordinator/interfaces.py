@@ -11,6 +11,8 @@ from zope.interface import Interface
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
 from twisted_kafka.coordinator.effects import Effects
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
+from twisted_kafka.metadata.cache import Node
+from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -67,6 +69,19 @@ class IShardFactory(Interface):
 
     def shard(partition: int, leader_epoch: int, effects: Effects) -> Any:
         """Return a new, empty ICoordinatorShard for the time that this broker leads the partition in ``leader_epoch``."""
+
+
+class IBrokerClient(Protocol):
+    """Sends requests to other brokers. Methods may be called on any thread, and do not block."""
+
+    def send(self, node: Node, request: Message) -> "Future[Any]":
+        """Return a future of the response, which is done after ``request.timeout.ms`` at the latest; nothing is sent twice.
+
+        If there will be no response it fails, whatever the reason.
+        """
+
+    def disconnect(self, broker_id: int) -> None:
+        """Close the connection to a broker, and fail the requests to it."""
 
 
 class ITopicCreator(Protocol):

@@ -151,6 +151,10 @@ class CoordinatorContext:
         self._mailbox.append(action)
         self.settle()
 
+    def queue(self, action: Callable[[], None]) -> None:
+        """Do as ``post``, on behalf of ``settle``, which goes on until nothing is left: no call within a call for each of many."""
+        self._mailbox.append(action)
+
     def settle(self) -> None:
         """Run posted actions, send replies and start sends; call it without the lock, each time the lock has been released."""
         left = MAX_SETTLED
@@ -564,7 +568,10 @@ class CoordinatorRuntime:
         except Exception as error:  # noqa: BLE001 it is the outcome of the send
             future = Future()
             future.set_exception(error)
-        future.add_done_callback(lambda done: context.post(lambda: self._act(context, lambda: one.completed(done))))
+        if future.done():
+            context.queue(lambda: self._act(context, lambda: one.completed(future)))
+        else:
+            future.add_done_callback(lambda done: context.post(lambda: self._act(context, lambda: one.completed(done))))
 
     def _leave_rest(self, context: CoordinatorContext) -> bool:
         """Have the scheduler settle the context; return False if it has been shut down."""

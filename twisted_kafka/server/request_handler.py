@@ -139,7 +139,10 @@ class KafkaRequestHandler:
         self.has_ended = True
         self._fatal(f"Fatal error in {self.name}: {type(error).__name__}: {error}")
 
-    def _failed(self, request: Request) -> None:
+    def _failed(self, request: Request | None) -> None:
+        if request is None:
+            _log.failure("Error when going on with a request")
+            return
         _log.failure("Error when handling a request from connection {id}", id=request.context.connection_id)
         if request.claim():
             self._channel.abandon(request)

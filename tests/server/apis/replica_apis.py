@@ -22,6 +22,7 @@ from twisted_kafka.server.apis.data.offsets import OffsetApis
 from twisted_kafka.server.apis.data.produce import ProduceApis
 from twisted_kafka.server.dispatch import ApiRegistry, Later, Outcome
 from twisted_kafka.server.fetch_session import FetchSessionCache
+from twisted_kafka.waiting.futures import when_done
 
 
 class Apis(Harness):
@@ -39,7 +40,9 @@ class Apis(Harness):
                     TransactionVerification(
                         self.replicas,
                         lambda name, who, partitions: {each: self.ask_coordinator(each, name, who) for each in partitions},
-                        lambda *of: self.add_partitions(*of),
+                        lambda name, who, partitions, version: when_done(
+                            self.add_partitions(name, who, partitions, version), lambda error: dict.fromkeys(partitions, error)
+                        ),
                         self.metrics,
                     ),
                 ),

@@ -3,10 +3,12 @@
 from typing import NamedTuple
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.coordinator.interfaces import IBrokerClient
 from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter, follow_leadership
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from twisted_kafka.coordinator.transaction.environment import OnEnd, TransactionConfig, TransactionEnvironment
-from twisted_kafka.coordinator.transaction.marker_writer import EndInGroups, LocalMarkerWriter, MarkerAppender
+from twisted_kafka.coordinator.transaction.marker_channels import MarkerChannels
+from twisted_kafka.coordinator.transaction.marker_writer import EndInGroups, MarkerAppender, MarkerWriter
 from twisted_kafka.coordinator.transaction.producer_id_manager import ProducerIdManager
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.coordinator.transaction.transaction_metrics import TransactionMetrics
@@ -27,6 +29,8 @@ class Ends(NamedTuple):
     """GroupCoordinator.end_transaction."""
     on_end: OnEnd
     """Writes a line of the access log."""
+    brokers: IBrokerClient
+    """Sends markers to other brokers."""
 
 
 def make_transaction_coordinator(
@@ -54,7 +58,8 @@ def make_transaction_coordinator(
 
     # The coordinator is started when the metadata is known, and made before that.
     appender = MarkerAppender(replica_manager, ends.in_groups, clock, values.request_timeout_ms)
-    markers = LocalMarkerWriter(appender, metadata, lambda: transactions.is_started)
+    channels = MarkerChannels(ends.brokers, metadata, config.inter_broker_listener_name, clock)
+    markers = MarkerWriter(appender, channels, metadata, lambda: transactions.is_started)
     environment = TransactionEnvironment(clock, values, markers, lambda: features.level(TRANSACTION_VERSION), ends.on_end)
     runtime = CoordinatorRuntime(
         RuntimeSettings(TRANSACTION_TOPIC, partition_count, values.load_buffer_size, on_loaded=metrics.partition_loaded),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.coordinator.transaction.marker_writer import IMarkerWriter
+from twisted_kafka.coordinator.transaction.transaction_marker import IMarkerWriter
 from twisted_kafka.coordinator.transaction.transaction_metadata import TransactionEnd
 from twisted_kafka.timing.clock import IClock
 

@@ -6,11 +6,12 @@ offsets in the same step.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import NamedTuple, Protocol
 
 from twisted.logger import Logger
 
 from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.transaction.marker_channels import MarkerChannels
+from twisted_kafka.coordinator.transaction.transaction_marker import MarkerErrors, TransactionMarker
 from twisted_kafka.log.producer_state.producer_state_manager import marker_guard
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.metadata.cache import MetadataCache
@@ -25,31 +26,8 @@ from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.waiting.futures import gather, when_done
 
-MarkerErrors = dict[TopicPartition, ErrorCode]
 EndInGroups = Callable[[int, Producer, int, bool, int], "ErrorCode | Future[ErrorCode]"]
 """Ends a transaction in a partition of ``__consumer_offsets`` (GroupCoordinator.end_transaction)."""
-
-
-class TransactionMarker(NamedTuple):
-    """The end of a producer's transaction, and the partitions that have to know."""
-
-    producer: Producer
-    coordinator_epoch: int
-    """The leader epoch of the transactional id's partition of ``__transaction_state``."""
-    committed: bool
-    partitions: frozenset[TopicPartition]
-    transaction_version: int = 0
-    """From 2 on, the marker has the epoch after that of the transaction's records."""
-
-
-class IMarkerWriter(Protocol):
-    """Has the leaders of partitions write a transaction's marker."""
-
-    def write(self, markers: Sequence[TransactionMarker]) -> "Future[list[MarkerErrors]]":
-        """Return a future of each marker's errors: NONE once it is committed in a partition, or the partition is deleted.
-
-        It may be done at once, and must be done at some time. A marker may be written twice: that has no further effect.
-        """
 
 
 class MarkerAppender:
@@ -100,39 +78,47 @@ class MarkerAppender:
         return when_done(result, lambda error: {partition: error})
 
 
-class LocalMarkerWriter:
-    """Writes the coordinator's markers on this broker, in process (Kafka: TransactionMarkerChannelManager).
-
-    A partition that another broker leads has the retriable error NOT_LEADER_OR_FOLLOWER.
-    """
+class MarkerWriter:
+    """Has the coordinator's markers written: in process where this broker leads, by other brokers elsewhere."""
 
     log = Logger()
 
-    def __init__(self, appender: MarkerAppender, metadata: MetadataCache, knows_metadata: Callable[[], bool]) -> None:
+    def __init__(
+        self, appender: MarkerAppender, channels: MarkerChannels, metadata: MetadataCache, knows_metadata: Callable[[], bool]
+    ) -> None:
         """``knows_metadata`` tells whether the controller has sent the metadata: an unknown partition is deleted only then."""
         self._appender = appender
+        self._channels = channels
         self._metadata = metadata
         self._knows_metadata = knows_metadata
 
-    def write(self, markers: Sequence[TransactionMarker]) -> "Future[list[MarkerErrors]]":
-        """Append each marker to the partitions that there still are; see IMarkerWriter."""
-        errors = gather([self._written(marker) for marker in markers], list)
-        if isinstance(errors, Future):
-            return errors
-        done: Future[list[MarkerErrors]] = Future()
-        done.set_result(errors)
-        return done
+    def write(self, markers: Sequence[TransactionMarker]) -> "list[MarkerErrors | Future[MarkerErrors]]":
+        """Write each marker into the partitions that there still are; see IMarkerWriter."""
+        return [self._written(marker) for marker in markers]
+
+    def drop(self, log_partition: int, coordinator_epoch: int) -> None:
+        """Forget the markers of a coordinator that has resigned; see IMarkerWriter."""
+        self._channels.drop(log_partition, coordinator_epoch)
 
     def _written(self, marker: TransactionMarker) -> "MarkerErrors | Future[MarkerErrors]":
-        elsewhere: MarkerErrors = {}
+        unknown: MarkerErrors = {}
+        elsewhere: dict[int, set[TopicPartition]] = {}
         for partition in marker.partitions:
             state = self._metadata.partition(partition)
             if state is None:
-                elsewhere[partition] = self._unknown(partition)
+                unknown[partition] = self._unknown(partition)
             elif state.leader != self._metadata.broker_id:
-                elsewhere[partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        here = marker._replace(partitions=marker.partitions.difference(elsewhere))
-        return when_done(self._appender.append(here), lambda errors: elsewhere | errors)
+                elsewhere.setdefault(state.leader, set()).add(partition)
+        if not elsewhere:
+            here = marker._replace(partitions=marker.partitions.difference(unknown))
+            return when_done(self._appender.append(here), lambda errors: unknown | errors)
+        answers: list[MarkerErrors | Future[MarkerErrors]] = [unknown]
+        for leader, partitions in elsewhere.items():
+            answers.append(self._channels.write(leader, marker._replace(partitions=frozenset(partitions))))
+        here = marker._replace(partitions=marker.partitions.difference(unknown, *elsewhere.values()))
+        if here.partitions:
+            answers.append(self._appender.append(here))
+        return gather(answers, _merged)
 
     def _unknown(self, partition: TopicPartition) -> ErrorCode:
         if not self._knows_metadata():

@@ -6,12 +6,12 @@ This begins once the decision is committed, and again when a shard is loaded: wh
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Final
+from typing import Final, NamedTuple
 
 from twisted.logger import Logger
 
 from twisted_kafka.coordinator.effects import Effects
-from twisted_kafka.coordinator.transaction.marker_writer import IMarkerWriter, MarkerErrors, TransactionMarker
+from twisted_kafka.coordinator.transaction.transaction_marker import IMarkerWriter, MarkerErrors, TransactionMarker
 from twisted_kafka.coordinator.transaction.transaction_metadata import TransactionMetadata, completed
 from twisted_kafka.coordinator.transaction.transaction_state import TransactionState
 from twisted_kafka.coordinator.transaction.transaction_store import TransactionStore
@@ -31,17 +31,19 @@ MAX_RESUMED: Final = 500
 _Marked = tuple[TransactionMetadata, frozenset[TopicPartition]]
 """A transaction whose outcome is decided, and the partitions that have to know."""
 
-_WRITTEN: Final = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+_WRITTEN: Final = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
 """A partition of a format without transactions has nothing to end."""
 _SUPERSEDED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 """Another coordinator has gone further with this transactional id."""
 _EXPECTED: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
@@ -54,39 +56,46 @@ def nobody() -> None:
     """Tell nobody."""
 
 
+class CoordinatorId(NamedTuple):
+    """A shard's partition of ``__transaction_state``, and the leader epoch in which this broker has it."""
+
+    log_partition: int
+    epoch: int
+
+
 class TransactionCompletion:
     """Completes the prepared transactions of one shard; called with the shard's lock held."""
 
     __slots__ = (
         "_clock",
-        "_coordinator_epoch",
+        "_coordinator",
         "_effects",
         "_is_send_waiting",
         "_store",
         "_to_write",
         "_unconfirmed",
-        "_waiting",
+        "_unknown_destinations",
         "_writer",
     )
 
     def __init__(
-        self, store: TransactionStore, effects: Effects, writer: IMarkerWriter, clock: IClock, coordinator_epoch: int
+        self, store: TransactionStore, effects: Effects, writer: IMarkerWriter, clock: IClock, coordinator: CoordinatorId
     ) -> None:
         self._store = store
         self._effects = effects
         self._writer = writer
         self._clock = clock
-        self._coordinator_epoch = coordinator_epoch
-        self._waiting: dict[str, frozenset[TopicPartition]] = {}
+        self._coordinator = coordinator
+        self._unknown_destinations: set[str] = set()
         self._unconfirmed: set[str] = set()
         self._to_write: deque[_Marked] = deque()
         """Markers for the next send; at most one for each transactional id."""
         self._is_send_waiting = False
 
     @property
-    def waiting_markers(self) -> int:
-        """Number of markers that could not be written yet."""
-        return sum(map(len, self._waiting.values()))
+    def unknown_destinations(self) -> int:
+        """Number of transactions whose markers wait for a leader to be known."""
+        return len(self._unknown_destinations)
 
     @property
     def waiting_appends(self) -> int:
@@ -96,8 +105,9 @@ class TransactionCompletion:
     def unloaded(self) -> None:
         """Stop: whoever leads the partition now resumes what is left. No timer rings, and no send is answered any more."""
         self._to_write.clear()
-        self._waiting.clear()
+        self._unknown_destinations.clear()
         self._unconfirmed.clear()
+        self._writer.drop(*self._coordinator)
 
     def resume(self, prepared: Sequence[TransactionMetadata]) -> None:
         """Go on with transactions whose outcomes a loaded log has.
@@ -139,7 +149,7 @@ class TransactionCompletion:
         self._is_send_waiting = True
         batch: list[_Marked] = []
 
-        def start() -> "Future[list[MarkerErrors]]":
+        def start() -> "Future[list[MarkerErrors | Future[MarkerErrors]]]":
             # The shard is not locked here. What is added from now on gets a send of its own.
             self._is_send_waiting = False
             while len(batch) < MAX_MARKERS:
@@ -147,15 +157,18 @@ class TransactionCompletion:
                     batch.append(self._to_write.popleft())
                 except IndexError:
                     break
-            return self._writer.write([self._marker(*each) for each in batch])
+            written: Future[list[MarkerErrors | Future[MarkerErrors]]] = Future()
+            written.set_result(self._writer.write([self._marker(*each) for each in batch]))
+            return written
 
         self._effects.send(start, lambda sent: self._sent(batch, sent))
 
     def _marker(self, prepared: TransactionMetadata, partitions: frozenset[TopicPartition]) -> TransactionMarker:
         committed = prepared.state is TransactionState.PREPARE_COMMIT
-        return TransactionMarker(prepared.producer, self._coordinator_epoch, committed, partitions, prepared.client_version)
+        log_partition, epoch = self._coordinator
+        return TransactionMarker(prepared.producer, epoch, committed, partitions, prepared.client_version, log_partition)
 
-    def _sent(self, batch: Sequence[_Marked], sent: "Future[list[MarkerErrors]]") -> None:
+    def _sent(self, batch: Sequence[_Marked], sent: "Future[list[MarkerErrors | Future[MarkerErrors]]]") -> None:
         if self._to_write:
             self._send()
         failure = sent.exception()
@@ -165,28 +178,44 @@ class TransactionCompletion:
                 self._retry_markers(prepared, partitions)
             return
         for (prepared, partitions), errors in zip(batch, sent.result(), strict=True):
-            if self._is_current(prepared):
+            if isinstance(errors, Future):
+                self._await(prepared, partitions, errors)
+            elif self._is_current(prepared):
                 self._markers_written(prepared, partitions, errors)
+
+    def _await(self, prepared: TransactionMetadata, partitions: frozenset[TopicPartition], written: "Future[MarkerErrors]") -> None:
+        """Go on when all brokers have answered. No other transaction waits for them."""
+
+        def answered(done: "Future[MarkerErrors]") -> None:
+            if not self._is_current(prepared):
+                return
+            failure = done.exception()
+            if failure is None:
+                self._markers_written(prepared, partitions, done.result())
+                return
+            _log.error("Cannot write the markers of {id!r}: {failure!r}", id=prepared.transactional_id, failure=failure)
+            self._retry_markers(prepared, partitions)
+
+        self._effects.send(lambda: written, answered)
 
     def _markers_written(self, prepared: TransactionMetadata, partitions: frozenset[TopicPartition], errors: MarkerErrors) -> None:
         if any(error in _SUPERSEDED for error in errors.values()):
-            self._waiting.pop(prepared.transactional_id, None)
             _log.warn("Gave up the markers of {id!r}: {errors}", id=prepared.transactional_id, errors=_named(errors))
             return
         left = frozenset(partition for partition in partitions if errors.get(partition) not in _WRITTEN)
         if not left:
-            self._waiting.pop(prepared.transactional_id, None)
             self._complete(prepared)
             return
         unexpected = {partition: error for partition, error in errors.items() if error not in _WRITTEN | _EXPECTED}
         if unexpected:
             _log.error("Cannot write markers of {id!r} yet: {errors}", id=prepared.transactional_id, errors=_named(unexpected))
+        if ErrorCode.LEADER_NOT_AVAILABLE in errors.values():
+            self._unknown_destinations.add(prepared.transactional_id)
         self._retry_markers(prepared, left)
 
     def _retry_markers(self, prepared: TransactionMetadata, left: frozenset[TopicPartition]) -> None:
-        self._waiting[prepared.transactional_id] = left
-
         def retry() -> None:
+            self._unknown_destinations.discard(prepared.transactional_id)
             if self._is_current(prepared):
                 self._write_markers(prepared, left)
 

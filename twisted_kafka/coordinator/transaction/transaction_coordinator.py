@@ -72,7 +72,7 @@ class TransactionCoordinator:
             self._scheduler.schedule("transactionalId-expiration", self.remove_expired_ids, removal_ms, removal_ms),
         ]
         self._metrics.expose(
-            lambda: sum(shard.completion.waiting_markers for shard in self.runtime.peek()),
+            lambda: sum(shard.completion.unknown_destinations for shard in self.runtime.peek()),
             lambda: sum(shard.completion.waiting_appends for shard in self.runtime.peek()),
         )
 

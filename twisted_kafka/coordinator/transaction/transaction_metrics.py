@@ -21,7 +21,7 @@ class TransactionMetrics:
         """Record the load time of a partition of ``__transaction_state``, in milliseconds."""
         self._loads.update(took_ms)
 
-    def expose(self, waiting_markers: Callable[[], int], waiting_appends: Callable[[], int]) -> None:
-        """Register gauges of markers and of records that have to be written again."""
-        self._registry.gauge(MARKERS_TYPE, "UnknownDestinationQueueSize", waiting_markers)
+    def expose(self, unknown_destinations: Callable[[], int], waiting_appends: Callable[[], int]) -> None:
+        """Register gauges of markers without a known destination, and of records that have to be written again."""
+        self._registry.gauge(MARKERS_TYPE, "UnknownDestinationQueueSize", unknown_destinations)
         self._registry.gauge(MARKERS_TYPE, "LogAppendRetryQueueSize", waiting_appends)

@@ -15,7 +15,7 @@ from twisted_kafka.coordinator.effects import Effects, Write
 from twisted_kafka.coordinator.interfaces import ICoordinatorShard, IShardFactory
 from twisted_kafka.coordinator.transaction.end_requests import STEPS, Step, sender_of
 from twisted_kafka.coordinator.transaction.environment import TransactionEnvironment
-from twisted_kafka.coordinator.transaction.transaction_completion import TransactionCompletion
+from twisted_kafka.coordinator.transaction.transaction_completion import CoordinatorId, TransactionCompletion
 from twisted_kafka.coordinator.transaction.transaction_metadata import (
     LAST_EPOCH,
     NO_PRODUCER_ID,
@@ -69,9 +69,9 @@ class TransactionShard:
 
     log = Logger()
 
-    def __init__(self, effects: Effects, environment: TransactionEnvironment, leader_epoch: int) -> None:
+    def __init__(self, effects: Effects, environment: TransactionEnvironment, coordinator: CoordinatorId) -> None:
         self.store = TransactionStore(environment.transaction_version)
-        self.completion = TransactionCompletion(self.store, effects, environment.markers, environment.clock, leader_epoch)
+        self.completion = TransactionCompletion(self.store, effects, environment.markers, environment.clock, coordinator)
         self._effects = effects
         self._clock = environment.clock
         self._config = environment.config
@@ -368,4 +368,4 @@ class TransactionShardFactory:
 
     def shard(self, partition: int, leader_epoch: int, effects: Effects) -> TransactionShard:
         """Return a new, empty shard."""
-        return TransactionShard(effects, self._environment, leader_epoch)
+        return TransactionShard(effects, self._environment, CoordinatorId(partition, leader_epoch))

@@ -19,10 +19,12 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.waiting.futures import when_done
 
-AskCoordinator = Callable[[str, Producer, Collection[TopicPartition]], Mapping[TopicPartition, ErrorCode]]
+Answers = Mapping[TopicPartition, ErrorCode]
+
+AskCoordinator = Callable[[str, Producer, Collection[TopicPartition]], "Answers | Future[Answers]"]
 """Asks the coordinator of a transactional id for each partition: NONE if it is in its open transaction, otherwise the error."""
 
-AddToTransaction = Callable[[str, Producer, Collection[TopicPartition], int], "ErrorCode | Future[ErrorCode]"]
+AddToTransaction = Callable[[str, Producer, Collection[TopicPartition], int], "Answers | Future[Answers]"]
 """Has the coordinator add partitions to the open transaction, or begin it, for a ``transaction.version``; all or none."""
 
 METRICS_TYPE: Final = "AddPartitionsToTxnManager"
@@ -32,7 +34,9 @@ UNVERIFIABLE: Final = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.NOT_COORDINATOR,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
 """Errors of the coordinator that pass. Producers do not expect them in the answers of other brokers: there they are replaced."""
@@ -68,7 +72,7 @@ class TransactionVerification:
         producer: Producer,
         *,
         knows_abortable: bool = True,
-    ) -> Verified:
+    ) -> "Verified | Future[Verified]":
         """Return which partitions the producer may append to in its transaction.
 
         ``sequences`` has the first sequence number of what is to be appended to each, NO_SEQUENCE for a coordinator. For a
@@ -78,16 +82,8 @@ class TransactionVerification:
         errors, guards = self._start(sequences, producer, False)
         if not guards:
             return Verified(errors, guards)
-        began_ns = self._clock.monotonic_ns()
-        answers = self._ask(transactional_id, producer, list(guards))
-        self._times_ms.update((self._clock.monotonic_ns() - began_ns) / 1e6)
-        for partition, answer in answers.items():
-            if answer:
-                del guards[partition]
-                errors[partition] = _for_producer(answer, knows_abortable)
-        if errors:
-            self._failures.mark(len(errors))
-        return Verified(errors, guards)
+        answered = self._when_answered(errors, guards, knows_abortable)
+        return when_done(self._ask(transactional_id, producer, list(guards)), answered)
 
     def add(
         self, sequences: Mapping[TopicPartition, int], transactional_id: str, producer: Producer
@@ -96,16 +92,26 @@ class TransactionVerification:
         errors, guards = self._start(sequences, producer, True)
         if not guards:
             return Verified(errors, guards)
+        answered = self._when_answered(errors, guards, True)
+        return when_done(self._add(transactional_id, producer, list(guards), BUMPED_SINCE), answered)
+
+    def _when_answered(
+        self, errors: dict[TopicPartition, ErrorCode], guards: dict[TopicPartition, VerificationGuard], knows_abortable: bool
+    ) -> Callable[[Answers], Verified]:
+        """Return what takes the coordinator's answers, and note how long they take from now."""
         began_ns = self._clock.monotonic_ns()
 
-        def added(error: ErrorCode) -> Verified:
+        def answered(answers: Answers) -> Verified:
             self._times_ms.update((self._clock.monotonic_ns() - began_ns) / 1e6)
-            if not error:
-                return Verified(errors, guards)
-            self._failures.mark(len(guards))
-            return Verified(errors | dict.fromkeys(guards, _for_producer(error)), {})
+            failed = {partition: error for partition, error in answers.items() if error}
+            for partition, error in failed.items():
+                del guards[partition]
+                errors[partition] = _for_producer(error, knows_abortable)
+            if failed:
+                self._failures.mark(len(failed))
+            return Verified(errors, guards)
 
-        return when_done(self._add(transactional_id, producer, guards.keys(), BUMPED_SINCE), added)
+        return answered
 
     def _start(
         self, sequences: Mapping[TopicPartition, int], producer: Producer, bumps_epoch: bool

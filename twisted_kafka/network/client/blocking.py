@@ -34,6 +34,11 @@ class BlockingNetworkClient:
         self._is_running = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and sends: neither was it stopped, nor has its thread ended with an error."""
+        return self._is_running
+
     def start(self) -> None:
         """Start the thread."""
         with self._lock:

@@ -79,7 +79,7 @@ class CallbackRequest:
 
     __slots__ = ("function", "request")
 
-    def __init__(self, function: Callable[[], object], request: Request) -> None:
+    def __init__(self, function: Callable[[], object], request: Request | None) -> None:
         self.function = function
         self.request = request
 
@@ -312,10 +312,11 @@ class RequestChannel:
         self._queue.append(SHUTDOWN)
         self._wake_one()
 
-    def send_callback(self, function: Callable[[], object], request: Request) -> None:
+    def send_callback(self, function: Callable[[], object], request: Request | None = None) -> None:
         """Run ``function`` on a handler's thread before the requests that wait. From any thread.
 
-        If it raises, the connection of ``request`` is closed unless the request has been answered.
+        If it raises, the connection of ``request`` is closed unless the request has been answered. Without a request, the error is
+        only logged.
         """
         self._callbacks.append(CallbackRequest(function, request))
         self._queue.appendleft(WAKEUP)

@@ -27,3 +27,11 @@ def error_class(code: int) -> type[KafkaError]:
 def error_of(error: BaseException) -> ErrorCode:
     """Return the code of a KafkaError, UNKNOWN_SERVER_ERROR for any other exception."""
     return error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def error_code_of(code: int) -> ErrorCode:
+    """Return the ErrorCode of a code in another broker's response, UNKNOWN_SERVER_ERROR for one that this broker does not know."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -167,7 +167,8 @@ def test_a_commit_of_offsets_that_a_marker_overtook_after_its_verification_is_re
     verification = TransactionVerification(broker.replicas, end_meanwhile, end_meanwhile, broker.metrics)
     partition = broker.groups.transactional_partition("g")
     producer = Producer(PRODUCER, 0)
-    errors, guards = verification.verify({partition: NO_SEQUENCE}, "tx", producer)
+    verified: Any = verification.verify({partition: NO_SEQUENCE}, "tx", producer)
+    errors, guards = verified
     value = OffsetCommitValue(offset=5, commit_timestamp=broker.clock.wall_ms())
     assert errors == {}
     late = broker.groups.commit_transactional_offsets(Sender("g"), producer, guards[partition], {DATA: value})

@@ -9,7 +9,7 @@ from tests.coordinator.fakes import Bench
 from tests.coordinator.transaction_bench import TransactionBench
 from tests.server.apis.group_handlers import FakeMetadata, ask
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.transaction.marker_writer import TransactionMarker
+from twisted_kafka.coordinator.transaction.transaction_marker import TransactionMarker
 from twisted_kafka.network.requests.request_context import TransactionNote, TransactionOutcome
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
@@ -159,7 +159,9 @@ def test_offsets_and_the_end_in_every_version(version: int) -> None:
     assert handlers.partitions() == [f"__consumer_offsets-{group_partition}"]
     assert handlers.end(version) == 0
     partition = TopicPartition("__consumer_offsets", group_partition)
-    assert handlers.bench.brokers.written == [(partition, TransactionMarker(Producer(0, 0), 0, True, frozenset({partition})))]
+    assert handlers.bench.brokers.written == [
+        (partition, TransactionMarker(Producer(0, 0), 0, True, frozenset({partition}), log_partition=0))
+    ]
     assert handlers.context.topics == [("__consumer_offsets", 1, 0, 0, 0)]
     assert handlers.end(version, committed=False) == ErrorCode.INVALID_TXN_STATE
     assert handlers.context.error == ErrorCode.INVALID_TXN_STATE

@@ -212,7 +212,8 @@ class ProduceApis:
 
         if not is_adding:
             knows_abortable = version >= _FIRST_VERSION_WITH_ABORTABLE
-            return append(self._verification.verify(sequences, transactional_id, producer, knows_abortable=knows_abortable))
+            verified = self._verification.verify(sequences, transactional_id, producer, knows_abortable=knows_abortable)
+            return and_then(verified, append)
         return and_then(self._verification.add(sequences, transactional_id, producer), append)
 
     def _refuse(self, topic_partition: TopicPartition, error: int) -> PartitionResult:

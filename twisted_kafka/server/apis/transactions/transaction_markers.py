@@ -9,7 +9,8 @@ transaction (KIP-664). In Kafka it requires ALTER or CLUSTER_ACTION on the clust
 from concurrent.futures import Future
 
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.transaction.marker_writer import MarkerAppender, MarkerErrors, TransactionMarker
+from twisted_kafka.coordinator.transaction.marker_writer import MarkerAppender
+from twisted_kafka.coordinator.transaction.transaction_marker import MarkerErrors, TransactionMarker
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.messages.transactions import (
     WritableTxnMarker,

@@ -104,7 +104,8 @@ class TransactionalOffsetApis:
         sequences = {partition: NO_SEQUENCE}
         if not is_adding:
             knows_abortable = version >= ABORTABLE_SINCE
-            return commit(self._verification.verify(sequences, request.transactional_id, producer, knows_abortable=knows_abortable))
+            verified = self._verification.verify(sequences, request.transactional_id, producer, knows_abortable=knows_abortable)
+            return and_then(verified, commit)
         return and_then(self._verification.add(sequences, request.transactional_id, producer), commit)
 
 

@@ -1,0 +1,93 @@
+"""A client for other brokers, which costs a broker that is alone nothing: it is made for the first request."""
+
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from twisted.logger import Logger
+
+from twisted_kafka import __version__
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.metadata.cache import Node
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.timing.clock import IClock
+
+if TYPE_CHECKING:
+    from twisted_kafka.network.client.blocking import BlockingNetworkClient
+
+
+class StoppedError(Exception):
+    """The client was stopped: this broker stops."""
+
+
+class InterBrokerClient:
+    """Sends to the inter-broker listeners of other brokers, on a thread of its own (``IBrokerClient``)."""
+
+    log = Logger()
+
+    def __init__(self, config: KafkaConfig, thread_name: str, purpose: str, clock: IClock) -> None:
+        """``purpose`` becomes part of the client id."""
+        self._config = config
+        self._thread_name = thread_name
+        self._purpose = purpose
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._client: BlockingNetworkClient | None = None
+        self._is_stopped = False
+
+    def send(self, node: Node, request: Message) -> "Future[Any]":
+        """Send a request; see IBrokerClient."""
+        from twisted_kafka.network.client.client_settings import Node as Address  # loaded when there are other brokers
+
+        try:
+            client = self._running_client()
+        except Exception as error:  # noqa: BLE001 the future has it; a listener's settings may be wrong
+            refused: Future[Any] = Future()
+            refused.set_exception(error)
+            return refused
+        return client.send(Address(node.id, node.host, node.port), request)
+
+    def disconnect(self, broker_id: int) -> None:
+        """Close the connection to a broker; see IBrokerClient."""
+        client = self._client
+        if client is not None:
+            client.disconnect(broker_id)
+
+    def stop(self) -> None:
+        """Fail all requests, and send no more."""
+        with self._lock:
+            self._is_stopped = True
+            client = self._client
+        if client is not None:
+            client.stop()
+
+    def _running_client(self) -> "BlockingNetworkClient":
+        with self._lock:
+            if self._is_stopped:
+                raise StoppedError("this broker stops")
+            client = self._client
+            if client is None or not client.is_running:  # its thread may have ended with an error
+                client = self._client = self._make()
+                client.start()
+            return client
+
+    def _make(self) -> "BlockingNetworkClient":
+        """Raise ConfigError if the inter-broker listener's settings are of no use."""
+        from twisted_kafka.network.client.blocking import BlockingNetworkClient
+        from twisted_kafka.network.client.client_settings import ClientSettings
+        from twisted_kafka.network.client.inter_broker import connector_for
+        from twisted_kafka.network.client.network_client import NetworkClient
+
+        config = self._config
+        settings = ClientSettings.of_broker(
+            config,
+            self._purpose,
+            request_timeout_ms=config.int("request.timeout.ms"),
+            max_in_flight_requests_per_connection=1,
+            software_version=__version__,
+        )
+
+        def make(reactor: Any) -> NetworkClient:
+            return NetworkClient(reactor, connector_for(config, config.inter_broker_listener_name, reactor), settings)
+
+        return BlockingNetworkClient(self._thread_name, make, self._clock)

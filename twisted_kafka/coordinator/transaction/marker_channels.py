@@ -1,0 +1,214 @@
+"""Markers on their way to other brokers (Kafka: TransactionMarkerChannelManager).
+
+Each broker has a queue, and one WriteTxnMarkers request at a time in flight: what is added meanwhile goes with the next request. A
+marker that a broker does not confirm is answered with an error. Whoever asked looks for the leader again then, and tries again.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Collection, Sequence
+from concurrent.futures import Future
+from typing import Any, Final
+
+from twisted.logger import Logger
+
+from twisted_kafka.coordinator.interfaces import IBrokerClient
+from twisted_kafka.coordinator.transaction.transaction_marker import MarkerErrors, TransactionMarker
+from twisted_kafka.metadata.cache import MetadataCache, Node
+from twisted_kafka.network.log_rate_limit import LogRateLimit
+from twisted_kafka.protocol.errors import ErrorCode, error_code_of
+from twisted_kafka.protocol.messages.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.timing.clock import IClock
+
+MAX_QUEUED_MARKERS: Final = 10_000
+"""Markers that wait for one broker. Each is of another transaction; more are refused, and come again."""
+
+MAX_MARKERS: Final = 1_000
+"""Markers in a request."""
+
+MAX_PARTITIONS: Final = 10_000
+"""No marker is added to a request that has so many partitions."""
+
+
+class _Queued:
+    """A marker for partitions of one broker, and the future of what becomes of it."""
+
+    __slots__ = ("answer", "marker")
+
+    def __init__(self, marker: TransactionMarker) -> None:
+        self.marker = marker
+        self.answer: Future[MarkerErrors] = Future()
+
+    def refuse(self, error: ErrorCode) -> None:
+        self.answer.set_result(dict.fromkeys(self.marker.partitions, error))
+
+
+class _BrokerQueue:
+    """The markers for one broker."""
+
+    __slots__ = ("is_busy", "node", "waiting")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.is_busy = False
+        """Whether a request is in flight."""
+        self.waiting: deque[_Queued] = deque()
+
+    def take(self) -> list[_Queued]:
+        """Return the markers of the next request. The response names producers, so there is one marker for each."""
+        taken: dict[int, _Queued] = {}
+        later = []
+        partitions = 0
+        while self.waiting and len(taken) < MAX_MARKERS and partitions < MAX_PARTITIONS:
+            one = self.waiting.popleft()
+            producer_id = one.marker.producer.producer_id
+            if producer_id in taken:
+                later.append(one)
+            else:
+                taken[producer_id] = one
+                partitions += len(one.marker.partitions)
+        self.waiting.extendleft(reversed(later))
+        return list(taken.values())
+
+    def remove(self, some: Collection[_Queued]) -> None:
+        """Take these markers out of the queue."""
+        if some:
+            gone = set(some)
+            self.waiting = deque(each for each in self.waiting if each not in gone)
+
+
+class MarkerChannels:
+    """Has other brokers write markers into partitions that they lead. Methods may be called on any thread."""
+
+    log = Logger()
+
+    def __init__(self, client: IBrokerClient, metadata: MetadataCache, listener_name: str, clock: IClock) -> None:
+        """``client`` sends to the brokers' end points of this listener (``inter.broker.listener.name``)."""
+        self._client = client
+        self._metadata = metadata
+        self._listener_name = listener_name
+        self._lock = threading.Lock()
+        self._queues: dict[int, _BrokerQueue] = {}
+        self._failures = LogRateLimit(clock.monotonic_ns)
+        metadata.add_listener(self._metadata_changed)
+
+    def write(self, broker_id: int, marker: TransactionMarker) -> "MarkerErrors | Future[MarkerErrors]":
+        """Have a broker write a marker into all of its partitions; return their errors, or a future of them.
+
+        The error is LEADER_NOT_AVAILABLE if the broker has no known address, NETWORK_EXCEPTION if there is no response, or too
+        many markers wait for it.
+        """
+        node = self._metadata.node(broker_id, self._listener_name)
+        if node is None:
+            return dict.fromkeys(marker.partitions, ErrorCode.LEADER_NOT_AVAILABLE)
+        queued = _Queued(marker)
+        with self._lock:
+            queue = self._queues.get(broker_id)
+            if queue is None:
+                queue = self._queues[broker_id] = _BrokerQueue(node)
+            queue.node = node
+            if len(queue.waiting) >= MAX_QUEUED_MARKERS:
+                return dict.fromkeys(marker.partitions, ErrorCode.NETWORK_EXCEPTION)
+            queue.waiting.append(queued)
+        self._send_next(queue)
+        return queued.answer
+
+    def drop(self, log_partition: int, coordinator_epoch: int) -> None:
+        """Forget the markers that wait and are of a coordinator that has resigned, in this epoch or before.
+
+        Those in flight may still be written.
+        """
+        for queue in self._all_queues():
+            with self._lock:
+                dropped = [
+                    each
+                    for each in queue.waiting
+                    if each.marker.log_partition == log_partition and each.marker.coordinator_epoch <= coordinator_epoch
+                ]
+                queue.remove(dropped)
+            for each in dropped:
+                each.refuse(ErrorCode.NOT_COORDINATOR)
+
+    def _metadata_changed(self, _: Collection[str]) -> None:
+        """Have those asked again who sent markers to brokers that no longer lead the partitions, or are elsewhere."""
+        for queue in self._all_queues():
+            broker_id = queue.node.id
+            is_gone = self._metadata.node(broker_id, self._listener_name) != queue.node
+            with self._lock:
+                moved = [each for each in queue.waiting if is_gone or not self._is_led(each.marker.partitions, broker_id)]
+                queue.remove(moved)
+            for each in moved:
+                each.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if is_gone and queue.is_busy:
+                self._client.disconnect(broker_id)
+
+    def _is_led(self, partitions: Collection[TopicPartition], broker_id: int) -> bool:
+        states = [self._metadata.partition(each) for each in partitions]
+        return all(state is not None and state.leader == broker_id for state in states)
+
+    def _all_queues(self) -> list[_BrokerQueue]:
+        with self._lock:
+            return list(self._queues.values())
+
+    def _send_next(self, queue: _BrokerQueue) -> None:
+        """Send what waits for a broker, unless a request is in flight: this is called again when that is answered."""
+        with self._lock:
+            if queue.is_busy or not queue.waiting:
+                return
+            sent = queue.take()
+            queue.is_busy = True
+        request = WriteTxnMarkersRequest(markers=[_marker(each.marker) for each in sent])
+        self._client.send(queue.node, request).add_done_callback(lambda done: self._answered(queue, sent, done))
+
+    def _answered(self, queue: _BrokerQueue, sent: Sequence[_Queued], done: "Future[Any]") -> None:
+        with self._lock:
+            queue.is_busy = False
+        self._send_next(queue)
+        failure = done.exception()
+        if failure is None:
+            answers = _errors(done.result())
+        else:
+            answers = {}
+            if self._failures.allow():
+                self.log.warn(
+                    "No response to {n} transaction markers from broker {id}, which are sent again: {failure}{more}",
+                    n=len(sent),
+                    id=queue.node.id,
+                    failure=failure,
+                    more=self._failures.take_suppressed(),
+                )
+        missing = ErrorCode.UNKNOWN_SERVER_ERROR if failure is None else ErrorCode.NETWORK_EXCEPTION
+        for each in sent:
+            found = answers.get(each.marker.producer.producer_id, {})
+            each.answer.set_result({partition: found.get(partition, missing) for partition in each.marker.partitions})
+
+
+def _marker(marker: TransactionMarker) -> WritableTxnMarker:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(marker.partitions):
+        topics.setdefault(topic, []).append(index)
+    return WritableTxnMarker(
+        producer_id=marker.producer.producer_id,
+        producer_epoch=marker.producer.epoch,
+        transaction_result=marker.committed,
+        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
+        coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
+    )
+
+
+def _errors(response: WriteTxnMarkersResponse) -> dict[int, MarkerErrors]:
+    """Return the errors by producer id."""
+    found: dict[int, MarkerErrors] = {}
+    for marker in response.markers:
+        errors = found.setdefault(marker.producer_id, {})
+        for topic in marker.topics:
+            for result in topic.partitions:
+                errors[TopicPartition(topic.name, result.partition_index)] = error_code_of(result.error_code)
+    return found
