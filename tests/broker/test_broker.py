@@ -182,11 +182,6 @@ def test_a_start_that_fails_leaves_nothing_running(tmp_path: Path) -> None:
     assert set(threading.enumerate()) <= threads
 
 
-def test_an_encrypted_listener_is_refused_rather_than_served_as_plain_text() -> None:
-    with pytest.raises(StartError, match="this broker does not support SASL_SSL yet"):
-        Broker({"listeners": "SASL_SSL://127.0.0.1:0"}).start()
-
-
 def test_it_is_started_once(tmp_path: Path) -> None:
     broker = Broker(data_dir=tmp_path)
     broker.stop()

@@ -62,6 +62,7 @@ class FakeTransport:
         self.waiting = b""
         self.is_reading = False
         self.is_closed = False
+        self.has_ended_sending = False
 
     def send(self, parts: Sequence[Part], size_bytes: int) -> bool:
         data = b"".join(part.read() if isinstance(part, FileRegion) else bytes(part) for part in parts)
@@ -91,6 +92,9 @@ class FakeTransport:
         self.written += self.waiting
         self.waiting = b""
         self.channel.send_completed()
+
+    def end_sending(self) -> None:
+        self.has_ended_sending = True
 
     def pauseProducing(self) -> None:
         self.is_reading = False

@@ -65,11 +65,9 @@ NOT_YET: dict[str, dict[int, str]] = {
         67: "AllocateProducerIds",
     },
     "SASL, delegation tokens and ACLs": {
-        17: "SaslHandshake",
         29: "DescribeAcls",
         30: "CreateAcls",
         31: "DeleteAcls",
-        36: "SaslAuthenticate",
         38: "CreateDelegationToken",
         39: "RenewDelegationToken",
         40: "ExpireDelegationToken",

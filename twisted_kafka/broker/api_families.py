@@ -39,6 +39,7 @@ from twisted_kafka.server.apis.administration.topics import TopicApis
 from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
 from twisted_kafka.server.apis.cluster.control import ControlApis
 from twisted_kafka.server.apis.cluster.metadata import MetadataApis
+from twisted_kafka.server.apis.cluster.sasl import SaslApis
 from twisted_kafka.server.apis.data.fetch import FetchApis
 from twisted_kafka.server.apis.data.offsets import OffsetApis
 from twisted_kafka.server.apis.data.produce import ProduceApis
@@ -98,6 +99,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
     describer = ConfigDescriber(config, dependencies.configs)
     return [
         VersionsApis(dependencies.supported, dependencies.features),
+        SaslApis(),
         MetadataApis(metadata, config, topics),
         TopicApis(topics, metadata, describer),
         PartitionApis(PartitionAdmin(metadata, dependencies.controller, waits), metadata),

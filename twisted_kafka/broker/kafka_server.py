@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
@@ -32,7 +33,7 @@ from twisted_kafka.broker.reconfigurables import (
     NetworkThreads,
     ThreadPool,
 )
-from twisted_kafka.broker.security_protocols import channel_builders, ensure_served
+from twisted_kafka.broker.security_protocols import channel_builders, make_sasl_resources
 from twisted_kafka.broker.stray_logs import warn_of_stray_logs
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig, IReconfigurable
@@ -163,8 +164,6 @@ class KafkaServer:
         self._main = main
         began_ns = self._clock.monotonic_ns()
         try:
-            for end_point in self.config.listeners:
-                ensure_served(end_point)
             for line in self.config.warnings:
                 _log.warn("{line}", line=line)
             self._startup(main, self._running)
@@ -193,7 +192,7 @@ class KafkaServer:
         if access_log is not None:
             access_log.start()
         data_plane = self._make_data_plane()
-        running.sockets = sockets = self._make_socket_server(main, data_plane, access_log)
+        running.sockets = sockets = self._make_socket_server(main, data_plane, access_log, scheduler)
         sockets.start()
         running.replicas = replicas = self._make_replica_manager(logs, metadata, scheduler, timer)
         running.groups = groups = make_group_coordinator(config, replicas, metadata, scheduler, timer, clock, metrics)
@@ -367,7 +366,9 @@ class KafkaServer:
         channel = RequestChannel(self.config.int("queued.max.requests"), self._clock)
         return RequestPlane(DATA_PLANE, channel, self._clock, self.metrics)
 
-    def _make_socket_server(self, main: MainReactor, data_plane: RequestPlane, access_log: AccessLog | None) -> SocketServer:
+    def _make_socket_server(
+        self, main: MainReactor, data_plane: RequestPlane, access_log: AccessLog | None, scheduler: KafkaScheduler
+    ) -> SocketServer:
         observers: list[IRequestObserver] = [self._request_metrics]
         if access_log is not None:
             observers.append(access_log)
@@ -379,7 +380,7 @@ class KafkaServer:
             self.metrics,
             observers,
             make_reactor,
-            builder_of=channel_builders(self.config, self.metrics),
+            builder_of=channel_builders(self.config, self.metrics, cache(lambda: make_sasl_resources(self._clock, scheduler))),
         )
 
     def _make_replica_manager(

@@ -60,6 +60,9 @@ _BROKER = """
     ssl.truststore.type ssl.principal.mapping.rules ssl.allow.dn.changes ssl.allow.san.changes
     ssl.handshake.timeout.ms ssl.handshake.max.pending connection.failed.authentication.delay.ms
 
+    sasl.enabled.mechanisms sasl.jaas.config sasl.server.callback.handler.class sasl.server.max.receive.size
+    connections.max.reauth.ms sasl.server.authentication.timeout.ms sasl.server.authentication.max.pending
+
     access.log.enable access.log.dir access.log.queue.size access.log.write.interval.ms access.log.roll.bytes
     access.log.roll.ms access.log.max.topics access.log.archive.format access.log.retention.hours access.log.retention.bytes
     access.log.sample.rate access.log.sample.slow.ms access.log.fields.exclude access.log.fields.hash access.log.hash.key

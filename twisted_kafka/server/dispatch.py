@@ -39,6 +39,18 @@ CLOSE_CONNECTION = Outcome("CLOSE_CONNECTION")
 """No response is sent, and the connection is closed (a failed produce with acks=0)."""
 
 
+class AuthenticationStep(Outcome):
+    """Returned by a handler whose response ends an authentication, well or badly."""
+
+    __slots__ = ("kind", "response")
+
+    def __init__(self, response: Message, kind: int) -> None:
+        """``kind`` is AUTHENTICATED or AUTHENTICATION_FAILED."""
+        super().__init__("AUTHENTICATION_STEP")
+        self.response = response
+        self.kind = kind
+
+
 class ReadyResponse:
     """A response that is not a message: it encodes itself, and its handler has already noted its errors."""
 

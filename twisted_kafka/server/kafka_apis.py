@@ -10,11 +10,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from twisted_kafka.network.log_rate_limit import LogRateLimit
-from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.authenticator import IAuthenticator
+from twisted_kafka.network.requests.request import AUTHENTICATED, AUTHENTICATION_FAILED, SEND, SESSION_EXPIRED, Request
 from twisted_kafka.network.requests.request_channel import RequestBundle, RequestChannel
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
-from twisted_kafka.protocol.errors import ErrorCode, KafkaError, error_of
+from twisted_kafka.protocol.errors import ErrorCode, KafkaError, SaslAuthenticationError, error_of
 from twisted_kafka.protocol.headers import response_header_version
 from twisted_kafka.protocol.regions import Part
 from twisted_kafka.server.apis.cluster.api_versions import unsupported_version_response
@@ -23,6 +24,7 @@ from twisted_kafka.server.dispatch import (
     NO_RESPONSE,
     Api,
     ApiRegistry,
+    AuthenticationStep,
     Later,
     Outcome,
     ReadyResponse,
@@ -65,6 +67,9 @@ class KafkaApis:
     def handle(self, request: Request) -> None:
         """Answer ``request`` exactly once, now or when the handler's future is done."""
         context = request.context
+        authenticator = context.connection.authenticator
+        if authenticator is not None and not self._is_served(request, authenticator):
+            return
         api = self._apis.get(context.api_key)
         version = context.api_version
         if api is None or not api.min_version <= version <= api.max_version:
@@ -102,7 +107,10 @@ class KafkaApis:
             context = request.context
             api = self._apis[context.api_key]
             found = None
-            if api.together is not None and api.serves(context.api_version):
+            authenticator = context.connection.authenticator
+            # What is not admitted is handled alone, by `handle`.
+            is_admitted = authenticator is None or authenticator.admits(context.api_key, request.received_ns)
+            if is_admitted and api.together is not None and api.serves(context.api_version):
                 try:
                     found = api.together.read(context, request.frame, request.body_offset)
                 except Exception:  # noqa: BLE001 it is handled alone, and fails for the same reason
@@ -121,6 +129,59 @@ class KafkaApis:
                 assert bundle.items is not None
                 bundle.items.append(item)
         return sorted_bundles
+
+    def _is_served(self, request: Request, authenticator: IAuthenticator) -> bool:
+        """Return whether a request is for a handler: the client is authenticated, or it is a step of its authentication.
+
+        A token without a header is answered here. Whoever sends anything else, or too late, is disconnected.
+        """
+        context = request.context
+        if authenticator.admits(context.api_key, request.received_ns):
+            return True
+        if authenticator.expects_token:
+            self._take_token(request, authenticator)
+        elif authenticator.serves(context.api_key, request.received_ns):
+            return True
+        elif authenticator.has_expired(request.received_ns):
+            self._channel.send_response(request, (), 0, SESSION_EXPIRED)
+        else:
+            self._refuse_unauthenticated(request, authenticator)
+        return False
+
+    def _take_token(self, request: Request, authenticator: IAuthenticator) -> None:
+        """Take a token without a header. If it is refused, the client is told nothing (SaslHandshake v0)."""
+        try:
+            answer = authenticator.evaluate(bytes(request.frame), request.context.api_version)
+        except SaslAuthenticationError:
+            request.context.note_error(ErrorCode.SASL_AUTHENTICATION_FAILED)
+            self._channel.send_response(request, (), 0, AUTHENTICATION_FAILED)
+            return
+        size = len(answer.token)
+        kind = AUTHENTICATED if answer.is_complete else SEND
+        self._channel.send_response(request, [_SIZE(size) + answer.token], size + 4, kind)
+
+    def _refuse_unauthenticated(self, request: Request, authenticator: IAuthenticator) -> None:
+        """Tell a client that has chosen a mechanism ILLEGAL_SASL_STATE, as Kafka does, and others nothing."""
+        context = request.context
+        api = self._apis.get(context.api_key)
+        name = f"API key {context.api_key}" if api is None else api.name
+        why = f"Unexpected Kafka request of type {name} during SASL authentication."
+        is_answered = authenticator.is_token_due and api is not None and api.serves(context.api_version)
+        authenticator.refuse(why)
+        context.note_error(ErrorCode.ILLEGAL_SASL_STATE)
+        parts: list[Part] = []
+        size_bytes = 0
+        if is_answered:
+            assert api is not None
+            try:
+                message = api.request_class.decode(request.frame, context.api_version, request.body_offset)
+                code = ErrorCode.ILLEGAL_SASL_STATE
+                response = error_response(message, api.response_class, context.api_version, code, why)
+                if response is not None:
+                    parts, size_bytes = self._encode(request, response)
+            except Exception as error:  # noqa: BLE001 what cannot be read is not answered
+                _log.debug("No answer to {id}: {error}", id=context.connection_id, error=error)
+        self._channel.send_response(request, parts, size_bytes, AUTHENTICATION_FAILED)
 
     def handle_bundle(self, bundle: RequestBundle) -> None:
         """Answer each request exactly once, now or later (``IBundleHandling.handle_bundle``)."""
@@ -165,6 +226,8 @@ class KafkaApis:
             if result is NO_RESPONSE:
                 request.context.error_counts = _NO_ERROR_COUNTS
                 self._channel.send_no_op(request)
+            elif isinstance(result, AuthenticationStep):
+                self._send_step(request, api, result)
             else:
                 assert result is CLOSE_CONNECTION, result
                 self._channel.close_connection(request)
@@ -181,6 +244,12 @@ class KafkaApis:
             self._fail(request, api, message, error)
             return
         self._channel.send_response(request, parts, size_bytes)
+
+    def _send_step(self, request: Request, api: Api, step: AuthenticationStep) -> None:
+        context = request.context
+        context.error = first_error(step.response, api.error_places)
+        parts, size_bytes = self._encode(request, step.response)
+        self._channel.send_response(request, parts, size_bytes, step.kind)
 
     def _encode(self, request: Request, response: Response) -> tuple[list[Part], int]:
         context = request.context

@@ -1,4 +1,4 @@
-"""Keys that Apache Kafka does not have: the access log, metrics over HTTP, limits of TLS handshakes."""
+"""Keys that Apache Kafka does not have: the access log, metrics over HTTP, limits of TLS handshakes and of SASL."""
 
 from twisted_kafka.config.keys.declare import (
     BOOLEAN,
@@ -68,5 +68,9 @@ KEYS: tuple[ConfigKey, ...] = (
               "Timeout of TLS handshakes, after which the connection is closed."),
     ConfigKey("ssl.handshake.max.pending", INT, 1_000, at_least(1), LOW, READ_ONLY,
               "Maximum number of TLS handshakes in progress per network thread; a further one closes the oldest."),
+    ConfigKey("sasl.server.authentication.timeout.ms", INT, 30_000, at_least(1), LOW, READ_ONLY,
+              "Time from the connection to the end of its SASL authentication, after which it is closed."),
+    ConfigKey("sasl.server.authentication.max.pending", INT, 1_000, at_least(1), LOW, READ_ONLY,
+              "Maximum number of connections per network thread that have not authenticated; a further one closes the oldest."),
 )
 # fmt: on

@@ -19,8 +19,9 @@ from twisted_kafka.network.connection.channel_state import (
 )
 from twisted_kafka.network.connection.connection_stats import ConnectionStats
 from twisted_kafka.network.connection.framing import NOT_NOW, FrameReader, InvalidReceiveError
-from twisted_kafka.network.connection.header_reader import HeaderReader
+from twisted_kafka.network.connection.header_reader import AuthenticatingHeaderReader, HeaderReader
 from twisted_kafka.network.connection.interfaces import IChannelTransport
+from twisted_kafka.network.requests.authenticator import IAuthenticator
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo
@@ -117,6 +118,12 @@ class KafkaChannel:
         self.in_flight: Request | None = None
         self.is_paused = False
         self.is_eof = False
+
+    def authenticate_with(self, authenticator: IAuthenticator, max_receive_bytes: int) -> None:
+        """Require SASL. Until the client is authenticated, its requests may not be larger than ``max_receive_bytes``."""
+        self.connection.authenticator = authenticator
+        self.headers = AuthenticatingHeaderReader(authenticator)
+        self._reader.limit_until(max_receive_bytes, lambda: authenticator.is_authenticated)
 
     @property
     def connection_id(self) -> str:

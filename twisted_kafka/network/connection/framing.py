@@ -7,7 +7,7 @@ frames of a kilobyte have one too.
 
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 
@@ -96,10 +96,21 @@ class InvalidReceiveError(Exception):
 class FrameReader:
     """Assembles the frames of one connection. ``max_bytes`` is the key ``socket.request.max.bytes``."""
 
-    __slots__ = ("_buffer", "_buffers", "_head", "_max_bytes", "_most_sliced_bytes", "_size", "held_bytes")
+    __slots__ = (
+        "_buffer",
+        "_buffers",
+        "_head",
+        "_is_over",
+        "_later_bytes",
+        "_max_bytes",
+        "_most_sliced_bytes",
+        "_size",
+        "held_bytes",
+    )
 
     def __init__(self, max_bytes: int, buffers: FrameBuffers = FRAME_BUFFERS) -> None:
-        self._max_bytes = max_bytes
+        self._max_bytes = self._later_bytes = max_bytes
+        self._is_over: Callable[[], bool] | None = None
         self._buffers = buffers
         self._most_sliced_bytes = min(max_bytes, buffers.least_bytes - 1)
         self._head = b""  # an incomplete size
@@ -107,6 +118,12 @@ class FrameReader:
         self._size = 0
         self.held_bytes = 0
         """Bytes held of an incomplete frame."""
+
+    def limit_until(self, max_bytes: int, is_over: Callable[[], bool]) -> None:
+        """Take no frames larger than ``max_bytes`` until ``is_over`` returns True. It is called for larger ones only."""
+        self._max_bytes = min(max_bytes, self._later_bytes)
+        self._most_sliced_bytes = min(self._max_bytes, self._buffers.least_bytes - 1)
+        self._is_over = is_over
 
     def feed(self, data: bytes) -> Sequence[Buffer]:
         """Add bytes, of which it keeps copies; return the frames that are now complete. Raises InvalidReceiveError."""
@@ -206,6 +223,12 @@ class FrameReader:
         return _NOTHING
 
     def _check(self, size: int) -> None:
+        if self._is_over is not None and self._is_over():
+            self._is_over = None
+            self._max_bytes = self._later_bytes
+            self._most_sliced_bytes = min(self._max_bytes, self._buffers.least_bytes - 1)
+        if 0 <= size <= self._max_bytes:
+            return
         if size < 0:
             raise InvalidReceiveError(f"Invalid receive (size = {size})")
         raise InvalidReceiveError(f"Invalid receive (size = {size} larger than {self._max_bytes}){_hint(size)}")

@@ -2,6 +2,8 @@
 
 from struct import Struct
 
+from twisted_kafka.network.requests.authenticator import IAuthenticator
+from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.headers import parse_request_header
 from twisted_kafka.protocol.regions import Buffer
 
@@ -14,6 +16,12 @@ _correlation_id_of = Struct(">4xi").unpack_from
 
 Header = tuple[int, int, int, str | None, int]
 """API key, API version, correlation id, client id, offset of the body."""
+
+
+TOKEN_VERSION = -1
+"""The version of a SASL token without a header, which counts as a SaslAuthenticate request."""
+
+_TOKEN: Header = (int(ApiKey.SASL_AUTHENTICATE), TOKEN_VERSION, 0, None, 0)
 
 
 class HeaderReader:
@@ -45,3 +53,17 @@ class HeaderReader:
             tail = frame[_AFTER_CORRELATION_ID:body_offset]
             self._known[frame[:_KIND_BYTES]] = tail, api_key, api_version, client_id, body_offset
         return api_key, api_version, header.correlation_id, client_id, body_offset
+
+
+class AuthenticatingHeaderReader(HeaderReader):
+    """Reads the headers of a connection with SASL, on which a frame may be a token without a header (SaslHandshake v0)."""
+
+    __slots__ = ("_authenticator",)
+
+    def __init__(self, authenticator: IAuthenticator) -> None:
+        super().__init__()
+        self._authenticator = authenticator
+
+    def read(self, frame: Buffer) -> Header:
+        """Read the header at the start of a frame; a token has one of ``TOKEN_VERSION``, whatever its bytes are."""
+        return _TOKEN if self._authenticator.expects_token else super().read(frame)

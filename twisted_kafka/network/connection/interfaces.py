@@ -13,6 +13,9 @@ class IChannelTransport(Interface):
     def send(parts: Sequence[Part], size_bytes: int) -> bool:  # noqa: N805
         """Send all parts. Return whether the socket took everything; otherwise the channel's ``sent`` is called later."""
 
+    def end_sending() -> None:
+        """Send nothing after what was sent so far; the client sees the end of the stream after it."""
+
     def pauseProducing() -> None:
         """Stop reading."""
 

@@ -10,6 +10,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 
 from twisted.internet import error, main
 from twisted.internet.interfaces import IReactorFDSet
@@ -139,6 +140,13 @@ class KafkaTransport(Connection):
             self.startWriting()  # type: ignore[no-untyped-call]
             return False
         return True
+
+    def end_sending(self) -> None:
+        """Shut down the sending side. What the socket has not taken yet is discarded."""
+        self._parts.clear()
+        self.stopWriting()  # type: ignore[no-untyped-call]
+        with suppress(OSError):  # the client may have disconnected
+            self.socket.shutdown(socket.SHUT_WR)
 
     def readConnectionLost(self, reason: Failure) -> None:
         """Close. A client that has only shut down its sending side is handled by ``KafkaChannel.eof_received``."""

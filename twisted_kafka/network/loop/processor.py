@@ -52,8 +52,11 @@ from twisted_kafka.network.loop.reactors import ILoopHooks
 from twisted_kafka.network.requests.memory_pool import IMemoryWaiter, MemoryPool
 from twisted_kafka.network.requests.parker import IRequestHandler, Parker, exchange_roles
 from twisted_kafka.network.requests.request import (
+    AUTHENTICATED,
+    AUTHENTICATION_FAILED,
     CLOSE_CONNECTION,
     SEND,
+    SESSION_EXPIRED,
     START_THROTTLING,
     Request,
     ThrottlingResponse,
@@ -66,6 +69,9 @@ from twisted_kafka.timing.clock import IClock
 
 MAX_REQUESTS_PER_ROUND = 32
 """After so many requests, no further one is handled before the thread sends their responses and polls its sockets again."""
+
+FAILURE_READ_S = 1.0
+"""How long a client has to read why it is not authenticated before its connection is closed."""
 
 MAX_ROUND_NS = 3_000_000
 """After this long, no further request is handled before responses are sent."""
@@ -545,14 +551,19 @@ class Processor:
                     self._process_throttling(channel, response, now_ns)
                     continue
                 request.response_dequeued_ns = now_ns
-                if request.response_kind == SEND:
+                kind = request.response_kind
+                if kind == SEND or (kind == AUTHENTICATED and self._count_authentication(channel)):
                     if channel.transport.send(request.parts, request.response_bytes):
                         now_ns = request.sent_ns = self.now_ns()
                         sent.append((channel, request))
+                elif kind == AUTHENTICATION_FAILED:
+                    self._fail_authentication(channel, request)
+                elif kind == SESSION_EXPIRED:
+                    self._expire_session(channel, request, now_ns)
                 else:
                     request.sent_ns = now_ns
                     self._finish(channel, request)
-                    if request.response_kind == CLOSE_CONNECTION:
+                    if kind == CLOSE_CONNECTION:
                         channel.close()
             except Exception:  # noqa: BLE001 one failing connection must not affect the others
                 self._fail(channel, "its response could not be sent")
@@ -572,6 +583,61 @@ class Processor:
         if size > stats.max_response_bytes:
             stats.max_response_bytes = size
         self._finish(channel, request)
+
+    def _expire_session(self, channel: KafkaChannel, request: Request, now_ns: int) -> None:
+        """Close a connection whose client has not re-authenticated in time (KIP-368)."""
+        _log.info("Closing {id}: its session has ended without re-authentication", id=channel.connection_id)
+        self.stats.expired_connections_killed += 1
+        request.sent_ns = now_ns
+        channel.in_flight = None
+        self._complete(request)
+        channel.close()
+
+    def _count_authentication(self, channel: KafkaChannel) -> bool:
+        """Count a client that has authenticated itself; return True."""
+        stats, authenticator = self.stats, channel.connection.authenticator
+        assert authenticator is not None
+        took_ms = authenticator.reauthentication_ms
+        if took_ms is None:
+            stats.successful_authentications += 1
+            stats.successful_authentications_no_reauth += not authenticator.supports_reauthentication
+        else:
+            stats.successful_reauthentications += 1
+            stats.reauthentication_ms += took_ms
+            stats.max_reauthentication_ms = max(stats.max_reauthentication_ms, took_ms)
+        return True
+
+    def _fail_authentication(self, channel: KafkaChannel, request: Request) -> None:
+        """Count a client that has not authenticated itself. It gets its answer, and is disconnected, after the delay."""
+        authenticator = channel.connection.authenticator
+        if authenticator is not None and authenticator.has_been_authenticated:
+            self.stats.failed_reauthentications += 1
+        else:
+            self.stats.failed_authentications += 1
+        channel.pause()
+        delay_s = self.settings.failed_authentication_delay_ms / 1000
+        if delay_s > 0 and not self._is_draining:
+            self._reactor.callLater(delay_s, self._answer_failed_authentication, channel, request)
+        else:
+            self._answer_failed_authentication(channel, request)
+
+    def _answer_failed_authentication(self, channel: KafkaChannel, request: Request) -> None:
+        if channel.in_flight is not request:
+            return  # the client has disconnected
+        request.sent_ns = self.now_ns()
+        try:
+            if request.parts:
+                channel.transport.send(request.parts, request.response_bytes)
+                channel.transport.end_sending()
+        except Exception:  # noqa: BLE001 one failing connection must not affect the others
+            self._fail(channel, "its failed authentication could not be answered")
+        self._complete(request)
+        channel.in_flight = None
+        if request.parts and channel.is_open:
+            # What the client has sent meanwhile is not read: closed at once, the connection would be reset, and the answer lost.
+            self._reactor.callLater(FAILURE_READ_S, channel.close)
+        else:
+            channel.close()
 
     def end(self) -> None:
         """Discard the responses that are queued and those that still come. Called when the thread has ended."""

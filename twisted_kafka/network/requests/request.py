@@ -14,6 +14,12 @@ NO_OP = 2
 CLOSE_CONNECTION = 3
 START_THROTTLING = 4
 END_THROTTLING = 5
+AUTHENTICATED = 6
+"""Sent as SEND; the client has authenticated itself."""
+AUTHENTICATION_FAILED = 7
+"""The response, if there is one, is sent and the connection closed after ``connection.failed.authentication.delay.ms``."""
+SESSION_EXPIRED = 8
+"""No response is sent, and the connection is closed: its client has not re-authenticated in time."""
 
 
 LARGE_BYTES = 64 * 1024

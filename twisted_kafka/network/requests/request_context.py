@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from twisted_kafka.network.requests.authenticator import IAuthenticator
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal
 
 TopicNote = tuple[str, int, int, int, int]
@@ -38,6 +39,7 @@ class ConnectionInfo:
     """The properties of a connection, constant except for what authentication and ApiVersions set."""
 
     __slots__ = (
+        "authenticator",
         "client_address",
         "connection_id",
         "is_privileged_listener",
@@ -62,6 +64,8 @@ class ConnectionInfo:
         self.client_address = client_address
         self.is_privileged_listener = is_privileged_listener
         self.principal: KafkaPrincipal = ANONYMOUS
+        self.authenticator: IAuthenticator | None = None
+        """That of a SASL listener; None: there is nothing to authenticate, or TLS has done so."""
         self.software_name = "unknown"
         self.software_version = "unknown"
 

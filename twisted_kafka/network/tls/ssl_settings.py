@@ -103,7 +103,7 @@ class SslSettings:
             listener_name,
             key_store,
             trust_store,
-            text("ssl.client.auth") or "none",
+            _client_auth(config, listener_name) or "none",
             names("ssl.enabled.protocols") or (protocol if protocol != "TLS" else "TLSv1.3",),
             names("ssl.cipher.suites"),
             _identification(text("ssl.endpoint.identification.algorithm")),
@@ -112,6 +112,14 @@ class SslSettings:
     def state(self) -> tuple[object, ...]:
         """Return a value that changes when one of the files does; raises ConfigError."""
         return *self.key_store.state(), *self.trust_store.state()
+
+
+def _client_auth(config: KafkaConfig, listener_name: str) -> str | None:
+    """Return whether clients need certificates. Those of SASL_SSL only if the listener itself says so (KIP-684)."""
+    own = config.prefixed(f"listener.name.{listener_name.lower()}.ssl.client.auth")
+    uses_sasl = config.security_protocol_map.get(listener_name) == "SASL_SSL"
+    value = own if uses_sasl else config.for_listener(listener_name, "ssl.client.auth")
+    return value if isinstance(value, str) else None
 
 
 def _store_type(text: str | None, key: str) -> str:

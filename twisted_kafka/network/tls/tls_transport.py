@@ -201,15 +201,17 @@ class TlsTransport(KafkaTransport):
 
     def _authenticated(self) -> object:
         tls, connection = self._tls, self.protocol.connection
-        certificate = tls.get_peer_certificate(as_cryptography=True)
+        uses_sasl = connection.authenticator is not None
+        certificate = None if uses_sasl else tls.get_peer_certificate(as_cryptography=True)
         if certificate is not None:
             try:
                 connection.principal = self._handshakes.to_principal(java_name(certificate.subject.public_bytes()))
             except ValueError as error:
                 return self._refuse(str(error))
-        stats = self.protocol.stats
-        stats.successful_authentications += 1
-        stats.successful_authentications_no_reauth += 1  # there is no re-authentication with certificates
+        if not uses_sasl:
+            stats = self.protocol.stats
+            stats.successful_authentications += 1
+            stats.successful_authentications_no_reauth += 1  # there is no re-authentication with certificates
         protocol = tls.get_protocol_version_name()
         self._kind = self._handshakes.succeed(self, tls.get_cipher_name() or "unknown", protocol)
         self._phase = OPEN
@@ -239,6 +241,13 @@ class TlsTransport(KafkaTransport):
             self.abortConnection()
 
     # Closing.
+
+    def end_sending(self) -> None:
+        """Send a close_notify alert and shut down the sending side. What the socket has not taken yet is discarded."""
+        if self._phase == OPEN and not self._parts:
+            with suppress(SSL.Error):
+                self._tls.shutdown()
+        super().end_sending()
 
     def abortConnection(self) -> None:
         """Close at once and discard what is not sent yet, except for a close_notify alert."""

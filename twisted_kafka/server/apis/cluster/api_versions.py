@@ -41,6 +41,9 @@ class VersionsApis:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
             context.connection.software_name = name
             context.connection.software_version = version
+        authenticator = context.connection.authenticator
+        if authenticator is not None:
+            authenticator.versions_told()
         answers = self._answers
         features = self._features.current
         if answers is None or answers[0] is not features:

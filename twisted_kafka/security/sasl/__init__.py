@@ -1,0 +1,1 @@
+"""SASL: mechanisms, JAAS settings, callback handlers, and the authentication of a connection."""

@@ -1,0 +1,74 @@
+"""What mechanisms provide and need: servers that evaluate tokens, and callback handlers that know credentials.
+
+``sasl.server.callback.handler.class`` names a Python class, ``package.module.Class``, that provides
+``IAuthenticateCallbackHandler``. Its methods are called by the threads that handle requests, several at a time.
+"""
+
+# ruff: noqa: N805 - the methods of a zope interface have no self
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from zope.interface import Interface
+
+from twisted_kafka.security.sasl.jaas import JaasEntry
+
+
+class SaslError(Exception):
+    """An exchange failed for a reason that the client is not told: it might learn whether a user exists.
+
+    (Java: SaslException. What the client may know is a SaslAuthenticationError.)
+    """
+
+
+class ISaslServer(Protocol):
+    """The server's side of one exchange. (Java: SaslServer.)"""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the client is authenticated."""
+
+    @property
+    def authorization_id(self) -> str:
+        """The name of the client; only valid when complete."""
+
+    @property
+    def credential_expires_at_ms(self) -> int | None:
+        """The wall-clock time at which the client's credential expires; None if it does not."""
+
+    @property
+    def is_token_authenticated(self) -> bool:
+        """Whether the client has authenticated itself with a delegation token."""
+
+    def evaluate(self, token: bytes) -> bytes:
+        """Return the answer to the client's token; raise SaslAuthenticationError or SaslError, after which nothing may follow."""
+
+
+class PlainAuthenticateCallback:
+    """Asks whether a password is right. The handler sets ``is_authenticated``. (Kafka: PlainAuthenticateCallback.)"""
+
+    __slots__ = ("is_authenticated", "password", "username")
+
+    def __init__(self, username: str, password: str) -> None:
+        self.username = username
+        self.password = password
+        self.is_authenticated = False
+
+    def __repr__(self) -> str:
+        return f"PlainAuthenticateCallback({self.username!r})"
+
+
+class IAuthenticateCallbackHandler(Interface):
+    """Knows the credentials of one mechanism on one listener. (Kafka: AuthenticateCallbackHandler.)"""
+
+    def configure(configs: Mapping[str, str], mechanism: str, jaas_entries: Sequence[JaasEntry]) -> None:
+        """Called first, with the broker's settings as text. An exception refuses the start, or the change of the settings."""
+
+    def handle(callback: object) -> None:
+        """Answer a callback, by setting its attributes. The kind of callback depends on the mechanism.
+
+        Any exception lets the authentication fail.
+        """
+
+    def close() -> None:
+        """Release resources."""

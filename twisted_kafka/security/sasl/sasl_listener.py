@@ -1,0 +1,117 @@
+"""The mechanisms of one listener, with their credentials, and the sessions that they begin."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from twisted.logger import Logger
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.network.connection.pending_authentications import AuthenticationLimits
+from twisted_kafka.network.requests.authenticator import IAuthenticator
+from twisted_kafka.network.requests.kafka_principal import USER, KafkaPrincipal
+from twisted_kafka.network.requests.request_context import ConnectionInfo
+from twisted_kafka.security.sasl.authenticator import SaslServerAuthenticator
+from twisted_kafka.security.sasl.interfaces import ISaslServer
+from twisted_kafka.security.sasl.listener_settings import custom_handler, ensure_login_module, find_setting, jaas_entries
+from twisted_kafka.security.sasl.mechanisms import MECHANISMS, SaslResources
+
+ENABLED: Final = "sasl.enabled.mechanisms"
+MAX_REAUTHENTICATION: Final = "connections.max.reauth.ms"
+
+_log = Logger()
+
+
+class Mechanism:
+    """An enabled mechanism."""
+
+    __slots__ = ("_make", "handler", "max_reauthentication_ms", "name")
+
+    def __init__(self, name: str, handler: Any, max_reauthentication_ms: int, make: Callable[[Any], ISaslServer]) -> None:
+        self.name = name
+        self.handler = handler
+        self.max_reauthentication_ms = max_reauthentication_ms
+        """``connections.max.reauth.ms``; 0: sessions end with their credential only."""
+        self._make = make
+
+    def make_server(self) -> ISaslServer:
+        """Return the server of a new exchange."""
+        return self._make(self.handler)
+
+
+class SaslListener:
+    """One listener. Its mechanisms may change while it runs; an exchange that has begun goes on with those that it began with."""
+
+    def __init__(self, config: KafkaConfig, listener_name: str, resources: SaslResources) -> None:
+        """Raises ConfigError."""
+        self.clock = resources.clock
+        self.failed_attempts = resources.failed_attempts
+        self.max_receive_bytes = config.int("sasl.server.max.receive.size")
+        self.limits = AuthenticationLimits(
+            config.int("sasl.server.authentication.timeout.ms") / 1000,
+            config.int("sasl.server.authentication.max.pending"),
+            self.max_receive_bytes,
+        )
+        self._listener_name = listener_name
+        self._resources = resources
+        self.mechanisms: Mapping[str, Mechanism] = self._made(config)
+        """By name."""
+
+    def authenticator(self, connection: ConnectionInfo) -> IAuthenticator:
+        """Return the authentication of a new connection (``IListenerAuthentication.authenticator``)."""
+        return SaslServerAuthenticator(self, connection)
+
+    def validate_reconfiguration(self, config: KafkaConfig) -> None:
+        """Raise ConfigError if ``reconfigure`` would fail; change nothing."""
+        _close(self._made(config))
+
+    def reconfigure(self, config: KafkaConfig) -> None:
+        """Use other settings for exchanges that begin from now on. If it raises ConfigError, nothing has changed."""
+        before, self.mechanisms = self.mechanisms, self._made(config)
+        _close(before)
+
+    def close(self) -> None:
+        """Close the callback handlers."""
+        _close(self.mechanisms)
+
+    def principal_of(self, server: ISaslServer, connection: ConnectionInfo) -> KafkaPrincipal:
+        """Return the principal of a client that has authenticated itself (Kafka: DefaultKafkaPrincipalBuilder)."""
+        return KafkaPrincipal(USER, server.authorization_id, server.is_token_authenticated)
+
+    def _made(self, config: KafkaConfig) -> dict[str, Mechanism]:
+        enabled = config.for_listener(self._listener_name, ENABLED)
+        names = tuple(filter(None, enabled)) if isinstance(enabled, tuple) else ()
+        if not names:
+            raise ConfigError(f"Invalid value '' for {ENABLED}: listener {self._listener_name} must have a mechanism")
+        made: dict[str, Mechanism] = {}
+        try:
+            for name in names:
+                made[name] = self._mechanism(config, name)
+        except BaseException:
+            _close(made)
+            raise
+        return made
+
+    def _mechanism(self, config: KafkaConfig, name: str) -> Mechanism:
+        kind = MECHANISMS.get(name)
+        if kind is None:
+            key = f"listener.name.{self._listener_name.lower()}.{ENABLED}"
+            key = ENABLED if config.prefixed(key) is None else key
+            raise ConfigError(f"Invalid value {name!r} in {key}: must be one of {', '.join(MECHANISMS)}")
+        entries = jaas_entries(config, self._listener_name, name)
+        handler = custom_handler(config, self._listener_name, name, entries, kind.known_handlers)
+        if handler is None:
+            ensure_login_module(config, self._listener_name, name, kind.login_module, entries)
+            handler = kind.make_handler(self._resources)
+            handler.configure(dict(config.originals), name, entries)
+        max_ms = find_setting(config, self._listener_name, name, MAX_REAUTHENTICATION).value
+        assert isinstance(max_ms, int)
+        return Mechanism(name, handler, max_ms, lambda handler: kind.make_server(handler, self._resources))
+
+
+def _close(mechanisms: Mapping[str, Mechanism]) -> None:
+    for mechanism in mechanisms.values():
+        try:
+            mechanism.handler.close()
+        except Exception:  # noqa: BLE001 the others have to be closed too
+            _log.failure("The callback handler of {name} did not close cleanly", name=mechanism.name)
