@@ -39,7 +39,6 @@ EXPECTED: tuple[Difference, ...] = (
     Difference("transaction-start", r"^(transactional_producers|producers_that_continue) v\d+: \d+ described \[4\]$"),
     Difference("future-epoch", r"^transactions_that_are_verified v\d+: 8 ProduceRequest .*\.(error_code|log_start_offset)$"),
     Difference("match-type", r"^filters v\d+: 5 .*\.error_code$"),
-    Difference("client-quotas", r"^quotas_of_users v\d+: 0 .*\.(error_code|error_message)$"),
     Difference("isolation-level", r"^fetch_bad v[4-8]: 4 .*\.error_code$"),
     Difference("isolation-level", r"^fetch_bad v(9|1\d): 6 .*\.error_code$"),
     Difference("refused-join", r"^join_group v\d+: (9|10) DescribeGroupsRequest .*\.group_state$"),

@@ -1,7 +1,6 @@
-from collections.abc import Callable
-
 import pytest
 
+from tests.quota.quotas import Configs
 from twisted_kafka.network.accepting.host_names import UnknownHostError
 from twisted_kafka.protocol.errors import InvalidRequestError, UnsupportedVersionError
 from twisted_kafka.quota import ip_rates
@@ -12,30 +11,6 @@ from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.scheduler import ManualScheduler
 
 RATE = "connection_creation_rate"
-
-
-class Configs:
-    """A metadata store's configs, in a dictionary."""
-
-    def __init__(self, nodes: dict[str, dict[str, str]] | None = None) -> None:
-        self.nodes = nodes or {}
-        self._listeners: dict[str, Callable[[str, dict[str, str]], None]] = {}
-
-    def config(self, entity_path: str) -> dict[str, str]:
-        return dict(self.nodes.get(entity_path, {}))
-
-    def names(self, entity_type: str) -> list[str]:
-        prefix = entity_type + "/"
-        return sorted({path[len(prefix) :].split("/")[0] for path in self.nodes if path.startswith(prefix)})
-
-    def write(self, entity_path: str, config: dict[str, str]) -> None:
-        self.nodes[entity_path] = config
-        kind, _, name = entity_path.partition("/")
-        if kind in self._listeners:
-            self._listeners[kind](name, config)
-
-    def add_listener(self, entity_type: str, listener: Callable[[str, dict[str, str]], None]) -> None:
-        self._listeners[entity_type] = listener
 
 
 FULL = {
@@ -122,11 +97,37 @@ def test_changes_that_make_no_sense(entity: list[tuple[str, str | None]], operat
     assert configs.nodes == {}
 
 
-def test_quotas_that_nothing_enforces_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("entity", "path"),
+    [
+        ([("user", "al@ice"), ("client-id", "a/b")], "users/al%40ice/clients/a%2Fb"),
+        ([("user", "alice"), ("client-id", None)], "users/alice/clients/<default>"),
+        ([("user", "alice")], "users/alice"),
+        ([("client-id", "app"), ("user", None)], "users/<default>/clients/app"),
+        ([("user", None), ("client-id", None)], "users/<default>/clients/<default>"),
+        ([("user", None)], "users/<default>"),
+        ([("client-id", "app")], "clients/app"),
+        ([("client-id", None)], "clients/<default>"),
+    ],
+)
+def test_each_kind_of_client_has_its_node(entity: list[tuple[str, str | None]], path: str) -> None:
     configs = Configs()
-    with pytest.raises(UnsupportedVersionError, match="not enforced"):
-        ClientQuotas(configs).alter([("user", "a")], [Operation("producer_byte_rate", 1)], validate_only=False)
+    quotas = ClientQuotas(configs)
+    wanted = [Operation("producer_byte_rate", 1024), Operation("request_percentage", 12.5)]
+    quotas.alter(entity, wanted, validate_only=True)
     assert configs.nodes == {}
+    quotas.alter(entity, wanted, validate_only=False)
+    assert configs.nodes == {path: {"producer_byte_rate": "1024", "request_percentage": "12.5"}}
+    filters = {kind: Component(Match.DEFAULT if name is None else Match.EXACT, name) for kind, name in entity}
+    ((described, values),) = quotas.describe(filters, strict=True)
+    assert (dict(described), values) == (dict(entity), {"producer_byte_rate": 1024, "request_percentage": 12.5})
+
+
+def test_a_quota_leaves_the_user_s_credentials_as_they_are() -> None:
+    configs = Configs({"users/alice": {"SCRAM-SHA-256": "secret", "consumer_byte_rate": "5"}})
+    change = [Operation("producer_byte_rate", 7), Operation("consumer_byte_rate", None)]
+    ClientQuotas(configs).alter([("user", "alice")], change, validate_only=False)
+    assert configs.nodes["users/alice"] == {"SCRAM-SHA-256": "secret", "producer_byte_rate": "7"}
 
 
 class Rates:

@@ -59,6 +59,7 @@ from twisted_kafka.protocol.errors import (
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TRANSACTION_TOPIC
 from twisted_kafka.protocol.types import NO_UUID, random_uuid
+from twisted_kafka.quota.controller_mutation_quota_manager import UNBOUNDED, ControllerMutationQuota
 
 MAX_NEW_PARTITIONS: Final = 10_000
 """The most partitions that one request may create, as in Kafka's KRaft mode: a typo could exhaust memory and files."""
@@ -96,9 +97,14 @@ class TopicManager:
     # Creation
 
     def create_topics(
-        self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
+        self,
+        topics: Sequence[NewTopic],
+        timeout_ms: int,
+        *,
+        validate_only: bool = False,
+        mutations: ControllerMutationQuota = UNBOUNDED,
     ) -> "Future[list[TopicResult]]":
-        """Create topics; one result for each, in order."""
+        """Create topics; one result for each, in order. ``mutations`` may refuse some of them, and counts the new partitions."""
         results = [TopicResult(topic.name) for topic in topics]
         planned: list[tuple[TopicResult, TopicNode]] = []
         if not self._controller.is_active:
@@ -116,7 +122,10 @@ class TopicManager:
                     raise InvalidRequestError("Duplicate topic: the request has multiple entries for it")
                 if topic.name in existing or self._metadata.contains(topic.name):
                     raise TopicExistsError(f"Topic '{topic.name}' already exists.")
-                planned.append((result, self._plan(topic, asked, result)))
+                node = self._plan(topic, asked, result)
+                if not validate_only:
+                    mutations.record(len(node.partitions))
+                planned.append((result, node))
                 asked[collision_key(topic.name)] = topic.name
             except KafkaError as error:
                 result.refuse(error)
@@ -202,29 +211,29 @@ class TopicManager:
         partitions = self._metadata.partitions(name)
         return bool(partitions) and all(partition.leader != NO_LEADER for partition in partitions)
 
-    def create_internal_topic(self, topic: str) -> None:
+    def create_internal_topic(self, topic: str, mutations: ControllerMutationQuota = UNBOUNDED) -> None:
         """Start to create ``__consumer_offsets`` or ``__transaction_state``, with their own settings.
 
         A failure is logged once per reason, as clients that look for their coordinator retry.
         """
-        (result,) = self._create_automatically([topic])
+        (result,) = self._create_automatically([topic], mutations)
         reason = f"{result.error.name}: {result.message}"
         if result.error not in _IN_PROGRESS and self._logged_failures.get(topic) != reason:
             self._logged_failures[topic] = reason
             self.log.error("Topic {topic} cannot be created: {reason}", topic=topic, reason=reason)
 
-    def auto_create(self, topics: Iterable[str]) -> dict[str, ErrorCode]:
+    def auto_create(self, topics: Iterable[str], mutations: ControllerMutationQuota = UNBOUNDED) -> dict[str, ErrorCode]:
         """Start to create topics that a client asked for; the result is LEADER_NOT_AVAILABLE for those in progress.
 
         Internal topics get their own configs, others the defaults (Kafka: ``AutoTopicCreationManager``).
         """
         return {
             each.name: ErrorCode.LEADER_NOT_AVAILABLE if each.error in _IN_PROGRESS else each.error
-            for each in self._create_automatically(topics)
+            for each in self._create_automatically(topics, mutations)
         }
 
-    def _create_automatically(self, topics: Iterable[str]) -> list[TopicResult]:
-        return self.create_topics([self._automatic(topic) for topic in topics], 0).result()
+    def _create_automatically(self, topics: Iterable[str], mutations: ControllerMutationQuota) -> list[TopicResult]:
+        return self.create_topics([self._automatic(topic) for topic in topics], 0, mutations=mutations).result()
 
     def _automatic(self, topic: str) -> NewTopic:
         config = self._config
@@ -245,8 +254,10 @@ class TopicManager:
 
     # Deletion
 
-    def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> "Future[list[TopicResult]]":
-        """Delete topics; there is one result for each, in order."""
+    def delete_topics(
+        self, topics: Sequence[str], timeout_ms: int, *, mutations: ControllerMutationQuota = UNBOUNDED
+    ) -> "Future[list[TopicResult]]":
+        """Delete topics; there is one result for each, in order. ``mutations`` may refuse some, and counts their partitions."""
         results = [TopicResult(topic) for topic in topics]
         if not self._controller.is_active:
             _refuse_all(results, NotControllerError(""))
@@ -256,8 +267,12 @@ class TopicManager:
                 result.refuse(TopicDeletionDisabledError("Topic deletion is disabled: delete.topic.enable is false"))
             return _done(results)
         for result in results:
-            if not self._metadata.contains(result.name):
-                result.refuse(UnknownTopicOrPartitionError(""))
+            try:
+                if not self._metadata.contains(result.name):
+                    raise UnknownTopicOrPartitionError("")
+                mutations.record(self._metadata.partition_count(result.name) or 0)
+            except KafkaError as error:
+                result.refuse(error)
         known = [result for result in results if not result.error]
         names = list(dict.fromkeys(result.name for result in known))
         written = self._store.batch([[Create(znodes.delete_topic_path(name))] for name in names])
@@ -278,9 +293,17 @@ class TopicManager:
     # Growth
 
     def create_partitions(
-        self, topics: Sequence[NewPartitions], timeout_ms: int, *, validate_only: bool = False
+        self,
+        topics: Sequence[NewPartitions],
+        timeout_ms: int,
+        *,
+        validate_only: bool = False,
+        mutations: ControllerMutationQuota = UNBOUNDED,
     ) -> "Future[list[TopicResult]]":
-        """Add partitions to topics; one result for each, in order. A topic that is named twice is refused, once."""
+        """Add partitions to topics; one result for each, in order. A topic that is named twice is refused, once.
+
+        ``mutations`` may refuse some, and counts the new partitions.
+        """
         times = Counter(topic.name for topic in topics)
         topics = list({topic.name: topic for topic in topics}.values())
         results = [TopicResult(topic.name) for topic in topics]
@@ -294,7 +317,9 @@ class TopicManager:
             try:
                 if times[topic.name] > 1:
                     raise InvalidRequestError("Duplicate topic: the request has multiple entries for it")
-                change = self._grown(topic, result, node)
+                change, added = self._grown(topic, result, node)
+                if not validate_only:
+                    mutations.record(added)
             except KafkaError as error:
                 result.refuse(error)
             else:
@@ -314,7 +339,8 @@ class TopicManager:
             timeout_ms,
         )
 
-    def _grown(self, topic: NewPartitions, result: TopicResult, found: tuple[bytes, Stat] | None) -> Operation:
+    def _grown(self, topic: NewPartitions, result: TopicResult, found: tuple[bytes, Stat] | None) -> tuple[Operation, int]:
+        """Return the change of the topic's node, and the number of new partitions; raises a KafkaError."""
         if found is None or self._controller.is_to_be_deleted(topic.name):
             raise UnknownTopicOrPartitionError(f"The topic '{topic.name}' does not exist.")
         node = TopicNode.decode(found[0])
@@ -350,7 +376,7 @@ class TopicManager:
             new = assign_replicas(ids, added, len(first), start_index=start, shift=start, first_partition=before)
         result.num_partitions = topic.count
         larger = TopicNode(partitions={**node.partitions, **new}, topic_id=node.topic_id)
-        return Set(znodes.topic_path(topic.name), larger.encode(), found[1].version)
+        return Set(znodes.topic_path(topic.name), larger.encode(), found[1].version), added
 
 
 def _too_many_partitions() -> PolicyViolationError:

@@ -28,6 +28,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from twisted_kafka.quota.client_quotas import ClientQuotas
+from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.apis.administration.client_quotas import ClientQuotaApis
@@ -76,6 +77,7 @@ class ApiDependencies(NamedTuple):
     controller: KafkaController
     administration: Administration
     timer: Timer
+    quotas: QuotaManagers
     control: ControlPlane
     broker_epoch: Callable[[], int]
     supported: Callable[[], Mapping[int, tuple[int, int]]]
@@ -85,6 +87,7 @@ class ApiDependencies(NamedTuple):
 def make_families(dependencies: ApiDependencies) -> list[object]:
     """Return an object of each family."""
     config, metadata, clock = dependencies.config, dependencies.metadata, dependencies.clock
+    quotas = dependencies.quotas
     replicas, groups, administration = dependencies.replicas, dependencies.groups, dependencies.administration
     sessions = FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), clock, dependencies.metrics)
     waits = TopicWaits(metadata, clock, dependencies.timer)
@@ -100,14 +103,14 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
     return [
         VersionsApis(dependencies.supported, dependencies.features),
         SaslApis(),
-        MetadataApis(metadata, config, topics),
-        TopicApis(topics, metadata, describer),
+        MetadataApis(metadata, config, topics, quotas.controller_mutation),
+        TopicApis(topics, metadata, describer, quotas.controller_mutation),
         PartitionApis(PartitionAdmin(metadata, dependencies.controller, waits), metadata),
         *administration.families(metadata, describer, groups.group_config_manager),
         FeatureApis(dependencies.controller, dependencies.features),
         ProduceApis(replicas, verification),
         ProducerApis(replicas, metadata),
-        FetchApis(replicas, sessions, config, clock),
+        FetchApis(replicas, sessions, config, clock, quotas),
         OffsetApis(replicas),
         LogDirApis(replicas.moves),
         GroupApis(groups),
@@ -117,7 +120,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
         TransactionApis(transactions, groups, metadata),
         TransactionAdminApis(transactions),
         TransactionMarkerApis(transactions.marker_appender),
-        FindCoordinatorApis(_coordinators(dependencies), metadata, topics),
+        FindCoordinatorApis(_coordinators(dependencies), metadata, topics, quotas.controller_mutation),
         ProducerIdApis(transactions),
         ClientQuotaApis(ClientQuotas(dependencies.configs)),
         ControlApis(dependencies.control, dependencies.controller, config, dependencies.broker_epoch),

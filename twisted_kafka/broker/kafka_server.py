@@ -70,6 +70,7 @@ from twisted_kafka.network.requests.request_metrics import RequestMetrics
 from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.quota.ip_rates import IpConnectionRates
+from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.replica_manager import ReplicaManager
@@ -77,6 +78,7 @@ from twisted_kafka.server.apis.transactions.transaction_notes import end_note, t
 from twisted_kafka.server.dispatch import ApiRegistry
 from twisted_kafka.server.kafka_apis import KafkaApis
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
+from twisted_kafka.server.request_throttler import RequestThrottler
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import KafkaScheduler
 from twisted_kafka.timing.timer import Timer
@@ -129,6 +131,7 @@ class _Running:
     handlers: KafkaRequestHandlerPool | None = None
     control_plane_handlers: KafkaRequestHandlerPool | None = None
     metrics_listener: "MetricsListener | None" = None
+    quotas: QuotaManagers | None = None
 
 
 class KafkaServer:
@@ -187,10 +190,9 @@ class KafkaServer:
         scheduler, timer = self._start_timing(running)
         logs, store, features, configs, broker_configs = self._start_storage(running, scheduler)
         metadata = self.metadata = MetadataCache(config.broker_id, self.cluster_id)
+        quotas = self._make_quotas(running, metadata, timer)
 
-        running.access_log = access_log = make_access_log(config, config.broker_id, clock, metrics)
-        if access_log is not None:
-            access_log.start()
+        access_log = self._start_access_log(running)
         data_plane = self._make_data_plane()
         running.sockets = sockets = self._make_socket_server(main, data_plane, access_log, scheduler)
         sockets.start()
@@ -228,15 +230,15 @@ class KafkaServer:
             controller=controller,
             administration=administration,
             timer=timer,
+            quotas=quotas,
             control=control,
             broker_epoch=lambda: self._broker_epoch,
             supported=lambda: self.supported_apis,
             access_log=access_log,
         )
-        follow_move_quota(configs, config.broker_id, replicas.moves)
         follow_group_configs(configs, groups.group_config_manager)
-        IpConnectionRates(configs, sockets.quotas, scheduler).start()
-        handlers = self._start_request_handlers(running, ApiRegistry(make_families(dependencies)), data_plane, sockets)
+        throttler = self._start_quotas(quotas, configs, scheduler, sockets, replicas)
+        handlers = self._start_request_handlers(running, ApiRegistry(make_families(dependencies)), data_plane, sockets, throttler)
         self._start_metrics_listener(running, main)
         sockets.enable_request_processing()
         main.start()
@@ -268,6 +270,7 @@ class KafkaServer:
         _stop(running.sockets, SocketServer.shutdown)
         _stop(running.metrics_listener, self._close_metrics_listener)
         _stop(running.timer, Timer.shutdown)
+        _stop(running.quotas, QuotaManagers.close)
         _stop(running.access_log, AccessLog.stop)
 
     def _close_ports(self, sockets: SocketServer) -> None:
@@ -362,6 +365,12 @@ class KafkaServer:
 
     # Network, replicas, registration
 
+    def _start_access_log(self, running: _Running) -> AccessLog | None:
+        running.access_log = access_log = make_access_log(self.config, self.config.broker_id, self._clock, self.metrics)
+        if access_log is not None:
+            access_log.start()
+        return access_log
+
     def _make_data_plane(self) -> RequestPlane:
         channel = RequestChannel(self.config.int("queued.max.requests"), self._clock)
         return RequestPlane(DATA_PLANE, channel, self._clock, self.metrics)
@@ -434,14 +443,39 @@ class KafkaServer:
 
     # Requests
 
+    def _make_quotas(self, running: _Running, metadata: MetadataCache, timer: Timer) -> QuotaManagers:
+        running.quotas = quotas = QuotaManagers(self.config, self._clock, self.metrics, timer)
+        metadata.add_listener(lambda _: quotas.cluster_changed(metadata.snapshot))
+        return quotas
+
+    def _start_quotas(
+        self,
+        quotas: QuotaManagers,
+        configs: ConfigRepository,
+        scheduler: KafkaScheduler,
+        sockets: SocketServer,
+        replicas: ReplicaManager,
+    ) -> RequestThrottler:
+        """Apply the quotas of clients, IP addresses and replicas, and follow their changes."""
+        follow_move_quota(configs, self.config.broker_id, replicas.moves)
+        IpConnectionRates(configs, sockets.quotas, scheduler).start()
+        throttler = RequestThrottler(quotas, self._clock)
+        quotas.start(configs, scheduler, lambda: sockets.add_observer(throttler))
+        return throttler
+
     def _start_request_handlers(
-        self, running: _Running, registry: ApiRegistry, data_plane: RequestPlane, sockets: SocketServer
+        self,
+        running: _Running,
+        registry: ApiRegistry,
+        data_plane: RequestPlane,
+        sockets: SocketServer,
+        throttler: RequestThrottler,
     ) -> KafkaRequestHandlerPool:
         self.supported_apis = registry.supported
         self._request_metrics.register(self.supported_apis)
 
         def make_pool(plane: RequestPlane, threads: int) -> KafkaRequestHandlerPool:
-            apis = KafkaApis(registry, plane.request_channel, self._clock)
+            apis = KafkaApis(registry, plane.request_channel, self._clock, throttler)
             return KafkaRequestHandlerPool(plane, apis.handle, threads, self._clock, self.metrics, self._on_fatal, apis)
 
         running.handlers = handlers = make_pool(data_plane, self.config.int("num.io.threads"))

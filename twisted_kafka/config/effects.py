@@ -31,6 +31,9 @@ _BROKER = """
     replica.fetch.max.bytes replica.fetch.backoff.ms num.replica.alter.log.dirs.threads
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
 
+    quota.window.num quota.window.size.seconds controller.quota.window.num controller.quota.window.size.seconds
+    client.quota.callback.class
+
     create.topic.policy.class.name alter.config.policy.class.name telemetry.max.bytes
 
     group.min.session.timeout.ms group.max.session.timeout.ms group.initial.rebalance.delay.ms group.max.size

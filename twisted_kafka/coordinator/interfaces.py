@@ -16,6 +16,7 @@ from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuota
 
 
 class Appended(NamedTuple):
@@ -87,5 +88,5 @@ class IBrokerClient(Protocol):
 class ITopicCreator(Protocol):
     """Creates internal topics when they are first needed (implemented by admin.topics.TopicManager)."""
 
-    def create_internal_topic(self, topic: str) -> object:
+    def create_internal_topic(self, topic: str, mutations: ControllerMutationQuota) -> object:
         """Start creating the topic with its configured settings, without waiting for it; does nothing if it exists."""

@@ -93,6 +93,12 @@ class SocketServer:
         """The control plane, or None if its requests share the data plane."""
         return self._control_plane
 
+    def add_observer(self, observer: IRequestObserver) -> None:
+        """Notify another observer of completed requests. From any thread."""
+        self._observers = (*self._observers, observer)
+        for processor in self.processors:  # one that was made meanwhile may have it already
+            processor.add_observer(observer)
+
     # Start and stop.
 
     def start(self) -> None:

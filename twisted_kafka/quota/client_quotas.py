@@ -84,11 +84,11 @@ class ClientQuotas:
     def alter(self, entity: Sequence[tuple[str, str | None]], operations: Iterable[Operation], *, validate_only: bool) -> None:
         """Set and remove quotas of an entity.
 
-        Raises InvalidRequestError for an invalid entity, key or value, UnsupportedVersionError for users and clients.
+        Raises InvalidRequestError for an invalid entity, key or value. What else a user's config has, such as credentials, stays.
         """
         names = _checked(entity)
-        keys, path = (IP_KEYS, f"ips/{node_name(names[IP])}") if IP in names else (CLIENT_KEYS, "")
-        config = self._configs.config(path) if path else {}
+        keys, path = (IP_KEYS, f"ips/{node_name(names[IP])}") if IP in names else (CLIENT_KEYS, _client_path(names))
+        config = self._configs.config(path)
         for operation in operations:
             if operation.value is None:
                 config.pop(operation.key, None)
@@ -96,8 +96,6 @@ class ClientQuotas:
                 raise InvalidRequestError(f"Invalid quota key {operation.key}: this entity has no such quota")
             else:
                 config[operation.key] = _text(operation.key, keys[operation.key], operation.value)
-        if IP not in names:
-            raise UnsupportedVersionError("Quotas of users and clients are not enforced by this broker yet")
         if not validate_only:
             self._configs.write(path, config)
 
@@ -137,6 +135,15 @@ def _checked(entity: Sequence[tuple[str, str | None]]) -> dict[str, str | None]:
             except UnknownHostError as error:
                 raise InvalidRequestError(f"{address} is not a valid IP or resolvable host.") from error
     return names
+
+
+def _client_path(names: Mapping[str, str | None]) -> str:
+    parts = []
+    if USER in names:
+        parts.append(f"users/{node_name(names[USER])}")
+    if CLIENT_ID in names:
+        parts.append(f"clients/{node_name(names[CLIENT_ID])}")
+    return "/".join(parts)
 
 
 def _text(key: str, kind: str, value: float) -> str:

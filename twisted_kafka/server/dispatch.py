@@ -11,7 +11,8 @@ Dispatch, the ApiVersions response and the documentation's table of APIs all use
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple, TypeVar
+from copy import copy
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
@@ -56,6 +57,10 @@ class ReadyResponse:
 
     __slots__ = ()
 
+    def throttled(self, throttle_time_ms: int) -> "Response":
+        """Return the same response with a throttle time; this one may be shared, and is not changed."""
+        raise NotImplementedError
+
     def encode_parts(self, version: int, prefix: bytes = b"") -> list[Part]:
         """Return ``prefix`` followed by the response, as parts to send in order."""
         raise NotImplementedError
@@ -79,6 +84,19 @@ class FrozenResponse(ReadyResponse):
             body = self._bodies[version] = self.response.encode(version)
         return [prefix + body]
 
+    def throttled(self, throttle_time_ms: int) -> "Response":
+        """Return the response with a throttle time, not shared."""
+        return FrozenResponse(with_throttle_time(self.response, throttle_time_ms))
+
+
+def with_throttle_time(response: Message, throttle_time_ms: int) -> Message:
+    """Return a copy of a response with a throttle time, if it can tell one."""
+    if not hasattr(response, "throttle_time_ms"):
+        return response
+    throttled = copy(response)
+    throttled.throttle_time_ms = throttle_time_ms
+    return throttled
+
 
 class Later(NamedTuple):
     """Returned by a direct handler whose answer comes later, so that the frame with its records need not be kept until then."""
@@ -88,8 +106,32 @@ class Later(NamedTuple):
     """The request without its records, to build an error response if ``answer`` fails."""
 
 
+class Measured(NamedTuple):
+    """Returned instead of a response whose bytes a quota counts: which one is sent depends on that."""
+
+    size_bytes: int
+    answer: "Callable[[], Response]"
+    """Returns the response."""
+    throttled: "Callable[[int], Response]"
+    """Returns the one to send if the client has to wait so many milliseconds."""
+
+
+class ILimited(Protocol):
+    """What a request may change, and how long its client has to wait for having changed it."""
+
+    def throttle_ms(self) -> int:
+        """Return how long the client has to wait from now on."""
+
+
+class Limited(NamedTuple):
+    """Returned instead of a response if a quota of its own applies to what the request has changed."""
+
+    response: "Response"
+    quota: ILimited
+
+
 Response = Message | ReadyResponse
-Result = Response | Future[Any] | Outcome
+Result = Response | Measured | Limited | Future[Any] | Outcome
 Handler = Callable[[RequestContext, Any], Result]
 DirectHandler = Callable[[RequestContext, Buffer, int], Result | Later | None]
 

@@ -10,6 +10,7 @@ from twisted_kafka.server.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     INVALID_SESSION_ID,
+    CachedPartition,
     FetchedPartitions,
     FetchSession,
     FetchSessionCache,
@@ -33,6 +34,13 @@ class FetchContext:
     def answer(self, reads: Sequence[PartitionRead]) -> FetchedPartitions:
         """Return the partitions to include in the response, and set its ``session_id`` and ``error``."""
         return list(zip(self.fetches, reads, strict=True))
+
+    def peek(self, reads: Sequence[PartitionRead]) -> FetchedPartitions:
+        """Return the partitions that ``answer`` would, without changing anything."""
+        return list(zip(self.fetches, reads, strict=True))
+
+    def answer_nothing(self) -> None:
+        """Set ``session_id`` and ``error`` for an empty response: the client is throttled, and its next fetch gets the records."""
 
 
 class ErrorFetchContext(FetchContext):
@@ -87,6 +95,18 @@ class IncrementalFetchContext(FetchContext):
                 self.error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
                 return ()
             return self._session.changed(self.fetches, reads)
+
+    def peek(self, reads: Sequence[PartitionRead]) -> FetchedPartitions:
+        """Return the changed partitions."""
+        with self._session.lock:
+            pairs = zip(self.fetches, reads, strict=True)
+            return [(fetch, read) for fetch, read in pairs if isinstance(fetch, CachedPartition) and fetch.is_news(read)]
+
+    def answer_nothing(self) -> None:
+        """Set an error if another request has used the session in the meantime."""
+        with self._session.lock:
+            if self._session.epoch != self._expected_epoch:
+                self.error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 class FetchManager:

@@ -62,6 +62,16 @@ class CachedPartition(PartitionFetch):
         self.current_leader_epoch = fetch.current_leader_epoch
         self.last_fetched_epoch = fetch.last_fetched_epoch
 
+    def is_news(self, read: PartitionRead) -> bool:
+        """Return what ``update_sent`` would, without remembering anything."""
+        return (
+            bool(read.size_bytes)
+            or read.diverging_epoch is not None
+            or read.high_watermark != self.sent_high_watermark
+            or read.log_start_offset != self.sent_log_start_offset
+            or bool(read.error)
+        )
+
     def update_sent(self, read: PartitionRead) -> bool:
         """Return whether the response has to include this read, and remember the offsets sent."""
         changed = bool(read.size_bytes) or read.diverging_epoch is not None

@@ -18,6 +18,7 @@ from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError, SaslAuthenticationError, error_of
 from twisted_kafka.protocol.headers import response_header_version
 from twisted_kafka.protocol.regions import Part
+from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.server.apis.cluster.api_versions import unsupported_version_response
 from twisted_kafka.server.dispatch import (
     CLOSE_CONNECTION,
@@ -33,6 +34,7 @@ from twisted_kafka.server.dispatch import (
 )
 from twisted_kafka.server.error_counts import first_error, note_errors
 from twisted_kafka.server.error_responses import error_response, error_text
+from twisted_kafka.server.request_throttler import NO_QUOTAS, NoQuotas, RequestThrottler
 from twisted_kafka.timing.clock import IClock
 
 JOIN_BYTES = 64 * 1024
@@ -54,8 +56,13 @@ _log = Logger(__name__)
 class KafkaApis:
     """Handles requests with the handlers of a registry. ``handle`` runs on a request handler's thread."""
 
-    def __init__(self, registry: ApiRegistry, request_channel: RequestChannel, clock: IClock) -> None:
+    def __init__(
+        self, registry: ApiRegistry, request_channel: RequestChannel, clock: IClock, throttler: RequestThrottler | None = None
+    ) -> None:
+        """Without ``throttler`` there are no quotas."""
         self._apis = registry.apis
+        self._throttler = throttler
+        self._quotas: QuotaManagers | NoQuotas = NO_QUOTAS if throttler is None else throttler.quotas
         self._channel = request_channel
         self._clock = clock
         self.bundled = frozenset(key for key, api in registry.apis.items() if api.together is not None)
@@ -202,26 +209,32 @@ class KafkaApis:
             except Exception as error:  # noqa: BLE001 an error response is sent
                 self._fail(request, api, None, error)
                 continue
-            self._finish(request, api, None, answer)
+            self._finish(request, api, None, answer, len(requests))
 
-    def _complete(self, request: Request, api: Api, message: _Decoded, future: "Future[Any]") -> None:
+    def _complete(self, request: Request, api: Api, message: _Decoded, future: "Future[Any]", shared_by: int) -> None:
         try:
             result = future.result()
         except BaseException as error:  # noqa: BLE001 a cancelled future needs a response, too
             self._fail(request, api, message, error)
             return
-        self._finish(request, api, message, result)
+        self._finish(request, api, message, result, shared_by)
 
-    def _finish(self, request: Request, api: Api, message: _Decoded, result: Result | Later) -> None:
-        """Send a handler's result, now or when its future is done."""
+    def _finish(self, request: Request, api: Api, message: _Decoded, result: Result | Later, shared_by: int = 1) -> None:
+        """Send a handler's result, now or when its future is done. ``shared_by`` requests were handled together."""
         if isinstance(result, Later):
             message, result = result.request, result.answer
         if isinstance(result, Future):
             request.local_complete_ns = self._clock.monotonic_ns()
             if message is None:  # the request drops its frame when the handler returns
                 message = partial(api.request_class.decode, request.frame, request.context.api_version, request.body_offset)
-            result.add_done_callback(lambda future: self._complete(request, api, message, future))
+            result.add_done_callback(lambda future: self._complete(request, api, message, future, shared_by))
             return
+        if self._quotas.is_enabled and self._throttler is not None:
+            try:
+                result = self._throttler.throttle(self._channel, request, result, shared_by)
+            except Exception as error:  # noqa: BLE001 an error response is sent
+                self._fail(request, api, message, error)
+                return
         if isinstance(result, Outcome):
             if result is NO_RESPONSE:
                 request.context.error_counts = _NO_ERROR_COUNTS
@@ -232,14 +245,16 @@ class KafkaApis:
                 assert result is CLOSE_CONNECTION, result
                 self._channel.close_connection(request)
             return
+        # Measured and Limited are returned only while quotas are enabled.
+        response: Response = result  # type: ignore[assignment]
         context = request.context
         try:
-            if not isinstance(result, ReadyResponse):  # the handler of a ReadyResponse has noted its errors
+            if not isinstance(response, ReadyResponse):  # the handler of a ReadyResponse has noted its errors
                 if api.error_places.lists:
-                    note_errors(context, result)
+                    note_errors(context, response)
                 elif not context.error:
-                    context.error = first_error(result, api.error_places)
-            parts, size_bytes = self._encode(request, result)
+                    context.error = first_error(response, api.error_places)
+            parts, size_bytes = self._encode(request, response)
         except Exception as error:  # noqa: BLE001 an error response is sent
             self._fail(request, api, message, error)
             return
@@ -297,6 +312,8 @@ class KafkaApis:
                 self._channel.close_connection(request)
                 return
             note_errors(context, response)
+            if self._quotas.is_enabled and self._throttler is not None:
+                response = self._throttler.throttle_error(self._channel, request, response)
             parts, size_bytes = self._encode(request, response)
         except Exception:  # noqa: BLE001 nothing is left but closing the connection
             _log.failure("Cannot build an error response of {api} for {code}", api=api.name, code=code.name)

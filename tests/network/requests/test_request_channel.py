@@ -49,6 +49,9 @@ class FakeProcessor:
     def check_stall(self) -> bool:
         return self.is_active
 
+    def has_channel(self, connection: Any) -> bool:
+        return True
+
 
 class Setup:
     def __init__(self, queue_size: int = 10, handlers: int = 1) -> None:

@@ -17,11 +17,13 @@ from twisted_kafka.protocol.messages.list_offsets import (
 )
 from twisted_kafka.protocol.messages.produce import ProduceRequest
 from twisted_kafka.protocol.wire import join
+from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.server.apis.data.fetch import FetchApis
 from twisted_kafka.server.apis.data.offsets import OffsetApis
 from twisted_kafka.server.apis.data.produce import ProduceApis
 from twisted_kafka.server.dispatch import ApiRegistry, Later, Outcome
 from twisted_kafka.server.fetch_session import FetchSessionCache
+from twisted_kafka.timing.timer import Timer
 from twisted_kafka.waiting.futures import when_done
 
 
@@ -32,6 +34,7 @@ class Apis(Harness):
         """The coordinator of all transactional ids; by default it knows none."""
         self.add_partitions: Callable[..., ErrorCode | Future[ErrorCode]] = lambda *_: ErrorCode.INVALID_PRODUCER_ID_MAPPING
         """What it does to add partitions."""
+        self.quotas = QuotaManagers(self.config, self.clock, self.metrics, Timer(self.clock))
         self.sessions = FetchSessionCache(10, self.clock, self.metrics)
         self.registry = ApiRegistry(
             [
@@ -46,7 +49,7 @@ class Apis(Harness):
                         self.metrics,
                     ),
                 ),
-                FetchApis(self.replicas, self.sessions, self.config, self.clock),
+                FetchApis(self.replicas, self.sessions, self.config, self.clock, self.quotas),
                 OffsetApis(self.replicas),
             ]
         )

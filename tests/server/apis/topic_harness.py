@@ -23,6 +23,7 @@ from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.features import FeatureCache
 from twisted_kafka.metadata.registration import broker_node, cluster_id, prepare_store, register_broker
+from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.messages.inter_broker import (
@@ -34,6 +35,7 @@ from twisted_kafka.protocol.messages.inter_broker import (
     UpdateMetadataRequest,
 )
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.server.apis.administration.alter_configs import AlterConfigApis
 from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
 from twisted_kafka.server.apis.administration.describe_configs import DescribeConfigApis
@@ -42,7 +44,7 @@ from twisted_kafka.server.apis.administration.partitions import PartitionApis
 from twisted_kafka.server.apis.administration.topics import TopicApis
 from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
 from twisted_kafka.server.apis.cluster.metadata import MetadataApis
-from twisted_kafka.server.dispatch import ApiRegistry, FrozenResponse
+from twisted_kafka.server.dispatch import ApiRegistry, FrozenResponse, Limited
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.timer import Timer
 
@@ -87,6 +89,7 @@ class OneBroker:
         waits = TopicWaits(self.cache, self.clock, Timer(self.clock))
         policies = Policies(self.config)
         self.topics = TopicManager(self.config, self.store, self.cache, self.controller, waits, policies=policies)
+        self.quotas = QuotaManagers(self.config, self.clock, MetricsRegistry(self.clock), Timer(self.clock))
         self.loggers = LoggerLevels()
         groups = GroupConfigManager(GroupCoordinatorConfig.from_config(self.config))
         resources = {
@@ -97,8 +100,8 @@ class OneBroker:
         }
         describer = ConfigDescriber(self.config, self.configs)
         families = [
-            MetadataApis(self.cache, self.config, self.topics),
-            TopicApis(self.topics, self.cache, describer),
+            MetadataApis(self.cache, self.config, self.topics, self.quotas.controller_mutation),
+            TopicApis(self.topics, self.cache, describer, self.quotas.controller_mutation),
             DescribeConfigApis(self.config, self.configs, self.cache, describer, self.loggers, groups),
             AlterConfigApis(ConfigAdmin(self.store, self.configs, policies), resources, self.loggers, 1),
             PartitionApis(PartitionAdmin(self.cache, self.controller, waits), self.cache),
@@ -122,6 +125,10 @@ class OneBroker:
         self.pump()
         if hasattr(response, "result"):
             response = response.result(0)
+        self.throttle_ms = 0
+        """How long the client of the last request has to wait because of what it changed."""
+        if isinstance(response, Limited):
+            response, self.throttle_ms = response.response, response.quota.throttle_ms()
         if isinstance(response, FrozenResponse):
             response = response.response
         self.errors.append(context.error)

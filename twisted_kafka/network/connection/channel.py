@@ -178,6 +178,7 @@ class KafkaChannel:
         request = self.in_flight
         if request is not None:
             request.sent_ns = self._owner.now_ns()
+            request.is_sent_slowly = True
             self._owner.process_completed_send(self, request)
 
     def send_progressed(self) -> None:

@@ -175,6 +175,11 @@ class Processor:
 
     # From any thread.
 
+    def add_observer(self, observer: IRequestObserver) -> None:
+        """Notify another observer of requests that are completed from now on; one that is notified already stays so."""
+        if observer.request_completed not in self._observers:
+            self._observers = (*self._observers, observer.request_completed)
+
     def accept(self, connected: socket.socket, peer: tuple[Any, ...], blocked: IBlockedAcceptor | None = None) -> bool:
         """Take over an accepted connection (``IConnectionProcessor.accept``)."""
         if not self.new_connections.put(connected, peer, blocked):
@@ -217,6 +222,10 @@ class Processor:
     def close_all(self) -> None:
         """Close all connections, whatever is in flight."""
         self._reactor.callFromThread(self._close_channels)
+
+    def has_channel(self, connection: ConnectionInfo) -> bool:
+        """Whether a connection is open, and this thread's (``IProcessor.has_channel``)."""
+        return connection in self.channels
 
     @property
     def connection_count(self) -> int:

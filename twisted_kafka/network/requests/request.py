@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from twisted_kafka.network.requests.memory_pool import MemoryPool
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.regions import Buffer, Part
 
 # Kinds of response (Kafka: the subclasses of RequestChannel.Response).
@@ -43,6 +43,9 @@ class IProcessor(Protocol):
     def is_handling(self) -> bool:
         """Whether its thread handles requests at the moment, in the place of an idle handler."""
 
+    def has_channel(self, connection: ConnectionInfo) -> bool:
+        """Whether a connection is open, and this thread's."""
+
     def check_stall(self) -> bool:
         """Have an idle handler's thread run the loop if this one's was in the same request at the last check.
 
@@ -64,6 +67,7 @@ class Request:
         "context",
         "dequeued_ns",
         "frame",
+        "is_sent_slowly",
         "local_complete_ns",
         "memory_pool",
         "parts",
@@ -92,6 +96,8 @@ class Request:
         self.response_kind = NO_RESPONSE_YET
         self.parts: Sequence[Part] = ()
         self.memory_pool: MemoryPool | None = None
+        self.is_sent_slowly = False
+        """Whether the socket did not take the whole response at once."""
         self._unanswered = [True]
 
     @property

@@ -6,6 +6,7 @@ import pytest
 
 from tests.server.apis.topic_harness import OneBroker
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
+from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -120,3 +121,61 @@ def test_growth_of_a_topic_that_is_named_twice_is_refused_once(broker: OneBroker
     results = broker.ask(CreatePartitionsRequest(topics=wanted, timeout_ms=1000), 3).results
     expected = [("t", ErrorCode.INVALID_REQUEST), ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     assert [(each.name, each.error_code) for each in results] == expected
+
+
+def limited(broker: OneBroker, rate: float) -> None:
+    """Let clients create and delete so many partitions a second, and eleven times as many at once."""
+    broker.quotas.update_client("<default>", {"controller_mutation_rate": str(rate)})
+
+
+def test_partitions_are_created_and_deleted_as_the_quota_allows(broker: OneBroker) -> None:
+    limited(broker, 1)
+    assert [each.error_code for each in create(broker, 6, topic("a", 5), topic("b", 8), topic("c"))] == [0, 0, 89]
+    assert sorted(broker.cache.snapshot.topics) == ["a", "b"]
+    assert broker.throttle_ms == 2000
+    grown = broker.ask(
+        CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="a", count=6, assignments=None)], timeout_ms=1000), 3
+    )
+    assert (grown.results[0].error_code, grown.results[0].error_message) == (89, "The throttling quota has been exceeded.")
+    assert broker.throttle_ms == 2000
+    deleted = broker.ask(DeleteTopicsRequest(topic_names=["a", "unknown"], timeout_ms=1000), 5)
+    assert [each.error_code for each in deleted.responses] == [89, 3]
+    assert broker.throttle_ms == 2000
+    broker.clock.advance_ms(2000)
+    deleted = broker.ask(DeleteTopicsRequest(topic_names=["a"], timeout_ms=1000), 5)
+    assert [each.error_code for each in deleted.responses] == [0]
+    assert broker.throttle_ms == 0
+    assert create(broker, 6, topic("d"))[0].error_code == 89
+    assert broker.throttle_ms == 5000
+
+
+def test_old_versions_are_not_refused_but_wait(broker: OneBroker) -> None:
+    limited(broker, 1)
+    assert create(broker, 5, topic("a", 12))[0].error_code == 0
+    assert broker.throttle_ms == 1000
+    grown = broker.ask(
+        CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="a", count=14, assignments=None)], timeout_ms=1000), 2
+    )
+    assert (grown.results[0].error_code, broker.throttle_ms) == (0, 3000)
+    deleted = broker.ask(DeleteTopicsRequest(topic_names=["a"], timeout_ms=1000), 4)
+    assert (deleted.responses[0].error_code, broker.throttle_ms) == (0, 17_000)
+
+
+def test_what_is_only_validated_costs_nothing(broker: OneBroker) -> None:
+    limited(broker, 1)
+    create(broker, 6, topic("a", 11))
+    assert create(broker, 6, topic("b", 50), validate_only=True)[0].error_code == 0
+    more = CreatePartitionsTopic(name="a", count=30, assignments=None)
+    request = CreatePartitionsRequest(topics=[more], timeout_ms=1000, validate_only=True)
+    assert broker.ask(request, 3).results[0].error_code == 0
+    assert create(broker, 6, topic("a", 3))[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert broker.throttle_ms == 0
+
+
+def test_topics_that_are_created_automatically_cost_too(broker: OneBroker) -> None:
+    limited(broker, 1)
+    create(broker, 6, topic("a", 12))
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="b")], allow_auto_topic_creation=True)
+    assert broker.ask(asked, 8).topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert create(broker, 6, topic("c"))[0].error_code == 89
+    assert broker.throttle_ms == 2000

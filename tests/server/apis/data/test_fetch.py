@@ -22,6 +22,7 @@ from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.regions import FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.apis.data import down_conversion
+from twisted_kafka.server.dispatch import Measured
 
 VERSIONS = range(18)
 BOTH = (BROKER, OTHER)
@@ -250,3 +251,77 @@ def test_what_goes_out_is_metered(apis: Apis) -> None:
     data = fetch(apis)
     assert apis.metrics.value("BrokerTopicMetrics", "BytesOutPerSec") == len(data.records)
     assert apis.metrics.value("BrokerTopicMetrics", "BytesOutPerSec", topic=TOPIC) == len(data.records)
+
+
+def throttled(apis: Apis, version: int, max_wait_ms: int = 0, **fields: Any) -> tuple[int, FetchResponse]:
+    """Fetch, while quotas are measured; return the bytes that count, and the response for who has to wait."""
+    apis.quotas.update_client("client", {"consumer_byte_rate": "1000000"})
+    measured = apis.start(request(version, max_wait_ms=max_wait_ms, **fields), version)
+    assert isinstance(measured, Measured)
+    return measured.size_bytes, apis.decoded(FetchRequest, measured.throttled(77), version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_who_has_to_wait_gets_nothing(apis: Apis, version: int) -> None:
+    size_bytes, response = throttled(apis, version)
+    assert size_bytes > 150
+    assert (response.responses, response.session_id, response.error_code) == ([], 0, 0)
+    assert response.throttle_time_ms == (77 if version >= 1 else 0)
+    assert apis.context.topics is None
+    assert len(apis.sessions) == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_who_need_not_wait_gets_what_was_measured(apis: Apis, version: int) -> None:
+    apis.quotas.update_client("client", {"consumer_byte_rate": "1000000"})
+    measured = apis.start(request(version), version)
+    answer = measured.answer()
+    size = sum(map(len, answer.encode_parts(version)))
+    assert measured.size_bytes == size + 4 if version >= 4 else measured.size_bytes >= size
+    assert apis.decoded(FetchRequest, answer, version).responses[0].partitions[0].error_code == 0
+    ((topic, partitions, _, size_bytes, _),) = apis.context.topics
+    assert (topic, partitions) == (TOPIC, 1)
+    assert 0 < size_bytes < measured.size_bytes
+
+
+def test_a_session_goes_on_after_waiting(apis: Apis) -> None:
+    first = apis.call(request(12, session_epoch=0), 12)
+    assert first.session_id
+    apis.quotas.update_client("client", {"consumer_byte_rate": "1000000"})
+    apis.append(b"d")
+    again = FetchRequest(session_id=first.session_id, session_epoch=1)
+    measured = apis.start(again, 12)
+    waits = measured.throttled(5)
+    assert (waits.session_id, waits.error_code, waits.responses) == (first.session_id, 0, [])
+    again.session_epoch = 2
+    answer = apis.start(again, 12)
+    assert answer.size_bytes == measured.size_bytes
+    assert apis.decoded(FetchRequest, answer.answer(), 12).responses[0].partitions[0].records
+    again.session_epoch = 3
+    quiet = apis.start(again, 12)
+    assert quiet.size_bytes > 100  # the consumer has not gone on
+
+
+def test_a_session_that_another_request_has_used_meanwhile_is_an_error(apis: Apis) -> None:
+    first = apis.call(request(12, session_epoch=0), 12)
+    apis.quotas.update_client("client", {"consumer_byte_rate": "1000000"})
+    slow = apis.start(FetchRequest(session_id=first.session_id, session_epoch=1), 12)
+    apis.start(FetchRequest(session_id=first.session_id, session_epoch=2), 12)
+    waits = slow.throttled(5)
+    assert (waits.session_id, waits.error_code) == (first.session_id, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    assert apis.context.error == 0
+
+
+def test_a_consumer_gets_no_more_than_its_quota_allows(apis: Apis) -> None:
+    apis.append(b"x" * 3000)
+    apis.append(b"y" * 3000)
+    apis.quotas.update_client("client", {"consumer_byte_rate": "400"})
+    assert apis.start(request(12), 12).size_bytes < 4500
+    apis.quotas.update_client("client", {"consumer_byte_rate": "800"})
+    assert apis.start(request(12), 12).size_bytes > 6000
+
+
+def test_followers_are_not_measured(apis: Apis) -> None:
+    apis.lead(replicas=BOTH, isr=BOTH, epoch=1)
+    apis.quotas.update_client("<default>", {"consumer_byte_rate": "1"})
+    assert fetch(apis, 12, 0, replica_id=OTHER).records

@@ -15,7 +15,7 @@ from twisted_kafka.protocol.messages.fetch import (
 from twisted_kafka.protocol.regions import FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.fetch_data import PartitionFetch, PartitionRead
-from twisted_kafka.server.apis.data.fetch_direct import FetchedResponse, OneFetch, by_topic, read_one
+from twisted_kafka.server.apis.data.fetch_direct import FetchedResponse, OneFetch, by_topic, read_one, size_of
 
 VERSIONS = range(4, 18)
 IDS = {bytes(range(16)): "größe"}
@@ -166,6 +166,7 @@ def test_it_writes_what_the_encoder_writes() -> None:
             message = FetchResponse(responses=topics, session_id=99 if version >= 7 else 0)
             written = FetchedResponse(99, by_topic(news)).encode_parts(version, b"head")
             assert written == message.encode_parts(version, b"head")
+            assert size_of(version, by_topic(news)) == sum(map(len, written))  # the head is as long as the size prefix
 
 
 def test_regions_of_files_stay_what_they_are() -> None:

@@ -82,7 +82,11 @@ def test_it_writes_what_the_encoder_writes() -> None:
                 partition.timestamp, partition.offset = found.timestamp_ms, found.offset
                 partition.leader_epoch = found.leader_epoch if version >= 4 else -1
             message = ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="größe", partitions=[partition])])
-            assert FoundResponse("größe", 3, found).encode_parts(version, b"head") == message.encode_parts(version, b"head")
+            response = FoundResponse("größe", 3, found)
+            assert response.encode_parts(version, b"head") == message.encode_parts(version, b"head")
+            if version >= 2:
+                message.throttle_time_ms = 1 << 30
+            assert response.throttled(1 << 30).encode_parts(version, b"head") == message.encode_parts(version, b"head")
 
 
 @pytest.mark.parametrize(

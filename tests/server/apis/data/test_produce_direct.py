@@ -80,6 +80,7 @@ def test_it_writes_what_the_encoder_writes() -> None:
             start = 17 if version >= 5 else -1
             partition = PartitionProduceResponse(index=3, base_offset=1 << 40, log_append_time_ms=99, log_start_offset=start)
             message = ProduceResponse(responses=[TopicProduceResponse(name="größe", partition_responses=[partition])])
-            assert AppendedResponse("größe", 3, 1 << 40, 99, 17).encode_parts(version, b"head") == message.encode_parts(
-                version, b"head"
-            )
+            response = AppendedResponse("größe", 3, 1 << 40, 99, 17)
+            assert response.encode_parts(version, b"head") == message.encode_parts(version, b"head")
+            message.throttle_time_ms = 1 << 30
+            assert response.throttled(1 << 30).encode_parts(version, b"head") == message.encode_parts(version, b"head")

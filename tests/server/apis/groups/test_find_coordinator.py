@@ -2,8 +2,10 @@ from typing import Any
 
 import pytest
 
+from tests.quota.quotas import no_quotas
 from tests.server.apis.group_handlers import FakeMetadata, ask
 from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
+from twisted_kafka.quota.controller_mutation_quota_manager import UNBOUNDED
 from twisted_kafka.server.apis.groups.find_coordinator import GROUP, SHARE, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
 
 
@@ -11,7 +13,8 @@ class FakeTopics:
     def __init__(self) -> None:
         self.created: list[Any] = []
 
-    def create_internal_topic(self, topic: Any) -> None:
+    def create_internal_topic(self, topic: Any, mutations: Any) -> None:
+        assert mutations is UNBOUNDED
         self.created.append(topic)
 
 
@@ -21,7 +24,7 @@ def make(**topics: Any) -> Any:
         GROUP: CoordinatorTopic("__consumer_offsets", lambda key: len(key)),
         TRANSACTION: CoordinatorTopic("__transaction_state", lambda key: len(key)),
     }
-    return FindCoordinatorApis(kinds, FakeMetadata(**topics), creator), creator  # type: ignore[arg-type]
+    return FindCoordinatorApis(kinds, FakeMetadata(**topics), creator, no_quotas().controller_mutation), creator  # type: ignore[arg-type]
 
 
 def find(family: Any, version: Any, keys: tuple[str, ...] = ("g",), key_type: int = GROUP, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas and AlterClientQuotas v0-1 (KIP-546, KIP-612). So far, only quotas of IP addresses can be changed."""
+"""DescribeClientQuotas and AlterClientQuotas v0-1 (KIP-546, KIP-612)."""
 
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import InvalidRequestError, KafkaError, error_of

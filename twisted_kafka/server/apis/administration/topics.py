@@ -24,11 +24,17 @@ from twisted_kafka.protocol.messages.topics import (
     DeleteTopicState,
 )
 from twisted_kafka.protocol.types import NO_UUID
+from twisted_kafka.quota.controller_mutation_quota_manager import UNBOUNDED, ControllerMutationQuotaManager
 from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
-from twisted_kafka.server.dispatch import api
+from twisted_kafka.server.dispatch import Limited, api
 from twisted_kafka.waiting.futures import then
 
 _Described = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
+
+_STRICT_CREATION_SINCE = 6
+_STRICT_DELETION_SINCE = 5
+_STRICT_GROWTH_SINCE = 3
+"""From these versions on, clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 _BY_ID_SINCE = 6
 _DETAILS_SINCE = 5
@@ -42,13 +48,20 @@ def _configs(configs: Iterable[CreatableTopicConfig]) -> dict[str, str | None]:
 class TopicApis:
     """Creates and deletes topics, and adds partitions."""
 
-    def __init__(self, topics: TopicManager, metadata: MetadataCache, describer: ConfigDescriber) -> None:
+    def __init__(
+        self,
+        topics: TopicManager,
+        metadata: MetadataCache,
+        describer: ConfigDescriber,
+        mutations: ControllerMutationQuotaManager,
+    ) -> None:
         self._topics = topics
+        self._mutations = mutations
         self._metadata = metadata
         self._describer = describer
 
     @api(CreateTopicsRequest, CreateTopicsResponse, versions=(0, 7))
-    def create_topics(self, context: RequestContext, request: CreateTopicsRequest) -> "Future[CreateTopicsResponse]":
+    def create_topics(self, context: RequestContext, request: CreateTopicsRequest) -> "Future[CreateTopicsResponse | Limited]":
         """Create topics, or with ``validate_only`` check whether they could be created."""
         wanted = [
             NewTopic(
@@ -60,12 +73,14 @@ class TopicApis:
             )
             for topic in request.topics
         ]
-        results = self._topics.create_topics(wanted, request.timeout_ms, validate_only=request.validate_only)
+        quota = self._mutations.quota_for(context, _STRICT_CREATION_SINCE)
+        results = self._topics.create_topics(wanted, request.timeout_ms, validate_only=request.validate_only, mutations=quota)
 
-        def answer(done: list[TopicResult]) -> CreateTopicsResponse:
+        def answer(done: list[TopicResult]) -> CreateTopicsResponse | Limited:
             _note(context, done)
             described: _Described = {}
-            return CreateTopicsResponse(topics=[self._created(context.api_version, each, described) for each in done])
+            response = CreateTopicsResponse(topics=[self._created(context.api_version, each, described) for each in done])
+            return response if quota is UNBOUNDED else Limited(response, quota)
 
         return then(results, answer)
 
@@ -97,7 +112,7 @@ class TopicApis:
         ]
 
     @api(DeleteTopicsRequest, DeleteTopicsResponse, versions=(0, 6))
-    def delete_topics(self, context: RequestContext, request: DeleteTopicsRequest) -> "Future[DeleteTopicsResponse]":
+    def delete_topics(self, context: RequestContext, request: DeleteTopicsRequest) -> "Future[DeleteTopicsResponse | Limited]":
         """Delete topics by name or id."""
         if context.api_version >= _BY_ID_SINCE:
             if any(topic.name is not None and topic.topic_id != NO_UUID for topic in request.topics):
@@ -106,17 +121,19 @@ class TopicApis:
         else:
             answers = [DeletableTopicResult(name=name) for name in request.topic_names]
         names = [answer.name for answer in answers if not answer.error_code and answer.name is not None]
+        quota = self._mutations.quota_for(context, _STRICT_DELETION_SINCE)
 
-        def answer_all(done: list[TopicResult]) -> DeleteTopicsResponse:
+        def answer_all(done: list[TopicResult]) -> DeleteTopicsResponse | Limited:
             by_name = {result.name: result for result in done}
             for answer in answers:
                 if not answer.error_code and answer.name is not None:
                     result = by_name[answer.name]
                     answer.error_code, answer.error_message = result.error, result.message
                 context.note_topic(answer.name or "", 0, 0, 0, answer.error_code)
-            return DeleteTopicsResponse(responses=answers)
+            response = DeleteTopicsResponse(responses=answers)
+            return response if quota is UNBOUNDED else Limited(response, quota)
 
-        return then(self._topics.delete_topics(names, request.timeout_ms), answer_all)
+        return then(self._topics.delete_topics(names, request.timeout_ms, mutations=quota), answer_all)
 
     def _resolved(self, topic: DeleteTopicState) -> DeletableTopicResult:
         if topic.topic_id == NO_UUID:
@@ -128,7 +145,9 @@ class TopicApis:
         return DeletableTopicResult(name=name, topic_id=topic.topic_id, error_code=error)
 
     @api(CreatePartitionsRequest, CreatePartitionsResponse, versions=(0, 3))
-    def create_partitions(self, context: RequestContext, request: CreatePartitionsRequest) -> "Future[CreatePartitionsResponse]":
+    def create_partitions(
+        self, context: RequestContext, request: CreatePartitionsRequest
+    ) -> "Future[CreatePartitionsResponse | Limited]":
         """Add partitions to topics."""
         wanted = [
             NewPartitions(
@@ -136,15 +155,17 @@ class TopicApis:
             )
             for topic in request.topics
         ]
-        results = self._topics.create_partitions(wanted, request.timeout_ms, validate_only=request.validate_only)
+        quota = self._mutations.quota_for(context, _STRICT_GROWTH_SINCE)
+        results = self._topics.create_partitions(wanted, request.timeout_ms, validate_only=request.validate_only, mutations=quota)
 
-        def answer(done: list[TopicResult]) -> CreatePartitionsResponse:
+        def answer(done: list[TopicResult]) -> CreatePartitionsResponse | Limited:
             _note(context, done)
-            return CreatePartitionsResponse(
+            response = CreatePartitionsResponse(
                 results=[
                     CreatePartitionsTopicResult(name=each.name, error_code=each.error, error_message=each.message) for each in done
                 ]
             )
+            return response if quota is UNBOUNDED else Limited(response, quota)
 
         return then(results, answer)
 

@@ -25,6 +25,7 @@ from twisted_kafka.protocol.messages.metadata import (
 )
 from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS
 from twisted_kafka.protocol.types import NO_UUID
+from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuota, ControllerMutationQuotaManager
 from twisted_kafka.server.dispatch import FrozenResponse, api
 from twisted_kafka.server.error_counts import note_errors
 
@@ -47,15 +48,18 @@ _LISTENER_ERRORS_SINCE: Final = 6
 class TopicCreator(Protocol):
     """Creates topics that clients request metadata of."""
 
-    def auto_create(self, topics: Iterable[str]) -> dict[str, ErrorCode]:
+    def auto_create(self, topics: Iterable[str], mutations: ControllerMutationQuota) -> dict[str, ErrorCode]:
         """Start creating the topics; return the error code to respond with for each."""
 
 
 class MetadataApis:
     """Describes the cluster from this broker's metadata cache."""
 
-    def __init__(self, metadata: MetadataCache, config: KafkaConfig, topics: TopicCreator) -> None:
+    def __init__(
+        self, metadata: MetadataCache, config: KafkaConfig, topics: TopicCreator, mutations: ControllerMutationQuotaManager
+    ) -> None:
         self._metadata = metadata
+        self._mutations = mutations
         self._topics = topics
         self._auto_create = config.boolean("auto.create.topics.enable")
         self._page_limit = config.int("max.request.partition.size.limit")
@@ -95,7 +99,7 @@ class MetadataApis:
         version = context.api_version
         include = request.include_topic_authorized_operations
         view = _View(snapshot, context.listener_name, version)
-        topics = self._topics_asked_for(request, version, view)
+        topics = self._topics_asked_for(request, version, view, self._mutations.permissive_quota_for(context))
         if include:
             for topic in topics:
                 if topic.error_code not in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
@@ -113,7 +117,9 @@ class MetadataApis:
             cluster_authorized_operations=operations,
         )
 
-    def _topics_asked_for(self, request: MetadataRequest, version: int, view: "_View") -> list[MetadataResponseTopic]:
+    def _topics_asked_for(
+        self, request: MetadataRequest, version: int, view: "_View", mutations: ControllerMutationQuota
+    ) -> list[MetadataResponseTopic]:
         asked = request.topics
         if asked is None or (version == 0 and not asked):
             return [view.topic(name) for name in view.snapshot.topics]
@@ -127,15 +133,15 @@ class MetadataApis:
             raise InvalidRequestError("Invalid topic: it has neither a name nor an id")
         known = [view.topic(name) for name in names if name in view.snapshot.topics]
         missing = [name for name in names if name is not None and name not in view.snapshot.topics]
-        return known + self._missing(missing, request.allow_auto_topic_creation and self._auto_create)
+        return known + self._missing(missing, request.allow_auto_topic_creation and self._auto_create, mutations)
 
-    def _missing(self, names: Sequence[str], may_create: bool) -> list[MetadataResponseTopic]:
+    def _missing(self, names: Sequence[str], may_create: bool, mutations: ControllerMutationQuota) -> list[MetadataResponseTopic]:
         if not names:
             return []
         errors = {name: ErrorCode.INVALID_TOPIC_EXCEPTION for name in names if name_error(name) is not None}
         creatable = [name for name in names if name not in errors]
         if may_create and creatable:
-            errors |= self._topics.auto_create(creatable)
+            errors |= self._topics.auto_create(creatable, mutations)
         return [
             MetadataResponseTopic(
                 error_code=errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), name=name, is_internal=name in INTERNAL_TOPICS

@@ -25,13 +25,14 @@ from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import topic_partition_of
 from twisted_kafka.protocol.types import NO_UUID
+from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.replication.partition.fetch_data import CONSUMER_REPLICA_ID, FetchParams, PartitionFetch, PartitionRead
 from twisted_kafka.replication.partition.topic_stats import BYTES_OUT, REPLICATION_BYTES_OUT
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.apis.data.down_conversion import DownConversion
-from twisted_kafka.server.apis.data.fetch_direct import FIRST_VERSION, FetchedResponse, by_topic, read_one, topic_of
+from twisted_kafka.server.apis.data.fetch_direct import FIRST_VERSION, FetchedResponse, by_topic, read_one, size_of, topic_of
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
-from twisted_kafka.server.dispatch import api
+from twisted_kafka.server.dispatch import Measured, api
 from twisted_kafka.server.fetch_context import NO_FETCHES, FetchContext, FetchManager
 from twisted_kafka.server.fetch_session import FetchedPartitions, FetchSessionCache, PartitionKey
 from twisted_kafka.timing.clock import IClock
@@ -51,14 +52,17 @@ _NOT_CONVERTED: Final = frozenset({ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, Error
 _NOT_READ: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, *_NOT_CONVERTED})
 """With these errors the aborted transactions are an empty list; with errors of a read they are null, as in Kafka."""
 
-Answer = FetchResponse | FetchedResponse
+Answer = FetchResponse | FetchedResponse | Measured
 
 
 class FetchApis:
     """Handles fetch requests of consumers and followers."""
 
-    def __init__(self, replicas: ReplicaManager, sessions: FetchSessionCache, config: KafkaConfig, clock: IClock) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, sessions: FetchSessionCache, config: KafkaConfig, clock: IClock, quotas: QuotaManagers
+    ) -> None:
         self._replicas = replicas
+        self._quotas = quotas
         self._metadata = replicas.metadata
         self._manager = FetchManager(sessions, replicas.metadata.topic_name)
         self._conversion = DownConversion(replicas, clock)
@@ -73,7 +77,7 @@ class FetchApis:
             state = request.replica_state
             replica_id, replica_epoch = (CONSUMER_REPLICA_ID, -1) if state is None else (state.replica_id, state.replica_epoch)
         limits = request.max_wait_ms, request.min_bytes, request.max_bytes
-        params = self._params(version, replica_id, replica_epoch, limits, request.isolation_level)
+        params = self._params(context, replica_id, replica_epoch, limits, request.isolation_level)
         uses_topic_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
         if params.is_from_follower:
             context.is_special = True
@@ -92,20 +96,25 @@ class FetchApis:
         if one is None or one.replica_id != CONSUMER_REPLICA_ID:
             return None
         limits = one.max_wait_ms, one.min_bytes, one.max_bytes
-        params = self._params(version, CONSUMER_REPLICA_ID, -1, limits, one.isolation_level)
+        params = self._params(context, CONSUMER_REPLICA_ID, -1, limits, one.isolation_level)
         return self._answer(context, params, (one.session_id, one.session_epoch), one.fetches, ())
 
     def _params(
-        self, version: int, replica_id: int, replica_epoch: int, limits: tuple[int, int, int], isolation_level: int
+        self, context: RequestContext, replica_id: int, replica_epoch: int, limits: tuple[int, int, int], isolation_level: int
     ) -> FetchParams:
-        """Return the parameters; ``limits`` are the request's maximum wait in milliseconds, minimum bytes and maximum bytes."""
+        """Return the parameters; ``limits`` are the request's maximum wait in milliseconds, minimum bytes and maximum bytes.
+
+        A consumer gets no more at once than its quota allows in all windows: it could never get it without being throttled.
+        """
         max_wait_ms, min_bytes, max_bytes = limits
         if max_bytes > self._max_bytes:
             max_bytes = self._max_bytes
+        if self._quotas.is_enabled and replica_id < 0:
+            max_bytes = int(min(max_bytes, self._quotas.fetch.max_bytes_in_window(context)))
         if min_bytes > max_bytes:
             min_bytes = max_bytes
         isolation = _isolation(replica_id, isolation_level)
-        return FetchParams(replica_id, max_wait_ms, min_bytes, max_bytes, isolation, version, replica_epoch)
+        return FetchParams(replica_id, max_wait_ms, min_bytes, max_bytes, isolation, context.api_version, replica_epoch)
 
     def _answer(
         self,
@@ -152,6 +161,17 @@ class FetchApis:
     def _respond(
         self, context: RequestContext, params: FetchParams, fetch_context: FetchContext, reads: Sequence[PartitionRead]
     ) -> Answer:
+        if self._quotas.is_enabled and not params.is_from_follower:
+            return Measured(
+                size_of(params.version, by_topic(fetch_context.peek(reads))),
+                partial(self._send, context, params, fetch_context, reads),
+                partial(_throttled, context, fetch_context),
+            )
+        return self._send(context, params, fetch_context, reads)
+
+    def _send(
+        self, context: RequestContext, params: FetchParams, fetch_context: FetchContext, reads: Sequence[PartitionRead]
+    ) -> FetchResponse | FetchedResponse:
         if self._conversion.concerns(params.version):
             for fetch, read in zip(fetch_context.fetches, reads, strict=True):
                 self._conversion.convert(context, fetch, read, params)
@@ -213,6 +233,15 @@ class FetchApis:
             else:
                 self._replicas.stats.mark(topic, BYTES_OUT, size_bytes)
         return is_plain
+
+
+def _throttled(context: RequestContext, fetch_context: FetchContext, throttle_time_ms: int) -> FetchResponse:
+    fetch_context.answer_nothing()
+    if fetch_context.error:
+        context.note_error(fetch_context.error)
+    return _response(
+        throttle_time_ms=throttle_time_ms, error_code=fetch_context.error, session_id=fetch_context.session_id, responses=[]
+    )
 
 
 def _isolation(replica_id: int, isolation_level: int) -> FetchIsolation:

@@ -54,10 +54,19 @@ _PACK_LENGTH: Final = _LENGTH.pack
 _PACK_COUNT: Final = _COUNT.pack
 
 # Index, no error, high watermark, last stable offset, the log's start, aborted transactions, no other replica, bytes of records.
-_ANSWER_4: Final = struct.Struct(">i2xqqii").pack
-_ANSWER_5: Final = struct.Struct(">i2xqqqii").pack
-_ANSWER_11: Final = struct.Struct(">i2xqqqiii").pack
-_COMPACT_ANSWER: Final = struct.Struct(">i2xqqqBi").pack
+_LAYOUT_4: Final = struct.Struct(">i2xqqii")
+_LAYOUT_5: Final = struct.Struct(">i2xqqqii")
+_LAYOUT_11: Final = struct.Struct(">i2xqqqiii")
+_COMPACT_LAYOUT: Final = struct.Struct(">i2xqqqBi")
+_ANSWER_4: Final = _LAYOUT_4.pack
+_ANSWER_5: Final = _LAYOUT_5.pack
+_ANSWER_11: Final = _LAYOUT_11.pack
+_COMPACT_ANSWER: Final = _COMPACT_LAYOUT.pack
+
+# The size prefix counts too, as in Kafka (FetchResponse.sizeOf).
+_HEAD_4_BYTES: Final = 12
+_HEAD_7_BYTES: Final = 18
+_COMPACT_HEAD_BYTES: Final = 16
 
 
 class OneFetch:
@@ -195,6 +204,23 @@ def by_topic(fetched: FetchedPartitions) -> Sequence[FetchedPartitions]:
 def topic_of(fetch: PartitionFetch) -> str:
     """Return the topic's name; empty when its id is not known."""
     return fetch.topic_partition.topic if fetch.topic_partition is not None else ""
+
+
+def size_of(version: int, topics: Sequence[FetchedPartitions]) -> int:
+    """Return the size of an answer with these partitions, before it is made; without their errors, which hardly change it."""
+    if version >= _FIRST_FLEXIBLE:
+        size = _COMPACT_HEAD_BYTES
+        for fetched in topics:
+            size += (_UUID_BYTES if version >= _FIRST_WITH_TOPIC_IDS else 1 + len(topic_of(fetched[0][0]).encode())) + 2
+            for _, read in fetched:
+                size += _COMPACT_LAYOUT.size + len(varint_bytes(read.size_bytes + 1)) + read.size_bytes + 1
+        return size
+    size = _HEAD_7_BYTES if version >= _FIRST_WITH_SESSIONS else _HEAD_4_BYTES
+    layout = _LAYOUT_11 if version >= _FIRST_WITH_RACKS else _LAYOUT_5 if version >= _FIRST_WITH_START else _LAYOUT_4
+    for fetched in topics:
+        size += _LENGTH.size + len(topic_of(fetched[0][0]).encode()) + _COUNT.size
+        size += sum([layout.size + read.size_bytes for _, read in fetched])
+    return size
 
 
 class FetchedResponse(ReadyResponse):

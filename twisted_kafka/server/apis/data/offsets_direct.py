@@ -29,12 +29,12 @@ _COMPACT_HEAD: Final = struct.Struct(">ibBB")
 _COMPACT_PARTITION: Final = struct.Struct(">Biiq3s")
 _NO_TAGS: Final = bytes(3)
 
-# Throttled 0, one topic, its name; one partition, its index, no error, time, offset and epoch.
+# Throttle time, one topic, its name; one partition, its index, no error, time, offset and epoch.
 _ANSWER_HEAD_1: Final = struct.Struct(">ih").pack
-_ANSWER_HEAD_2: Final = struct.Struct(">4xih").pack
+_ANSWER_HEAD_2: Final = struct.Struct(">iih").pack
 _ANSWER_1: Final = struct.Struct(">ii2xqq").pack
 _ANSWER_4: Final = struct.Struct(">ii2xqqi").pack
-_COMPACT_ANSWER_HEAD: Final = struct.Struct(">4xBB").pack
+_COMPACT_ANSWER_HEAD: Final = struct.Struct(">iBB").pack
 _COMPACT_ANSWER: Final = struct.Struct(">Bi2xqqi3x").pack
 
 
@@ -97,21 +97,28 @@ def _read_compact(frame: Buffer, offset: int) -> OneQuestion | None:
 class FoundResponse(ReadyResponse):
     """The answer to such a request, without an error."""
 
-    __slots__ = ("_found", "_index", "_topic")
+    __slots__ = ("_found", "_index", "_throttle_time_ms", "_topic")
 
-    def __init__(self, topic: str, index: int, found: TimestampAndOffset | None) -> None:
+    def __init__(self, topic: str, index: int, found: TimestampAndOffset | None, throttle_time_ms: int = 0) -> None:
         self._topic = topic
         self._index = index
         self._found = _NOT_FOUND if found is None else found
+        self._throttle_time_ms = throttle_time_ms
+
+    def throttled(self, throttle_time_ms: int) -> "FoundResponse":
+        """Return the answer with a throttle time."""
+        return FoundResponse(self._topic, self._index, self._found, throttle_time_ms)
 
     def encode_parts(self, version: int, prefix: bytes = b"") -> list[Part]:
         """Return ``prefix`` and the answer as one part; the version is 1 at least."""
         name = self._topic.encode()
         timestamp, offset, leader_epoch = self._found
+        throttled_ms = self._throttle_time_ms
         if version >= _FIRST_FLEXIBLE:
-            head = _COMPACT_ANSWER_HEAD(2, len(name) + 1)
+            head = _COMPACT_ANSWER_HEAD(throttled_ms, 2, len(name) + 1)
             return [prefix + head + name + _COMPACT_ANSWER(2, self._index, timestamp, offset, leader_epoch)]
         if version >= _FIRST_WITH_EPOCHS:
-            return [prefix + _ANSWER_HEAD_2(1, len(name)) + name + _ANSWER_4(1, self._index, timestamp, offset, leader_epoch)]
-        head = _ANSWER_HEAD_2(1, len(name)) if version >= _FIRST_WITH_ISOLATION else _ANSWER_HEAD_1(1, len(name))
+            head = prefix + _ANSWER_HEAD_2(throttled_ms, 1, len(name))
+            return [head + name + _ANSWER_4(1, self._index, timestamp, offset, leader_epoch)]
+        head = _ANSWER_HEAD_2(throttled_ms, 1, len(name)) if version >= _FIRST_WITH_ISOLATION else _ANSWER_HEAD_1(1, len(name))
         return [prefix + head + name + _ANSWER_1(1, self._index, timestamp, offset)]

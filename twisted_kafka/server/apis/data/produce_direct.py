@@ -24,13 +24,13 @@ _PARTITION: Final = struct.Struct(">iii")
 _COMPACT_HEAD: Final = struct.Struct(">BhiBB")
 _COMPACT_PARTITION: Final = struct.Struct(">Bi")
 
-# One topic, its name; one partition, its index, no error, offset, time, log start, no record errors, no message; throttled 0.
+# One topic, its name; one partition, its index, no error, offset, time, log start, no record errors, no message; throttle time.
 _ANSWER_HEAD: Final = struct.Struct(">ih").pack
-_ANSWER_3: Final = struct.Struct(">iihqq4x").pack
-_ANSWER_5: Final = struct.Struct(">iihqqq4x").pack
-_ANSWER_8: Final = struct.Struct(">iihqqq4xh4x").pack
+_ANSWER_3: Final = struct.Struct(">iihqqi").pack
+_ANSWER_5: Final = struct.Struct(">iihqqqi").pack
+_ANSWER_8: Final = struct.Struct(">iihqqq4xhi").pack
 _COMPACT_ANSWER_HEAD: Final = struct.Struct("BB").pack
-_COMPACT_ANSWER: Final = struct.Struct(">BihqqqB8x").pack
+_COMPACT_ANSWER: Final = struct.Struct(">BihqqqB3xix").pack
 
 
 class OneBatch:
@@ -86,25 +86,35 @@ def _read_compact(frame: Buffer, offset: int) -> OneBatch | None:
 class AppendedResponse(ReadyResponse):
     """The answer to such a request whose batch was appended."""
 
-    __slots__ = ("_base_offset", "_index", "_log_append_time_ms", "_log_start_offset", "_topic")
+    __slots__ = ("_base_offset", "_index", "_log_append_time_ms", "_log_start_offset", "_throttle_time_ms", "_topic")
 
-    def __init__(self, topic: str, index: int, base_offset: int, log_append_time_ms: int, log_start_offset: int) -> None:
+    def __init__(
+        self, topic: str, index: int, base_offset: int, log_append_time_ms: int, log_start_offset: int, throttle_time_ms: int = 0
+    ) -> None:
         self._topic = topic
         self._index = index
         self._base_offset = base_offset
         self._log_append_time_ms = log_append_time_ms
         self._log_start_offset = log_start_offset
+        self._throttle_time_ms = throttle_time_ms
+
+    def throttled(self, throttle_time_ms: int) -> "AppendedResponse":
+        """Return the answer with a throttle time."""
+        return AppendedResponse(
+            self._topic, self._index, self._base_offset, self._log_append_time_ms, self._log_start_offset, throttle_time_ms
+        )
 
     def encode_parts(self, version: int, prefix: bytes = b"") -> list[Part]:
         """Return ``prefix`` and the answer as one part; the version is 3 at least."""
         name = self._topic.encode()
         index, offset, time_ms, start = self._index, self._base_offset, self._log_append_time_ms, self._log_start_offset
+        throttled_ms = self._throttle_time_ms
         if version >= _FIRST_FLEXIBLE:
             head = _COMPACT_ANSWER_HEAD(2, len(name) + 1)
-            return [prefix + head + name + _COMPACT_ANSWER(2, index, 0, offset, time_ms, start, 1)]
+            return [prefix + head + name + _COMPACT_ANSWER(2, index, 0, offset, time_ms, start, 1, throttled_ms)]
         head = prefix + _ANSWER_HEAD(1, len(name)) + name
         if version >= _FIRST_WITH_REASONS:
-            return [head + _ANSWER_8(1, index, 0, offset, time_ms, start, -1)]
+            return [head + _ANSWER_8(1, index, 0, offset, time_ms, start, -1, throttled_ms)]
         if version >= _FIRST_WITH_START:
-            return [head + _ANSWER_5(1, index, 0, offset, time_ms, start)]
-        return [head + _ANSWER_3(1, index, 0, offset, time_ms)]
+            return [head + _ANSWER_5(1, index, 0, offset, time_ms, start, throttled_ms)]
+        return [head + _ANSWER_3(1, index, 0, offset, time_ms, throttled_ms)]

@@ -12,6 +12,7 @@ from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuotaManager
 from twisted_kafka.server.dispatch import api
 
 GROUP: Final = 0
@@ -38,17 +39,23 @@ _NOT_AVAILABLE_MESSAGE: Final = "The coordinator is not available."
 class FindCoordinatorApis:
     """Finds coordinators; ``kinds`` are the supported coordinator types by key type (GROUP, TRANSACTION)."""
 
-    def __init__(self, kinds: Mapping[int, CoordinatorTopic], metadata: MetadataCache, topics: ITopicCreator) -> None:
+    def __init__(
+        self,
+        kinds: Mapping[int, CoordinatorTopic],
+        metadata: MetadataCache,
+        topics: ITopicCreator,
+        mutations: ControllerMutationQuotaManager,
+    ) -> None:
         self._kinds = kinds
         self._metadata = metadata
         self._topics = topics
+        self._mutations = mutations
 
     @api(FindCoordinatorRequest, FindCoordinatorResponse, versions=(0, 6))
     def find_coordinator(self, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         """Return the coordinator of each key."""
-        listener = context.listener_name
         if context.api_version < SEVERAL_KEYS_SINCE:
-            error, node, message = self._find(request.key_type, request.key, listener)
+            error, node, message = self._find(request.key_type, request.key, context)
             context.note_error(error)
             return FindCoordinatorResponse(
                 error_code=error,
@@ -59,7 +66,7 @@ class FindCoordinatorApis:
             )
         coordinators = []
         for key in request.coordinator_keys:
-            error, node, message = self._find(request.key_type, key, listener)
+            error, node, message = self._find(request.key_type, key, context)
             if request.key_type == SHARE and context.api_version < SHARE_SINCE:
                 error = ErrorCode.INVALID_REQUEST
             if error:
@@ -69,15 +76,15 @@ class FindCoordinatorApis:
             )
         return FindCoordinatorResponse(coordinators=coordinators)
 
-    def _find(self, key_type: int, key: str, listener: str) -> Found:
+    def _find(self, key_type: int, key: str, context: RequestContext) -> Found:
         kind = self._kinds.get(key_type)
         if kind is None:
             return _refusal(key_type)
         if not self._metadata.contains(kind.topic):
-            self._topics.create_internal_topic(kind.topic)
+            self._topics.create_internal_topic(kind.topic, self._mutations.permissive_quota_for(context))
             return _NOT_AVAILABLE
         state = self._metadata.partition(TopicPartition(kind.topic, kind.partition_for(key)))
-        node = None if state is None else self._metadata.node(state.leader, listener)
+        node = None if state is None else self._metadata.node(state.leader, context.listener_name)
         return _NOT_AVAILABLE if node is None else (ErrorCode.NONE, node, None)
 
 

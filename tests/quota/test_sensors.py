@@ -1,0 +1,79 @@
+import math
+
+import pytest
+
+from twisted_kafka.quota.sensors import QuotaWindows, RateSensor, TokenSensor
+
+WINDOWS = QuotaWindows(11, 1000)
+
+
+def test_a_rate_waits_until_it_is_at_its_limit_again() -> None:
+    """1,000 bytes are the limit of 100 for 10 windows: 2,000 need as long again, as KIP-13 says."""
+    sensor = RateSensor((), WINDOWS, 100, 0)
+    assert sensor.record(1000, 5_000) == 0
+    assert sensor.rate(5_000) == 100
+    assert sensor.record(1000, 5_000) == 10_000
+    assert sensor.throttle_ms(5_000) == 10_000
+    assert sensor.throttle_ms(16_000) == 0
+
+
+def test_what_is_not_sent_is_taken_back() -> None:
+    sensor = RateSensor((), WINDOWS, 100, 0)
+    assert sensor.record(3000, 0) == 20_000
+    sensor.record_only(-3000, 0)
+    assert sensor.rate(0) == 0
+
+
+def test_the_longest_wait_may_be_bounded() -> None:
+    assert RateSensor((), WINDOWS, 1, 0, 1000).record(500, 0) == 1000
+    assert RateSensor((), WINDOWS, 1e-300, 0).record(1e300, 0) == 2**31 - 1
+
+
+def test_a_limit_of_nothing_waits_for_all_windows() -> None:
+    assert RateSensor((), WINDOWS, 0, 0).record(1, 0) == 11_000
+    tokens = TokenSensor((), WINDOWS, 0, 0)
+    assert tokens.take(1, 0) == 11_000
+
+
+def test_without_a_limit_nobody_waits() -> None:
+    sensor = RateSensor((), WINDOWS, math.inf, 0)
+    assert sensor.record(1e12, 0) == 0
+    assert sensor.throttle_ms(0) == 0
+    tokens = TokenSensor((), WINDOWS, math.inf, 0)
+    assert (tokens.take(1e12, 0), tokens.take_if_any(1e12, 0), tokens.tokens(0)) == (0, 0, math.inf)
+
+
+def test_a_new_limit_counts_at_once() -> None:
+    sensor = RateSensor((), WINDOWS, 100, 0)
+    sensor.record(2000, 0)
+    sensor.limit = 1000
+    assert sensor.throttle_ms(0) == 0
+    sensor.limit = 50
+    assert sensor.throttle_ms(0) == 30_000
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_tokens_come_back_at_the_rate_up_to_the_burst(is_strict: bool) -> None:
+    """KIP-599: a bucket of 11 windows of 2 tokens each; what it lacks comes back at 2 a second."""
+    sensor = TokenSensor((), WINDOWS, 2, 0)
+    take = sensor.take_if_any if is_strict else sensor.take
+    assert take(22, 0) == 0
+    assert sensor.tokens(0) == 0
+    if is_strict:
+        assert take(10, 0) == 0  # the last one may overdraw
+        assert take(1, 0) == 5000
+        assert sensor.tokens(0) == -10
+    else:
+        assert take(10, 0) == 5000
+        assert take(1, 0) == 5500
+    assert sensor.throttle_ms(1000) == (4000 if is_strict else 4500)
+    assert sensor.tokens(60_000) == 22
+    assert sensor.rate(0) == 3.2 if is_strict else 3.3
+
+
+def test_throttle_times_are_averaged() -> None:
+    sensor = RateSensor((), WINDOWS, 100, 0)
+    assert math.isnan(sensor.mean_throttle_ms(0))
+    sensor.note_throttle(100, 0)
+    sensor.note_throttle(300, 0)
+    assert sensor.mean_throttle_ms(0) == 200

@@ -1,0 +1,143 @@
+"""The sensors of clients: what each has used, its limit, and how long it has to wait. (Kafka: Sensor, Rate, QuotaUtils.)"""
+
+import math
+import threading
+from typing import Final, NamedTuple
+
+from twisted_kafka.metrics.sampled import SampledAverage, SampledRate
+from twisted_kafka.quota.token_bucket import TokenBucket
+
+_MAX_MS: Final = (1 << 31) - 1
+_THROTTLE_SAMPLES: Final = 2
+_THROTTLE_WINDOW_MS: Final = 30_000
+"""How the mean of throttle times is sampled: Kafka's defaults for metrics."""
+
+Tags = tuple[tuple[str, str], ...]
+
+
+class QuotaWindows(NamedTuple):
+    """How use is measured: the number of samples and the length of each (``quota.window.num``, ``quota.window.size.seconds``)."""
+
+    samples: int
+    window_ms: int
+
+    @property
+    def total_ms(self) -> int:
+        """The length of all windows together."""
+        return self.samples * self.window_ms
+
+
+class Sensor:
+    """The use of all clients with the same tags. Thread-safe."""
+
+    __slots__ = ("_lock", "_rate", "_throttle", "_windows", "last_ms", "limit", "tags")
+
+    def __init__(self, tags: Tags, windows: QuotaWindows, limit: float, now_ms: int) -> None:
+        self.tags = tags
+        self.limit = limit
+        """Units per second; infinite if there is no quota."""
+        self.last_ms = now_ms
+        self._windows = windows
+        self._lock = threading.Lock()
+        self._rate = SampledRate(windows.samples, windows.window_ms)
+        self._throttle = SampledAverage(_THROTTLE_SAMPLES, _THROTTLE_WINDOW_MS)
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """Return how long the client has to wait with its present limit; 0 if it need not."""
+        raise NotImplementedError
+
+    def rate(self, now_ms: int) -> float:
+        """Return the use per second."""
+        with self._lock:
+            return self._rate.measure(now_ms)
+
+    def note_throttle(self, throttle_ms: int, now_ms: int) -> None:
+        """Add to the mean of throttle times."""
+        with self._lock:
+            self._throttle.record(throttle_ms, now_ms)
+
+    def mean_throttle_ms(self, now_ms: int) -> float:
+        """Return the mean of the throttle times; NaN if there are none."""
+        with self._lock:
+            return self._throttle.measure(now_ms)
+
+
+class RateSensor(Sensor):
+    """A rate of bytes, or of thread time in percent."""
+
+    __slots__ = ("_max_ms",)
+
+    def __init__(self, tags: Tags, windows: QuotaWindows, limit: float, now_ms: int, max_throttle_ms: int = _MAX_MS) -> None:
+        super().__init__(tags, windows, limit, now_ms)
+        self._max_ms = max_throttle_ms
+
+    def record(self, value: float, now_ms: int) -> int:
+        """Record a use; return how long the client has to wait."""
+        with self._lock:
+            self.last_ms = now_ms
+            self._rate.record(value, now_ms)
+            return 0 if self.limit == math.inf else self._throttle_ms(now_ms)
+
+    def record_only(self, value: float, now_ms: int) -> None:
+        """Record a use, or take one back with a negative value."""
+        with self._lock:
+            self.last_ms = now_ms
+            self._rate.record(value, now_ms)
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """Return how long the client has to wait with its present limit."""
+        with self._lock:
+            return self._throttle_ms(now_ms)
+
+    def _throttle_ms(self, now_ms: int) -> int:
+        rate, window_ms = self._rate.measure_with_window(now_ms)
+        limit = self.limit
+        if rate <= limit:
+            return 0
+        if limit <= 0:
+            return min(self._windows.total_ms, self._max_ms)
+        return min(math.floor(min((rate - limit) / limit * window_ms, _MAX_MS) + 0.5), self._max_ms)
+
+
+class TokenSensor(Sensor):
+    """Controller mutations: their rate, and the tokens that are left."""
+
+    __slots__ = ("_bucket",)
+
+    def __init__(self, tags: Tags, windows: QuotaWindows, limit: float, now_ms: int) -> None:
+        super().__init__(tags, windows, limit, now_ms)
+        self._bucket = TokenBucket(windows.samples, windows.window_ms)
+
+    def take_if_any(self, tokens: float, now_ms: int) -> int:
+        """Take tokens unless there are less than none; return how long the client has to wait, 0 if it got them."""
+        with self._lock:
+            self.last_ms = now_ms
+            wait_ms = self._wait_ms(self._bucket.measure(self.limit, now_ms))
+            if not wait_ms:
+                self._rate.record(tokens, now_ms)
+                self._bucket.take(tokens, self.limit, now_ms)
+            return wait_ms
+
+    def take(self, tokens: float, now_ms: int) -> int:
+        """Take tokens in any case; return how long the client has to wait after that."""
+        with self._lock:
+            self.last_ms = now_ms
+            self._rate.record(tokens, now_ms)
+            return self._wait_ms(self._bucket.take(tokens, self.limit, now_ms))
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """Return how long the client has to wait with its present limit."""
+        with self._lock:
+            return self._wait_ms(self._bucket.measure(self.limit, now_ms))
+
+    def _wait_ms(self, tokens: float) -> int:
+        if tokens >= 0:
+            return 0
+        if self.limit <= 0:
+            return self._windows.total_ms
+        return max(1, math.floor(min(-tokens / self.limit * 1000, _MAX_MS) + 0.5))
+
+    def tokens(self, now_ms: int) -> float:
+        """Return how many tokens are left."""
+        with self._lock:
+            return self._bucket.measure(self.limit, now_ms)

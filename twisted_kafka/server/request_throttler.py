@@ -1,0 +1,147 @@
+"""What each request costs its client in quotas, and how long the client has to wait for that.
+
+(Kafka: RequestHandlerHelper, and the callbacks of KafkaApis' handlers for Produce and Fetch.)
+
+The response is sent at once. It tells how long the client has to wait, and the broker reads nothing from the connection until
+that time is over (KIP-219). If two quotas are exceeded, the longer time counts.
+"""
+
+from typing import Any, Final
+
+from zope.interface import implementer
+
+from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_observer import IRequestObserver
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.quota.client_quota_manager import ClientQuotaManager
+from twisted_kafka.quota.quota_managers import QuotaManagers
+from twisted_kafka.server.dispatch import (
+    NO_RESPONSE,
+    Limited,
+    Measured,
+    Outcome,
+    ReadyResponse,
+    Response,
+    with_throttle_time,
+)
+from twisted_kafka.timing.clock import IClock
+
+
+class NoQuotas:
+    """Stands for the quotas where there are none."""
+
+    is_enabled: Final = False
+
+
+NO_QUOTAS: Final = NoQuotas()
+
+EXEMPT: Final = frozenset(
+    (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.WRITE_TXN_MARKERS)
+)
+"""Requests among brokers, whose time counts but is not limited. So are followers' fetches."""
+
+_PRODUCE: Final = ApiKey.PRODUCE
+_FETCH: Final = ApiKey.FETCH
+
+
+@implementer(IRequestObserver)
+class RequestThrottler:
+    """Records what requests use, and throttles their channels. Thread-safe."""
+
+    def __init__(self, quotas: QuotaManagers, clock: IClock) -> None:
+        self.quotas = quotas
+        self._now_ns = clock.monotonic_ns
+
+    def throttle(
+        self, channel: RequestChannel, request: Request, result: Response | Measured | Limited | Outcome, shared_by: int
+    ) -> Response | Outcome:
+        """Record what a request has used; return what to answer, with the time for which its channel is muted from now on.
+
+        ``shared_by`` is the number of requests that were handled together: each has used its part of the time.
+        """
+        quotas, context = self.quotas, request.context
+        thread_ns = self._thread_ns(request) / shared_by
+        if isinstance(result, Measured):
+            return self._throttle_fetch(channel, request, result, thread_ns)
+        key = context.api_key
+        if isinstance(result, Outcome):  # a produce with acks=0
+            quotas.request.record_exempt(thread_ns)
+            waiting_ms = quotas.produce.record(context, request.request_bytes) if key == _PRODUCE else 0
+            if waiting_ms and result is NO_RESPONSE:
+                quotas.throttle(quotas.produce, channel, request, waiting_ms)
+            return result
+        manager: ClientQuotaManager[Any] = quotas.request
+        other_ms = 0
+        if isinstance(result, Limited):
+            manager, other_ms, result = quotas.controller_mutation, result.quota.throttle_ms(), result.response
+        elif key == _PRODUCE:
+            manager, other_ms = quotas.produce, quotas.produce.record(context, request.request_bytes)
+        elif is_exempt(context):
+            quotas.request.record_exempt(thread_ns)
+            return result
+        request_ms = quotas.request.record(context, thread_ns)
+        throttle_ms = max(other_ms, request_ms)
+        if not throttle_ms:
+            return result
+        quotas.throttle(manager if other_ms > request_ms else quotas.request, channel, request, throttle_ms)
+        return _throttled(result, throttle_ms)
+
+    def throttle_error(self, channel: RequestChannel, request: Request, response: Message) -> Message:
+        """Do the same for a request that failed as a whole: its bytes do not count."""
+        quotas = self.quotas
+        if request.throttle_ns:  # the response could not be encoded
+            return with_throttle_time(response, request.throttle_ns // 1_000_000)
+        thread_ns = self._thread_ns(request)
+        if is_exempt(request.context):
+            quotas.request.record_exempt(thread_ns)
+            return response
+        throttle_ms = quotas.request.record(request.context, thread_ns)
+        if not throttle_ms:
+            return response
+        quotas.throttle(quotas.request, channel, request, throttle_ms)
+        return with_throttle_time(response, throttle_ms)
+
+    def _throttle_fetch(self, channel: RequestChannel, request: Request, result: Measured, thread_ns: float) -> Response:
+        """Send nothing of what was fetched if the client has to wait: the next fetch gets it."""
+        quotas, context = self.quotas, request.context
+        request_ms = quotas.request.record(context, thread_ns)
+        fetch_ms = quotas.fetch.record(context, result.size_bytes)
+        throttle_ms = max(fetch_ms, request_ms)
+        if not throttle_ms:
+            return result.answer()
+        quotas.fetch.unrecord(context, result.size_bytes)
+        quotas.throttle(quotas.fetch if fetch_ms > request_ms else quotas.request, channel, request, throttle_ms)
+        return result.throttled(throttle_ms)
+
+    def _thread_ns(self, request: Request) -> int:
+        if not request.local_complete_ns:
+            request.local_complete_ns = self._now_ns()
+        return max(request.local_complete_ns - request.dequeued_ns, 0)
+
+    def request_completed(self, request: Request) -> None:
+        """Record how long the network thread took to send the response, if the client took it at once.
+
+        It counts when the client's next request is answered. (Kafka: RequestChannel.Request's networkThreadTimeNanos.)
+        """
+        manager = self.quotas.request
+        if not manager.is_enabled or request.is_sent_slowly or not request.response_bytes:
+            return
+        thread_ns = request.sent_ns - request.response_dequeued_ns
+        if is_exempt(request.context):
+            manager.record_exempt(thread_ns)
+        else:
+            manager.record_only(request.context, thread_ns)
+
+
+def is_exempt(context: RequestContext) -> bool:
+    """Whether a request is another broker's, and never throttled."""
+    return context.api_key in EXEMPT or (context.api_key == _FETCH and context.is_special)
+
+
+def _throttled(response: Response, throttle_ms: int) -> Response:
+    if isinstance(response, ReadyResponse):
+        return response.throttled(throttle_ms)
+    return with_throttle_time(response, throttle_ms)
