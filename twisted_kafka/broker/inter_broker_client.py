@@ -1,8 +1,9 @@
 """A client for other brokers, which costs a broker that is alone nothing: it is made for the first request."""
 
+import re
 import threading
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.logger import Logger
 
@@ -14,6 +15,10 @@ from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
     from twisted_kafka.network.client.blocking import BlockingNetworkClient
+
+
+_SEPARATORS: Final = re.compile("[+!]")
+"""What a version of Python has in it, and brokers refuse in ApiVersions."""
 
 
 class StoppedError(Exception):
@@ -84,7 +89,7 @@ class InterBrokerClient:
             self._purpose,
             request_timeout_ms=config.int("request.timeout.ms"),
             max_in_flight_requests_per_connection=1,
-            software_version=__version__,
+            software_version=_SEPARATORS.sub("-", __version__),
         )
 
         def make(reactor: Any) -> NetworkClient:
