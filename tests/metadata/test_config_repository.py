@@ -8,7 +8,8 @@ import pytest
 from twisted.logger import capturedLogs
 
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.config_repository import CHANGE_EXPIRATION_MS, ConfigRepository
+from twisted_kafka.metadata.change_notifications import CHANGE_EXPIRATION_MS
+from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.timing.clock import ManualClock
 

@@ -6,7 +6,8 @@ from typing import Final
 from twisted.logger import Logger
 
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.store import IMetadataStore, IWatch, NoNodeError, WatchEvent
+from twisted_kafka.metadata.change_notifications import ChangeNotifications
+from twisted_kafka.metadata.store import IMetadataStore, NoNodeError
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import ConfigChangeNode, ConfigNode
@@ -21,9 +22,6 @@ _CHANGE_PREFIX = "config_change_"
 SHUTDOWN_TIMEOUT_S: Final = 10.0
 """How long ``shutdown`` waits for a change that is being applied."""
 
-CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
-"""How long notifications are kept for brokers that were disconnected meanwhile (Kafka: ZkNodeChangeNotificationListener)."""
-
 
 class ConfigRepository:
     """Reads dynamic configs, and calls listeners for the changes that ``/config/changes`` notifies of.
@@ -37,12 +35,9 @@ class ConfigRepository:
     def __init__(self, store: IMetadataStore, clock: IClock, *, threaded: bool = True) -> None:
         """With ``threaded=False`` listeners are called only by ``pump()``."""
         self._store = store
-        self._clock = clock
         self._listeners: dict[str, list[Listener]] = {}
-        self._last_change: str | None = None
-        self._watch: IWatch | None = None
         self._worker = SerialWorker("config-change-thread", threaded=threaded)
-        self._is_queued = False
+        self._changes = ChangeNotifications(store, clock, znodes.CONFIG_CHANGES, self._notify_listeners, self._worker.submit)
 
     def config(self, entity_path: str) -> dict[str, str]:
         """Return the config of an entity such as ``topics/<topic>`` or ``brokers/<id>``; empty when there is none."""
@@ -95,57 +90,17 @@ class ConfigRepository:
 
     def startup(self) -> None:
         """Start following changes. Earlier ones need no action, because every config is read when it is first needed."""
-        try:
-            changes = self._store.children(znodes.CONFIG_CHANGES)
-        except NoNodeError:
-            changes = []
-        self._last_change = changes[-1] if changes else None
-        self._purge(changes)
-        self._watch = self._store.watch(znodes.CONFIG_CHANGES, self._changed)
+        self._changes.startup()
 
     def shutdown(self) -> None:
         """Stop following changes; those whose event has arrived are still applied."""
-        if self._watch is not None:
-            self._watch.cancel()
+        self._changes.shutdown()
         if not self._worker.close(SHUTDOWN_TIMEOUT_S):
             self.log.warn("A config change is still being applied after {seconds} s", seconds=SHUTDOWN_TIMEOUT_S)
 
     def pump(self) -> int:
         """Apply waiting changes on this thread; return how many actions ran. Only with ``threaded=False``."""
         return self._worker.pump()
-
-    def _changed(self, _: WatchEvent) -> None:
-        # An action that is queued will see this change too, so one is enough.
-        if not self._is_queued:
-            self._is_queued = True
-            self._worker.submit(self._apply_changes)
-
-    def _apply_changes(self) -> None:
-        self._is_queued = False
-        # The names end in an increasing number of ten digits: all names after the last one seen are new.
-        last = self._last_change
-        changes = self._store.children(znodes.CONFIG_CHANGES)
-        new = [name for name in changes if last is None or name > last]
-        if not new:
-            return
-        self._last_change = new[-1]
-        for node in self._store.get_many([f"{znodes.CONFIG_CHANGES}/{name}" for name in new]):
-            if node is not None:
-                self._notify_listeners(node[0])
-        self._purge(changes)
-
-    def _purge(self, changes: Iterable[str]) -> None:
-        """Delete expired notifications; ``changes`` are in chronological order."""
-        now_ms = self._clock.wall_ms()
-        for name in changes:
-            path = f"{znodes.CONFIG_CHANGES}/{name}"
-            stat = self._store.exists(path)
-            if stat is not None and now_ms - stat.ctime_ms <= CHANGE_EXPIRATION_MS:
-                return
-            try:
-                self._store.delete(path)
-            except NoNodeError:  # another broker has deleted it
-                continue
 
     def _notify_listeners(self, data: bytes) -> None:
         try:

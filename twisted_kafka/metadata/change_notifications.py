@@ -1,0 +1,83 @@
+"""Following the notifications that brokers write below a node for each other (Kafka: ZkNodeChangeNotificationListener)."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from twisted_kafka.metadata.store import IMetadataStore, IWatch, NoNodeError, StoreClosedError, WatchEvent
+from twisted_kafka.timing.clock import IClock
+
+CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
+"""How long notifications are kept for brokers that were disconnected meanwhile."""
+
+
+class ChangeNotifications:
+    """The notifications below one node: each new one is passed on, in order, and expired ones are deleted."""
+
+    def __init__(
+        self,
+        store: IMetadataStore,
+        clock: IClock,
+        path: str,
+        received: Callable[[bytes], None],
+        submit: Callable[[Callable[[], None]], object],
+    ) -> None:
+        """``received`` gets a notification's data. ``submit`` is called on the watch thread and runs its argument, now or later."""
+        self._store = store
+        self._clock = clock
+        self._path = path
+        self._received = received
+        self._submit = submit
+        self._last: str | None = None
+        self._watch: IWatch | None = None
+        self._is_queued = False
+
+    def startup(self) -> None:
+        """Follow the notifications from now on: what they are about is to be read after this."""
+        try:
+            names = self._store.children(self._path)
+        except NoNodeError:
+            names = []
+        self._last = names[-1] if names else None
+        self._purge(names)
+        self._watch = self._store.watch(self._path, self._changed)
+
+    def shutdown(self) -> None:
+        """Stop following; what is queued is still passed on."""
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def _changed(self, _: WatchEvent) -> None:
+        # An action that is queued will see this change too, so one is enough.
+        if not self._is_queued:
+            self._is_queued = True
+            self._submit(self._pass_on)
+
+    def _pass_on(self) -> None:
+        self._is_queued = False
+        # The names end in an increasing number of ten digits: all names after the last one seen are new.
+        last = self._last
+        try:
+            names = self._store.children(self._path)
+            new = [name for name in names if last is None or name > last]
+            if not new:
+                return
+            self._last = new[-1]
+            for node in self._store.get_many([f"{self._path}/{name}" for name in new]):
+                if node is not None:
+                    self._received(node[0])
+            self._purge(names)
+        except StoreClosedError:
+            return
+
+    def _purge(self, names: Iterable[str]) -> None:
+        """Delete expired notifications; ``names`` are in chronological order."""
+        now_ms = self._clock.wall_ms()
+        for name in names:
+            path = f"{self._path}/{name}"
+            stat = self._store.exists(path)
+            if stat is not None and now_ms - stat.ctime_ms <= CHANGE_EXPIRATION_MS:
+                return
+            try:
+                self._store.delete(path)
+            except NoNodeError:  # another broker has deleted it
+                continue

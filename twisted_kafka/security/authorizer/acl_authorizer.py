@@ -1,0 +1,223 @@
+"""AclAuthorizer: decides with ACLs that are kept in the metadata store (Kafka: AclAuthorizer).
+
+A super user may do everything. For everybody else an entry that denies goes before any that allows; what no entry is about is
+denied, unless ``allow.everyone.if.no.acl.found``. Read, Write, Delete and Alter allow Describe, AlterConfigs allows
+DescribeConfigs; an entry that denies them denies only them.
+"""
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.metadata.store import IMetadataStore, StoreClosedError
+from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
+from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.protocol.errors import InvalidRequestError, KafkaError
+from twisted_kafka.security.authorizer.acl_binding import AclBinding, AclBindingFilter, ResourcePattern
+from twisted_kafka.security.authorizer.acl_index import AclIndex, Entries
+from twisted_kafka.security.authorizer.acl_store import AclStore, AclStoreError, Change
+from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
+from twisted_kafka.security.authorizer.audit_log import AuditLog
+from twisted_kafka.security.authorizer.interfaces import Action, DeletedAcls, IAuthorizer
+from twisted_kafka.timing.clock import IClock
+
+SUPER_USERS: Final = "super.users"
+ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
+
+DECISIONS_MAX: Final = 10_000
+"""Most decisions that are kept. All are then dropped: they are cheap to make again."""
+
+_Asked = tuple[str, str, str, AclOperation, ResourceType, str]
+
+_log = Logger()
+
+
+@implementer(IAuthorizer)
+class AclAuthorizer:
+    """The authorizer for ACLs. Decisions take no lock."""
+
+    def __init__(self, store: IMetadataStore, clock: IClock, audit: AuditLog) -> None:
+        self._store = AclStore(store, clock)
+        self._audit = audit
+        self._index = AclIndex()
+        self._super_users: frozenset[tuple[str, str]] = frozenset()
+        self._allows_others = False
+        self._decisions: dict[_Asked, bool] = {}
+        # Held from reading a pattern's entries to replacing them in the index: what is older never replaces what is newer.
+        self._lock = threading.Lock()
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Read the settings and all ACLs, and follow their changes. Raises ConfigError, AclStoreError."""
+        self._super_users = parse_super_users(configs.get(SUPER_USERS, ""))
+        self._allows_others = parse_allow_everyone(configs.get(ALLOW_EVERYONE, "false"))
+        self._store.prepare()
+        self._store.follow(self._changed)
+        for pattern, entries in self._store.load():
+            with self._lock:
+                self._index.replace(pattern, entries)
+        self._decisions = {}
+
+    def close(self) -> None:
+        """Stop following changes."""
+        self._store.shutdown()
+
+    # Decisions
+
+    def authorize(self, context: RequestContext, actions: Sequence[Action]) -> list[bool]:
+        """Decide (``IAuthorizer``)."""
+        audit = self._audit
+        connection = context.connection
+        principal, host = connection.principal, connection.client_address
+        principal_type, principal_name = principal.principal_type, principal.name
+        # Taken before the index is read: a change replaces it after the index, so no decision outlives what it was made from.
+        decisions = self._decisions
+        results = []
+        for operation, resource_type, name, logs_denied in actions:
+            asked = (principal_type, principal_name, host, operation, resource_type, name)
+            allowed = decisions.get(asked)
+            if allowed is None:
+                allowed = self._decide(principal, host, operation, resource_type, name)
+                if len(decisions) >= DECISIONS_MAX:
+                    decisions.clear()
+                decisions[asked] = allowed
+            if not allowed:
+                if logs_denied:
+                    audit.denied(context, operation, resource_type, name)
+            elif audit.logs_allowed:
+                audit.allowed(context, operation, resource_type, name)
+            results.append(allowed)
+        return results
+
+    def _decide(
+        self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
+        if principal[:2] in self._super_users:
+            return True
+        found = self._index.decide(str(principal), host, operation, resource_type, name)
+        return self._allows_others if found is None else found
+
+    def authorize_by_resource_type(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Decide (``IAuthorizer``)."""
+        principal, host = context.principal, context.client_address
+        allowed = principal[:2] in self._super_users or self._index.decide_by_type(
+            str(principal), host, operation, resource_type, allows_others=self._allows_others
+        )
+        if not allowed:
+            self._audit.denied(context, operation, resource_type, "some")
+        elif self._audit.logs_allowed:
+            self._audit.allowed(context, operation, resource_type, "some")
+        return allowed
+
+    # ACLs
+
+    def acls(self, filter: AclBindingFilter) -> Iterable[AclBinding]:  # noqa: A002 the interface's word
+        """Return the bindings that the filter selects, by pattern."""
+        return [
+            AclBinding(pattern, entry)
+            for pattern, entries in self._index.patterns()
+            if filter.matches_pattern(pattern)
+            for entry in entries
+            if filter.matches_entry(entry)
+        ]
+
+    def create_acls(self, bindings: Sequence[AclBinding]) -> list[KafkaError | None]:
+        """Create each binding (``IAuthorizer``)."""
+        errors: list[KafkaError | None] = [_entry_problem(each) for each in bindings]
+        added: dict[ResourcePattern, set[int]] = {}
+        for position, binding in enumerate(bindings):
+            if errors[position] is None:
+                added.setdefault(binding.pattern, set()).add(position)
+
+        def change_of(positions: set[int]) -> Change:
+            return lambda entries: entries | {bindings[each].entry for each in positions}
+
+        results = self._update({pattern: change_of(positions) for pattern, positions in added.items()})
+        for pattern, positions in added.items():
+            failure = results[pattern]
+            if isinstance(failure, KafkaError):
+                for position in positions:
+                    errors[position] = failure
+        return errors
+
+    def delete_acls(self, filters: Sequence[AclBindingFilter]) -> list[DeletedAcls]:
+        """Delete what each filter selects (``IAuthorizer``)."""
+        selected: dict[ResourcePattern, dict[AclBinding, int]] = {}
+
+        def change_of(pattern: ResourcePattern, indexes: Sequence[int]) -> Change:
+            def change(entries: Entries) -> Entries:
+                by = selected[pattern] = {}
+                for entry in entries:
+                    at = next((index for index in indexes if filters[index].matches_entry(entry)), None)
+                    if at is not None:
+                        by[AclBinding(pattern, entry)] = at
+                return entries - {binding.entry for binding in by}
+
+            return change
+
+        changes = {}
+        for pattern, _ in self._index.patterns():
+            indexes = [index for index, each in enumerate(filters) if each.matches_pattern(pattern)]
+            if indexes:
+                changes[pattern] = change_of(pattern, indexes)
+        results = self._update(changes)
+        deleted: list[list[tuple[AclBinding, KafkaError | None]]] = [[] for _ in filters]
+        for pattern, by in selected.items():
+            result = results[pattern]
+            failure = result if isinstance(result, KafkaError) else None
+            for binding, index in by.items():
+                deleted[index].append((binding, failure))
+        return [DeletedAcls(each) for each in deleted]
+
+    def _update(self, changes: Mapping[ResourcePattern, Change]) -> dict[ResourcePattern, Entries | KafkaError]:
+        with self._lock:
+            results = self._store.update(changes)
+            for pattern, result in results.items():
+                if not isinstance(result, KafkaError):
+                    self._index.replace(pattern, result)
+            self._decisions = {}
+        return results
+
+    def _changed(self, pattern: ResourcePattern) -> None:
+        """Take over a change that a broker made."""
+        with self._lock:
+            try:
+                has_changed = self._index.replace(pattern, self._store.read(pattern))
+            except StoreClosedError:
+                return
+            except AclStoreError as error:
+                _log.error("ACLs stay as they were: {error}", error=error)
+                return
+            if has_changed:
+                self._decisions = {}
+
+
+def parse_super_users(text: str) -> frozenset[tuple[str, str]]:
+    """Return the type and name of each principal of a list that semicolons separate. Raises ConfigError."""
+    users = set()
+    for each in text.split(";"):
+        if each.strip():
+            try:
+                users.add(KafkaPrincipal.parse(each.strip())[:2])
+            except ValueError as error:
+                raise ConfigError(f"Invalid value {text!r} for {SUPER_USERS}: {error}") from None
+    return frozenset(users)
+
+
+def parse_allow_everyone(text: str) -> bool:
+    """Return the value of ``allow.everyone.if.no.acl.found``. Raises ConfigError."""
+    found = {"true": True, "false": False}.get(text.strip().lower())
+    if found is None:
+        raise ConfigError(f"Invalid value {text!r} for {ALLOW_EVERYONE}: must be true or false")
+    return found
+
+
+def _entry_problem(binding: AclBinding) -> KafkaError | None:
+    try:
+        KafkaPrincipal.parse(binding.entry.principal)
+    except ValueError as error:
+        return InvalidRequestError(str(error))
+    return None

@@ -1,0 +1,178 @@
+"""The ACLs in memory, arranged so that a decision looks at few of them however many there are.
+
+Entries are found by pattern and principal. The prefixed patterns of a name are looked up by length: one lookup for each length
+that occurs. One thread changes the index at a time, any may read meanwhile: entries are replaced as a whole.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from twisted_kafka.security.authorizer.acl_binding import AccessControlEntry, ResourcePattern
+from twisted_kafka.security.authorizer.acl_types import (
+    IMPLYING,
+    WILDCARD,
+    WILDCARD_PRINCIPAL,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourceType,
+)
+
+Entries = frozenset[AccessControlEntry]
+
+NO_ENTRIES: Final[Entries] = frozenset()
+
+_ByPrincipal = Mapping[str, tuple[AccessControlEntry, ...]]
+_TypeKey = tuple[ResourceType, PermissionType, str, str, AclOperation]
+
+
+class AclIndex:
+    """All ACLs. A pattern without entries is not kept."""
+
+    def __init__(self) -> None:
+        self._entries: dict[ResourcePattern, Entries] = {}
+        self._literal: dict[ResourceType, dict[str, _ByPrincipal]] = {each: {} for each in ResourceType}
+        self._prefixed: dict[ResourceType, dict[str, _ByPrincipal]] = {each: {} for each in ResourceType}
+        self._length_counts: dict[ResourceType, dict[int, int]] = {each: {} for each in ResourceType}
+        self._lengths: dict[ResourceType, tuple[int, ...]] = dict.fromkeys(ResourceType, ())
+        self._by_type: dict[_TypeKey, tuple[set[str], set[str]]] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """The number of patterns."""
+        return len(self._entries)
+
+    def entries(self, pattern: ResourcePattern) -> Entries:
+        """Return a pattern's entries."""
+        return self._entries.get(pattern, NO_ENTRIES)
+
+    def patterns(self) -> list[tuple[ResourcePattern, Entries]]:
+        """Return all patterns with their entries."""
+        with self._lock:
+            return list(self._entries.items())
+
+    def replace(self, pattern: ResourcePattern, entries: Entries) -> bool:
+        """Replace a pattern's entries; return whether they differ from those before."""
+        with self._lock:
+            before = self._entries.get(pattern, NO_ENTRIES)
+            if before == entries:
+                return False
+            if entries:
+                self._entries[pattern] = entries
+            else:
+                del self._entries[pattern]
+            self._replace_in_table(pattern, entries, is_new=not before)
+            self._replace_by_type(pattern, before - entries, entries - before)
+            return True
+
+    def _replace_in_table(self, pattern: ResourcePattern, entries: Entries, *, is_new: bool) -> None:
+        resource_type, name, pattern_type = pattern
+        is_prefixed = pattern_type is PatternType.PREFIXED
+        table = (self._prefixed if is_prefixed else self._literal)[resource_type]
+        if entries:
+            by_principal: dict[str, list[AccessControlEntry]] = {}
+            for entry in entries:
+                by_principal.setdefault(entry.principal, []).append(entry)
+            table[name] = {principal: tuple(found) for principal, found in by_principal.items()}
+        else:
+            del table[name]
+        change = bool(entries) - (not is_new)
+        if is_prefixed and change:
+            self._count_length(resource_type, len(name), change)
+
+    def _count_length(self, resource_type: ResourceType, length: int, change: int) -> None:
+        counts = self._length_counts[resource_type]
+        counts[length] = counts.get(length, 0) + change
+        if not counts[length]:
+            del counts[length]
+        self._lengths[resource_type] = tuple(sorted(counts))
+
+    def _replace_by_type(self, pattern: ResourcePattern, removed: Entries, added: Entries) -> None:
+        resource_type, name, pattern_type = pattern
+        at = int(pattern_type is PatternType.PREFIXED)
+        for entry in removed:
+            key = (resource_type, entry.permission_type, entry.principal, entry.host, entry.operation)
+            names = self._by_type[key]
+            names[at].discard(name)
+            if not names[0] and not names[1]:
+                del self._by_type[key]
+        for entry in added:
+            key = (resource_type, entry.permission_type, entry.principal, entry.host, entry.operation)
+            self._by_type.setdefault(key, (set(), set()))[at].add(name)
+
+    def matching(self, resource_type: ResourceType, name: str) -> Iterator[_ByPrincipal]:
+        """Yield the entries of each pattern that matches a resource, by principal."""
+        literal = self._literal[resource_type]
+        for each in (name, WILDCARD):
+            found = literal.get(each)
+            if found is not None:
+                yield found
+        prefixed = self._prefixed[resource_type]
+        for length in self._lengths[resource_type]:
+            if length > len(name):
+                return
+            found = prefixed.get(name[:length])
+            if found is not None:
+                yield found
+
+    def decide(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str) -> bool | None:
+        """Return whether the entries allow the operation; None if no entry is about the resource.
+
+        A denial goes before any permission. Entries of other principals and hosts are about the resource, too.
+        """
+        implying = IMPLYING[operation]
+        is_known = is_allowed = False
+        for by_principal in self.matching(resource_type, name):
+            is_known = True
+            for who in (principal, WILDCARD_PRINCIPAL):
+                for entry in by_principal.get(who, ()):
+                    if entry.host not in (WILDCARD, host):
+                        continue
+                    if entry.permission_type is PermissionType.ALLOW:
+                        is_allowed = is_allowed or entry.operation in implying
+                    elif entry.operation in (operation, AclOperation.ALL):
+                        return False
+        return is_allowed if is_known else None
+
+    def decide_by_type(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, *, allows_others: bool
+    ) -> bool:
+        """Return whether the operation is allowed on some resource of the type. (Kafka: AclAuthorizer.authorizeByResourceType.)
+
+        ``allows_others``: resources that no entry is about are allowed.
+        """
+        with self._lock:
+            denied = self._named(principal, host, operation, resource_type, PermissionType.DENY)
+            if any(WILDCARD in literal for literal, _ in denied):
+                return False
+            if allows_others:
+                return True
+            allowed = self._named(principal, host, operation, resource_type, PermissionType.ALLOW)
+            return any(
+                any(not _is_denied(name, is_prefix=False, denied=denied) for name in literal)
+                or any(not _is_denied(name, is_prefix=True, denied=denied) for name in prefixed)
+                for literal, prefixed in allowed
+            )
+
+    def _named(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, permission: PermissionType
+    ) -> list[tuple[set[str], set[str]]]:
+        """Return the literal and the prefixed names in entries that apply."""
+        found = (
+            self._by_type.get((resource_type, permission, who, where, what))
+            for who in (principal, WILDCARD_PRINCIPAL)
+            for where in (host, WILDCARD)
+            for what in (operation, AclOperation.ALL)
+        )
+        return [each for each in found if each is not None]
+
+
+def _is_denied(name: str, *, is_prefix: bool, denied: Iterable[tuple[set[str], set[str]]]) -> bool:
+    """Whether all resources that a pattern allows are denied; all resources together are never denied by prefixes."""
+    if name == WILDCARD and not is_prefix:
+        return False
+    return any(
+        (not is_prefix and name in literal) or any(name[:length] in prefixed for length in range(1, len(name) + 1))
+        for literal, prefixed in denied
+    )

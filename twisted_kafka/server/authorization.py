@@ -1,0 +1,189 @@
+"""What the families of APIs ask an authorizer, and what they ask without one (Kafka: AuthHelper)."""
+
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
+
+from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.protocol.errors import ClusterAuthorizationError, ErrorCode, KafkaError
+from twisted_kafka.security.authorizer.acl_types import CLUSTER_NAME, SUPPORTED_OPERATIONS, AclOperation, ResourceType
+from twisted_kafka.security.authorizer.interfaces import Action
+
+OPERATIONS_NOT_ASKED: Final = -(2**31)
+"""The mask of operations in answers to those that did not ask for it."""
+
+ALL_OPERATIONS: Final = {kind: sum(1 << each for each in operations) for kind, operations in SUPPORTED_OPERATIONS.items()}
+"""The mask of all operations that a type of resource has."""
+
+REFUSALS: Final = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+}
+"""The error that tells a client what it may not use."""
+
+
+class IAuthorization(Protocol):
+    """Answers for the principal and the host of a request's connection."""
+
+    enforces: bool
+    """Whether there is an authorizer. Without, all else allows everything, and hot code need not ask."""
+
+    def is_allowed(
+        self,
+        context: RequestContext,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        logs_denied: bool = True,
+    ) -> bool:
+        """Whether an operation on a resource is allowed. Not ``logs_denied``: a denial is not worth a line."""
+
+    def allowed_of(
+        self,
+        context: RequestContext,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        names: Iterable[str],
+        *,
+        logs_denied: bool = True,
+    ) -> set[str]:
+        """Return the names of those resources on which the operation is allowed."""
+
+    def is_allowed_on_some(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Whether the operation is allowed on some resource of the type, existing or not."""
+
+    def require(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+        """Raise the KafkaError of the resource type, unless the operation is allowed."""
+
+    def require_cluster(self, context: RequestContext, operation: AclOperation) -> None:
+        """Raise ClusterAuthorizationError, unless the operation on the cluster is allowed."""
+
+    def is_allowed_on_cluster(self, context: RequestContext, operation: AclOperation, *, logs_denied: bool = True) -> bool:
+        """Whether the operation on the cluster is allowed."""
+
+    def authorized_operations(self, context: RequestContext, resource_type: ResourceType, name: str) -> int:
+        """Return the codes of the allowed operations on a resource as bits."""
+
+
+class NoAuthorization:
+    """Allows everything."""
+
+    enforces = False
+
+    def is_allowed(
+        self,
+        context: RequestContext,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        logs_denied: bool = True,
+    ) -> bool:
+        """Whether an operation on a resource is allowed."""
+        return True
+
+    def allowed_of(
+        self,
+        context: RequestContext,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        names: Iterable[str],
+        *,
+        logs_denied: bool = True,
+    ) -> set[str]:
+        """Return the names."""
+        return set(names)
+
+    def is_allowed_on_some(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Whether the operation is allowed on some resource of the type."""
+        return True
+
+    def require(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+        """Do nothing."""
+
+    def require_cluster(self, context: RequestContext, operation: AclOperation) -> None:
+        """Do nothing."""
+
+    def is_allowed_on_cluster(self, context: RequestContext, operation: AclOperation, *, logs_denied: bool = True) -> bool:
+        """Whether the operation on the cluster is allowed."""
+        return True
+
+    def authorized_operations(self, context: RequestContext, resource_type: ResourceType, name: str) -> int:
+        """Return all operations."""
+        return ALL_OPERATIONS[resource_type]
+
+
+ALLOW_ALL: Final = NoAuthorization()
+"""The answers of a broker without an authorizer."""
+
+
+class Authorization:
+    """Asks an authorizer."""
+
+    enforces = True
+
+    def __init__(self, authorizer: Any) -> None:
+        """``authorizer`` provides ``IAuthorizer``."""
+        self._authorize = authorizer.authorize
+        self._authorize_by_resource_type = authorizer.authorize_by_resource_type
+
+    def is_allowed(
+        self,
+        context: RequestContext,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        logs_denied: bool = True,
+    ) -> bool:
+        """Whether an operation on a resource is allowed."""
+        return bool(self._authorize(context, (Action(operation, resource_type, name, logs_denied),))[0])
+
+    def allowed_of(
+        self,
+        context: RequestContext,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        names: Iterable[str],
+        *,
+        logs_denied: bool = True,
+    ) -> set[str]:
+        """Return the names of those resources on which the operation is allowed."""
+        asked = list(dict.fromkeys(names))
+        if not asked:
+            return set()
+        answers = self._authorize(context, [Action(operation, resource_type, name, logs_denied) for name in asked])
+        return {name for name, allowed in zip(asked, answers, strict=True) if allowed}
+
+    def is_allowed_on_some(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Whether the operation is allowed on some resource of the type."""
+        return bool(self._authorize_by_resource_type(context, operation, resource_type))
+
+    def require(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+        """Raise the KafkaError of the resource type, unless the operation is allowed."""
+        if not self.is_allowed(context, operation, resource_type, name):
+            raise KafkaError.by_code[REFUSALS[resource_type]]
+
+    def require_cluster(self, context: RequestContext, operation: AclOperation) -> None:
+        """Raise ClusterAuthorizationError, unless the operation on the cluster is allowed."""
+        if not self.is_allowed(context, operation, ResourceType.CLUSTER, CLUSTER_NAME):
+            raise ClusterAuthorizationError
+
+    def is_allowed_on_cluster(self, context: RequestContext, operation: AclOperation, *, logs_denied: bool = True) -> bool:
+        """Whether the operation on the cluster is allowed."""
+        return self.is_allowed(context, operation, ResourceType.CLUSTER, CLUSTER_NAME, logs_denied=logs_denied)
+
+    def authorized_operations(self, context: RequestContext, resource_type: ResourceType, name: str) -> int:
+        """Return the codes of the allowed operations on a resource as bits."""
+        operations = SUPPORTED_OPERATIONS[resource_type]
+        answers = self._authorize(context, [Action(each, resource_type, name, logs_denied=False) for each in operations])
+        return sum(1 << each for each, allowed in zip(operations, answers, strict=True) if allowed)
+
+
+def authorization_of(authorizer: Any) -> IAuthorization:
+    """Return what asks an authorizer, or allows everything if it is None."""
+    return ALLOW_ALL if authorizer is None else Authorization(authorizer)
