@@ -144,12 +144,6 @@ def test_an_ignored_key_with_consequences_has_a_warning_of_its_own() -> None:
     assert [line.partition(":")[0] for line in config.warnings] == ["ZooKeeper is not supported yet"]
 
 
-def test_an_authorizer_that_cannot_be_loaded_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"authorizer\.class\.name") as refused:
-        KafkaConfig.from_properties({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"})
-    assert "\n" not in str(refused.value)
-
-
 def test_passwords_are_never_shown() -> None:
     config = KafkaConfig.from_properties({"ssl.key.password": "s3cret", "listener.name.x.ssl.keystore.password": "s3cret"})
     assert config.string("ssl.key.password") == "s3cret"

@@ -5,7 +5,7 @@ others fall back to ``root``. Kafka's levels are used: TRACE counts as DEBUG her
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from constantly import NamedConstant  # type: ignore[import-untyped]
@@ -26,6 +26,9 @@ ROOT: Final = "root"
 PACKAGES: Final = ("twisted_kafka", "twisted")
 """Packages whose modules are loggers."""
 
+NAMED: Final = ("kafka.authorizer.logger",)
+"""Loggers that are no modules, by Kafka's names."""
+
 LEVELS: Final[Mapping[str, NamedConstant]] = {
     "TRACE": LogLevel.debug,
     "DEBUG": LogLevel.debug,
@@ -45,12 +48,14 @@ class LoggerLevels:
     def __init__(self) -> None:
         self._predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.info)
         self._own: dict[str, NamedConstant] = {}
+        self._followers: list[tuple[str, Callable[[NamedConstant], object]]] = []
         self._installed: list[tuple[LogPublisher, Any, Any]] = []
 
     def __call__(self, event: LogEvent) -> NamedConstant:
         """Reject events below their logger's level; events of other packages pass."""
         namespace = event.get("log_namespace") or ""
-        if event.get("log_level") is None or namespace.partition(".")[0] not in PACKAGES:
+        is_own = namespace.partition(".")[0] in PACKAGES or namespace in NAMED
+        if event.get("log_level") is None or not is_own:
             return PredicateResult.maybe
         return self._predicate(event)
 
@@ -73,6 +78,11 @@ class LoggerLevels:
     def level(self, logger: str) -> str:
         """Return the effective level, by Kafka's name."""
         return _NAMES[self._predicate.logLevelForNamespace("" if logger == ROOT else logger)]
+
+    def follow(self, logger: str, changed: Callable[[NamedConstant], object]) -> None:
+        """Call ``changed`` with the effective level of a logger, now and whenever a level has been set."""
+        self._followers.append((logger, changed))
+        changed(self._predicate.logLevelForNamespace(logger))
 
     def all(self) -> dict[str, str]:
         """Return the levels of all loggers by name."""
@@ -101,8 +111,11 @@ class LoggerLevels:
         for name, own in self._own.items():
             predicate.setLogLevelForNamespace(name, own)
         self._predicate = predicate
+        for name, changed in self._followers:
+            changed(predicate.logLevelForNamespace(name))
 
 
 def _known() -> set[str]:
     prefixes = tuple(f"{package}." for package in PACKAGES)
-    return {name for name in tuple(sys.modules) if name in PACKAGES or name.startswith(prefixes)}
+    modules = {name for name in tuple(sys.modules) if name in PACKAGES or name.startswith(prefixes)}
+    return modules.union(NAMED)

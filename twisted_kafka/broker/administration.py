@@ -19,6 +19,7 @@ from twisted_kafka.server.apis.administration.alter_configs import AlterConfigAp
 from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
 from twisted_kafka.server.apis.administration.describe_configs import DescribeConfigApis
 from twisted_kafka.server.apis.cluster.telemetry import TelemetryApis
+from twisted_kafka.server.authorization import IAuthorization
 from twisted_kafka.telemetry.client_metrics_manager import ClientMetricsManager
 from twisted_kafka.telemetry.exposed_metrics import ExposedMetrics
 from twisted_kafka.timing.clock import IClock
@@ -44,12 +45,12 @@ class Administration:
         self._store = store
         self._configs = configs
         self._dynamic = dynamic
-        self._loggers = LoggerLevels()
+        self.loggers = LoggerLevels()
         self._client_metrics = ClientMetricsManager(clock, ExposedMetrics(metrics), config.int("telemetry.max.bytes"))
 
     def start(self) -> None:
         """Filter the log by level, and load the present subscriptions."""
-        self._loggers.install(globalLogPublisher)
+        self.loggers.install(globalLogPublisher)
         self._configs.add_listener(_CLIENT_METRICS_TYPE, self._client_metrics.update)
         try:
             names = self._store.children(znodes.config_path(_CLIENT_METRICS_TYPE))
@@ -60,10 +61,12 @@ class Administration:
 
     def stop(self) -> None:
         """Remove the filter, and close the policies."""
-        self._loggers.uninstall()
+        self.loggers.uninstall()
         self.policies.close()
 
-    def families(self, metadata: MetadataCache, describer: ConfigDescriber, groups: GroupConfigManager) -> list[object]:
+    def families(
+        self, metadata: MetadataCache, describer: ConfigDescriber, groups: GroupConfigManager, authorization: IAuthorization
+    ) -> list[object]:
         """Return an object of each family."""
         resources: dict[int, IConfigResource] = {
             TOPIC: TopicConfigs(self._config, metadata),
@@ -73,7 +76,7 @@ class Administration:
         }
         admin = ConfigAdmin(self._store, self._configs, self.policies)
         return [
-            DescribeConfigApis(self._config, self._configs, metadata, describer, self._loggers, groups),
-            AlterConfigApis(admin, resources, self._loggers, self._config.broker_id),
-            TelemetryApis(self._client_metrics),
+            DescribeConfigApis(self._config, self._configs, metadata, describer, self.loggers, groups, authorization),
+            AlterConfigApis(admin, resources, self.loggers, self._config.broker_id, authorization),
+            TelemetryApis(self._client_metrics, authorization),
         ]

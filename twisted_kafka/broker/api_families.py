@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from twisted_kafka.access_log.access_log import AccessLog
 from twisted_kafka.access_log.topic import AccessLogTopic
@@ -54,6 +54,7 @@ from twisted_kafka.server.apis.transactions.init_producer_id import ProducerIdAp
 from twisted_kafka.server.apis.transactions.transaction_markers import TransactionMarkerApis
 from twisted_kafka.server.apis.transactions.transactional_offsets import TransactionalOffsetApis
 from twisted_kafka.server.apis.transactions.transactions import TransactionApis
+from twisted_kafka.server.authorization import authorization_of
 from twisted_kafka.server.fetch_session import FetchSessionCache
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
@@ -82,6 +83,8 @@ class ApiDependencies(NamedTuple):
     broker_epoch: Callable[[], int]
     supported: Callable[[], Mapping[int, tuple[int, int]]]
     access_log: AccessLog | None = None
+    authorizer: Any = None
+    """Provides ``IAuthorizer``; None: everybody may do everything."""
 
 
 def make_families(dependencies: ApiDependencies) -> list[object]:
@@ -89,6 +92,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
     config, metadata, clock = dependencies.config, dependencies.metadata, dependencies.clock
     quotas = dependencies.quotas
     replicas, groups, administration = dependencies.replicas, dependencies.groups, dependencies.administration
+    authorization = authorization_of(dependencies.authorizer)
     sessions = FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), clock, dependencies.metrics)
     waits = TopicWaits(metadata, clock, dependencies.timer)
     topics = TopicManager(config, dependencies.store, metadata, dependencies.controller, waits, policies=administration.policies)
@@ -103,27 +107,27 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
     return [
         VersionsApis(dependencies.supported, dependencies.features),
         SaslApis(),
-        MetadataApis(metadata, config, topics, quotas.controller_mutation),
-        TopicApis(topics, metadata, describer, quotas.controller_mutation),
-        PartitionApis(PartitionAdmin(metadata, dependencies.controller, waits), metadata),
-        *administration.families(metadata, describer, groups.group_config_manager),
-        FeatureApis(dependencies.controller, dependencies.features),
-        ProduceApis(replicas, verification),
-        ProducerApis(replicas, metadata),
-        FetchApis(replicas, sessions, config, clock, quotas),
-        OffsetApis(replicas),
-        LogDirApis(replicas.moves),
-        GroupApis(groups),
-        ConsumerGroupApis(groups, CONSUMER in config.list("group.coordinator.rebalance.protocols")),
-        GroupOffsetApis(groups, metadata, clock, LegacyOffsets(dependencies.store)),
-        TransactionalOffsetApis(groups, verification, metadata, clock),
-        TransactionApis(transactions, groups, metadata),
-        TransactionAdminApis(transactions),
-        TransactionMarkerApis(transactions.marker_appender),
-        FindCoordinatorApis(_coordinators(dependencies), metadata, topics, quotas.controller_mutation),
-        ProducerIdApis(transactions),
-        ClientQuotaApis(ClientQuotas(dependencies.configs)),
-        ControlApis(dependencies.control, dependencies.controller, config, dependencies.broker_epoch),
+        MetadataApis(metadata, config, topics, quotas.controller_mutation, authorization),
+        TopicApis(topics, metadata, describer, quotas.controller_mutation, authorization),
+        PartitionApis(PartitionAdmin(metadata, dependencies.controller, waits), metadata, authorization),
+        *administration.families(metadata, describer, groups.group_config_manager, authorization),
+        FeatureApis(dependencies.controller, dependencies.features, authorization),
+        ProduceApis(replicas, verification, authorization),
+        ProducerApis(replicas, metadata, authorization),
+        FetchApis(replicas, sessions, config, clock, quotas, authorization),
+        OffsetApis(replicas, authorization),
+        LogDirApis(replicas.moves, authorization),
+        GroupApis(groups, authorization),
+        ConsumerGroupApis(groups, CONSUMER in config.list("group.coordinator.rebalance.protocols"), authorization),
+        GroupOffsetApis(groups, metadata, clock, LegacyOffsets(dependencies.store), authorization),
+        TransactionalOffsetApis(groups, verification, metadata, clock, authorization),
+        TransactionApis(transactions, groups, metadata, authorization),
+        TransactionAdminApis(transactions, authorization),
+        TransactionMarkerApis(transactions.marker_appender, authorization),
+        FindCoordinatorApis(_coordinators(dependencies), metadata, topics, quotas.controller_mutation, authorization),
+        ProducerIdApis(transactions, authorization),
+        ClientQuotaApis(ClientQuotas(dependencies.configs), authorization),
+        ControlApis(dependencies.control, dependencies.controller, config, dependencies.broker_epoch, authorization),
     ]
 
 

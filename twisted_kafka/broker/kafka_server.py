@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from twisted.logger import Logger
 from zope.interface import classImplements
@@ -74,6 +74,9 @@ from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.security.authorizer.audit_log import NAMESPACE as AUTHORIZER_LOGGER
+from twisted_kafka.security.authorizer.audit_log import AuditLog
+from twisted_kafka.security.authorizer.loading import make_authorizer
 from twisted_kafka.server.apis.transactions.transaction_notes import end_note, topic_notes
 from twisted_kafka.server.dispatch import ApiRegistry
 from twisted_kafka.server.kafka_apis import KafkaApis
@@ -120,6 +123,7 @@ class _Running:
     features: FeatureCache | None = None
     configs: ConfigRepository | None = None
     access_log: AccessLog | None = None
+    authorizer: Any = None
     sockets: SocketServer | None = None
     replicas: ReplicaManager | None = None
     groups: GroupCoordinator | None = None
@@ -193,6 +197,8 @@ class KafkaServer:
         quotas = self._make_quotas(running, metadata, timer)
 
         access_log = self._start_access_log(running)
+        audit = AuditLog()
+        running.authorizer = authorizer = make_authorizer(config, store, clock, audit)
         data_plane = self._make_data_plane()
         running.sockets = sockets = self._make_socket_server(main, data_plane, access_log, scheduler)
         sockets.start()
@@ -213,6 +219,7 @@ class KafkaServer:
         warn_of_stray_logs(logs, store)
         running.administration = administration = Administration(config, store, configs, broker_configs.dynamic, clock, metrics)
         administration.start()
+        administration.loggers.follow(AUTHORIZER_LOGGER, audit.set_level)
 
         dependencies = ApiDependencies(
             config=config,
@@ -235,6 +242,7 @@ class KafkaServer:
             broker_epoch=lambda: self._broker_epoch,
             supported=lambda: self.supported_apis,
             access_log=access_log,
+            authorizer=authorizer,
         )
         follow_group_configs(configs, groups.group_config_manager)
         throttler = self._start_quotas(quotas, configs, scheduler, sockets, replicas)
@@ -264,6 +272,7 @@ class KafkaServer:
         _stop(running.logs, LogManager.shutdown)
         _stop(running.controller, KafkaController.shutdown)
         _stop(running.administration, Administration.stop)
+        _stop(running.authorizer, lambda authorizer: authorizer.close())
         _stop(running.configs, ConfigRepository.shutdown)
         _stop(running.features, FeatureCache.shutdown)
         _stop(running.store, lambda store: store.close())

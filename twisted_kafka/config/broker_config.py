@@ -271,7 +271,6 @@ def _is_secret(key: str) -> bool:
 def _check(config: KafkaConfig) -> None:
     """Raise ConfigError for the first violated rule between settings (Kafka: KafkaConfig.validateValues)."""
     _check_identity(config)
-    _check_security(config)
     _check_listeners(config)
     _check_limits(config)
     _check_log(config)
@@ -309,12 +308,6 @@ def _names(keys: tuple[str, ...]) -> str:
 def _ensure(condition: bool, config: KafkaConfig, key: str, allowed: str) -> None:
     if not condition:
         raise ConfigError(f"Invalid value {config.text(key)!r} for {key}: must be {allowed}")
-
-
-def _check_security(config: KafkaConfig) -> None:
-    # A broker that is to authorize must never run without.
-    name = config.string("authorizer.class.name")
-    _ensure(not name, config, "authorizer.class.name", "empty: this broker cannot load an authorizer yet")
 
 
 def _check_identity(config: KafkaConfig) -> None:

@@ -24,6 +24,9 @@ from twisted_kafka.protocol.messages.configs import (
     IncrementalAlterConfigsResponse,
     IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
 )
+from twisted_kafka.security.authorizer.acl_types import AclOperation
+from twisted_kafka.server.apis.administration.config_access import require_config_access
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 
 _log = Logger()
@@ -40,7 +43,15 @@ _R = TypeVar("_R", bound=_Resource)
 class AlterConfigApis:
     """Changes configs. ``resources`` are the resource types whose configs are stored in the metadata store, by type code."""
 
-    def __init__(self, admin: ConfigAdmin, resources: Mapping[int, IConfigResource], loggers: LoggerLevels, broker_id: int) -> None:
+    def __init__(
+        self,
+        admin: ConfigAdmin,
+        resources: Mapping[int, IConfigResource],
+        loggers: LoggerLevels,
+        broker_id: int,
+        authorization: IAuthorization = ALLOW_ALL,
+    ) -> None:
+        self._authorization = authorization
         self._admin = admin
         self._resources = resources
         self._loggers = loggers
@@ -53,6 +64,7 @@ class AlterConfigApis:
         def alter(resource: AlterConfigsRequestAlterConfigsResource) -> None:
             settings = [(each.name, each.value) for each in resource.configs]
             ensure_settings(settings)
+            self._require(context, resource)
             if resource.resource_type not in (TOPIC, BROKER):
                 raise InvalidRequestError(
                     f"Unknown resource type {resource.resource_type}: AlterConfigs supports topics and brokers"
@@ -81,6 +93,7 @@ class AlterConfigApis:
         def alter(resource: IncrementalAlterConfigsRequestAlterConfigsResource) -> None:
             changes = [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
             ensure_changes(changes)
+            self._require(context, resource)
             if resource.resource_type == BROKER_LOGGER:
                 ensure_own_broker(resource.resource_name, self._broker_id)
                 self._alter_loggers(changes, request.validate_only)
@@ -101,6 +114,10 @@ class AlterConfigApis:
                 for resource, code, message in _each(context, request.resources, alter)
             ]
         )
+
+    def _require(self, context: RequestContext, resource: _Resource) -> None:
+        kind, name = resource.resource_type, resource.resource_name
+        require_config_access(self._authorization, context, AclOperation.ALTER_CONFIGS, kind, name)
 
     def _alter_loggers(self, changes: list[ConfigChange], validate_only: bool) -> None:
         levels: dict[str, str | None] = {}

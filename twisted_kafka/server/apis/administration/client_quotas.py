@@ -13,18 +13,22 @@ from twisted_kafka.protocol.messages.quotas import (
     ValueData,
 )
 from twisted_kafka.quota.client_quotas import ClientQuotas, Component, Match, Operation, ensure_filter_type
+from twisted_kafka.security.authorizer.acl_types import AclOperation
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 
 
 class ClientQuotaApis:
     """Describes and changes client quotas."""
 
-    def __init__(self, quotas: ClientQuotas) -> None:
+    def __init__(self, quotas: ClientQuotas, authorization: IAuthorization = ALLOW_ALL) -> None:
+        self._authorization = authorization
         self._quotas = quotas
 
     @api(DescribeClientQuotasRequest, DescribeClientQuotasResponse, versions=(0, 1))
     def describe_client_quotas(self, context: RequestContext, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
         """Return the quotas of all entities that match the filter."""
+        self._authorization.require_cluster(context, AclOperation.DESCRIBE_CONFIGS)
         entries = [
             DescribeClientQuotasResponseEntryData(
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
@@ -37,6 +41,7 @@ class ClientQuotaApis:
     @api(AlterClientQuotasRequest, AlterClientQuotasResponse, versions=(0, 1))
     def alter_client_quotas(self, context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         """Change the quotas of each entity; an error of one does not affect the others."""
+        self._authorization.require_cluster(context, AclOperation.ALTER_CONFIGS)
         entries = []
         for entry in request.entries:
             # If a type is named twice, the last name counts, as in Kafka.

@@ -19,7 +19,10 @@ from twisted_kafka.protocol.messages.configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from twisted_kafka.security.authorizer.acl_types import AclOperation
+from twisted_kafka.server.apis.administration.config_access import require_config_access
 from twisted_kafka.server.apis.administration.config_describer import DYNAMIC_BROKER_LOGGER, ConfigDescriber, Entry
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 
 
@@ -34,7 +37,9 @@ class DescribeConfigApis:
         describer: ConfigDescriber,
         loggers: LoggerLevels,
         groups: GroupConfigManager,
+        authorization: IAuthorization = ALLOW_ALL,
     ) -> None:
+        self._authorization = authorization
         self._groups = groups
         self._config = config
         self._loggers = loggers
@@ -51,6 +56,8 @@ class DescribeConfigApis:
                 error_code=0, error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
             )
             try:
+                kind, name = resource.resource_type, resource.resource_name
+                require_config_access(self._authorization, context, AclOperation.DESCRIBE_CONFIGS, kind, name)
                 entries = self._entries(resource)
             except KafkaError as error:
                 result.error_code, result.error_message = error_of(error), str(error)

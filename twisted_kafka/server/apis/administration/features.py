@@ -14,6 +14,8 @@ from twisted_kafka.protocol.messages.cluster import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from twisted_kafka.security.authorizer.acl_types import AclOperation
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import then
 
@@ -21,7 +23,8 @@ from twisted_kafka.waiting.futures import then
 class FeatureApis:
     """Changes the levels of the cluster's features."""
 
-    def __init__(self, controller: KafkaController, features: FeatureCache) -> None:
+    def __init__(self, controller: KafkaController, features: FeatureCache, authorization: IAuthorization = ALLOW_ALL) -> None:
+        self._authorization = authorization
         self._controller = controller
         self._features = features
 
@@ -31,6 +34,7 @@ class FeatureApis:
 
         That takes one write to the metadata store, whatever ``timeout_ms`` is.
         """
+        self._authorization.require_cluster(context, AclOperation.ALTER)
         updates = [_update(each, context.api_version) for each in request.feature_updates]
 
         def respond(errors: list[KafkaError | None]) -> UpdateFeaturesResponse:

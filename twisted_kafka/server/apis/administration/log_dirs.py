@@ -14,18 +14,22 @@ from twisted_kafka.protocol.messages.log_dirs import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.log_dirs.alter_log_dirs import AlterLogDirs, DirectoryDescription
+from twisted_kafka.security.authorizer.acl_types import AclOperation
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 
 
 class LogDirApis:
     """Log directories of this broker, and the replicas in them."""
 
-    def __init__(self, moves: AlterLogDirs) -> None:
+    def __init__(self, moves: AlterLogDirs, authorization: IAuthorization = ALLOW_ALL) -> None:
+        self._authorization = authorization
         self._moves = moves
 
     @api(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, versions=(0, 2))
     def alter_replica_log_dirs(self, context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
         """Start moving replicas to other log directories."""
+        self._authorization.require_cluster(context, AclOperation.ALTER)
         destinations = {
             TopicPartition(topic.name, partition): directory.path
             for directory in request.dirs
@@ -45,6 +49,7 @@ class LogDirApis:
     @api(DescribeLogDirsRequest, DescribeLogDirsResponse, versions=(0, 4))
     def describe_log_dirs(self, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
         """Return the log directories with the sizes of their replicas."""
+        self._authorization.require_cluster(context, AclOperation.DESCRIBE)
         wanted = None
         if request.topics is not None:
             wanted = {TopicPartition(topic.topic, partition) for topic in request.topics for partition in topic.partitions}

@@ -31,6 +31,8 @@ from twisted_kafka.protocol.messages.partitions import (
     ReplicaElectionResult,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.security.authorizer.acl_types import AclOperation
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import then
 
@@ -38,13 +40,15 @@ from twisted_kafka.waiting.futures import then
 class PartitionApis:
     """Elects leaders of partitions, and reassigns their replicas."""
 
-    def __init__(self, admin: PartitionAdmin, metadata: MetadataCache) -> None:
+    def __init__(self, admin: PartitionAdmin, metadata: MetadataCache, authorization: IAuthorization = ALLOW_ALL) -> None:
+        self._authorization = authorization
         self._admin = admin
         self._metadata = metadata
 
     @api(ElectLeadersRequest, ElectLeadersResponse, versions=(0, 2))
     def elect_leaders(self, context: RequestContext, request: ElectLeadersRequest) -> "Future[ElectLeadersResponse]":
         """Elect leaders of the requested partitions, or of all."""
+        self._authorization.require_cluster(context, AclOperation.ALTER)
         try:
             election = ElectionType(request.election_type)
         except ValueError:
@@ -69,6 +73,7 @@ class PartitionApis:
         self, context: RequestContext, request: AlterPartitionReassignmentsRequest
     ) -> "Future[AlterPartitionReassignmentsResponse]":
         """Start or cancel reassignments."""
+        self._authorization.require_cluster(context, AclOperation.ALTER)
         wanted = {
             TopicPartition(topic.name, partition.partition_index): partition.replicas
             for topic in request.topics
@@ -106,6 +111,7 @@ class PartitionApis:
         self, context: RequestContext, request: ListPartitionReassignmentsRequest
     ) -> "Future[ListPartitionReassignmentsResponse]":
         """List the ongoing reassignments of the requested partitions, or of all."""
+        self._authorization.require_cluster(context, AclOperation.DESCRIBE)
         wanted = None
         if request.topics is not None:
             wanted = {TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes}

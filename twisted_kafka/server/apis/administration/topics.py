@@ -1,14 +1,15 @@
 """CreateTopics v0-7: v1 validate only and error messages, v4 default counts, v5 counts and configs in the response, v7 topic ids.
 DeleteTopics v0-6: v5 error messages, v6 topic ids. CreatePartitions v0-3."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 
 from twisted_kafka.admin.topic_orders import NewPartitions, NewTopic, TopicResult
 from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext
-from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
+from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, TopicAuthorizationError
 from twisted_kafka.protocol.messages.topics import (
     CreatableTopicConfig,
     CreatableTopicConfigs,
@@ -25,7 +26,9 @@ from twisted_kafka.protocol.messages.topics import (
 )
 from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.quota.controller_mutation_quota_manager import UNBOUNDED, ControllerMutationQuotaManager
+from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import Limited, api
 from twisted_kafka.waiting.futures import then
 
@@ -54,7 +57,9 @@ class TopicApis:
         metadata: MetadataCache,
         describer: ConfigDescriber,
         mutations: ControllerMutationQuotaManager,
+        authorization: IAuthorization = ALLOW_ALL,
     ) -> None:
+        self._authorization = authorization
         self._topics = topics
         self._mutations = mutations
         self._metadata = metadata
@@ -73,22 +78,43 @@ class TopicApis:
             )
             for topic in request.topics
         ]
+        names = [topic.name for topic in wanted]
+        creatable = set(names)
+        if not self._authorization.is_allowed_on_cluster(context, AclOperation.CREATE, logs_denied=False):
+            creatable = self._allowed(context, AclOperation.CREATE, names)
+        describable = self._allowed(context, AclOperation.DESCRIBE_CONFIGS, names, logs_denied=False)
+        denied = _denied(names, creatable)
+        left = [topic for topic in wanted if topic.name not in denied]
         quota = self._mutations.quota_for(context, _STRICT_CREATION_SINCE)
-        results = self._topics.create_topics(wanted, request.timeout_ms, validate_only=request.validate_only, mutations=quota)
+        results = self._topics.create_topics(left, request.timeout_ms, validate_only=request.validate_only, mutations=quota)
 
         def answer(done: list[TopicResult]) -> CreateTopicsResponse | Limited:
+            done = _in_order(names, [*done, *denied.values()])
             _note(context, done)
             described: _Described = {}
-            response = CreateTopicsResponse(topics=[self._created(context.api_version, each, described) for each in done])
+            created = [self._created(context.api_version, each, each.name in describable, described) for each in done]
+            for each in created:
+                if each.name in denied and each.name not in describable:
+                    each.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            response = CreateTopicsResponse(topics=created)
             return response if quota is UNBOUNDED else Limited(response, quota)
 
         return then(results, answer)
 
-    def _created(self, version: int, result: TopicResult, described: _Described) -> CreatableTopicResult:
+    def _allowed(
+        self, context: RequestContext, operation: AclOperation, names: Iterable[str], *, logs_denied: bool = True
+    ) -> set[str]:
+        return self._authorization.allowed_of(context, operation, ResourceType.TOPIC, names, logs_denied=logs_denied)
+
+    def _created(self, version: int, result: TopicResult, is_describable: bool, described: _Described) -> CreatableTopicResult:
         created = CreatableTopicResult(
             name=result.name, error_code=result.error, error_message=result.message, topic_id=result.topic_id
         )
-        if not result.error and version >= _DETAILS_SINCE:
+        if result.error or version < _DETAILS_SINCE:
+            return created
+        if not is_describable:
+            created.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        else:
             created.num_partitions = result.num_partitions
             created.replication_factor = result.replication_factor
             # Topics created in one request usually have the same configs.
@@ -120,6 +146,8 @@ class TopicApis:
             answers = [self._resolved(topic) for topic in request.topics]
         else:
             answers = [DeletableTopicResult(name=name) for name in request.topic_names]
+        if self._authorization.enforces:
+            self._refuse_deletions(context, answers)
         names = [answer.name for answer in answers if not answer.error_code and answer.name is not None]
         quota = self._mutations.quota_for(context, _STRICT_DELETION_SINCE)
 
@@ -134,6 +162,19 @@ class TopicApis:
             return response if quota is UNBOUNDED else Limited(response, quota)
 
         return then(self._topics.delete_topics(names, request.timeout_ms, mutations=quota), answer_all)
+
+    def _refuse_deletions(self, context: RequestContext, answers: Iterable[DeletableTopicResult]) -> None:
+        """Give what may not be deleted its error. Who may not describe a topic does not get to know the name of its id."""
+        names = {answer.name for answer in answers if answer.name is not None}
+        describable = self._allowed(context, AclOperation.DESCRIBE, names)
+        deletable = self._allowed(context, AclOperation.DELETE, names)
+        for answer in answers:
+            if answer.error_code or answer.name is None:
+                continue
+            if answer.name not in deletable or (answer.topic_id != NO_UUID and answer.name not in describable):
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                if answer.topic_id != NO_UUID and answer.name not in describable:
+                    answer.name = None
 
     def _resolved(self, topic: DeleteTopicState) -> DeletableTopicResult:
         if topic.topic_id == NO_UUID:
@@ -155,10 +196,14 @@ class TopicApis:
             )
             for topic in request.topics
         ]
+        names = [topic.name for topic in wanted]
+        denied = _denied(names, self._allowed(context, AclOperation.ALTER, names))
+        left = [topic for topic in wanted if topic.name not in denied]
         quota = self._mutations.quota_for(context, _STRICT_GROWTH_SINCE)
-        results = self._topics.create_partitions(wanted, request.timeout_ms, validate_only=request.validate_only, mutations=quota)
+        results = self._topics.create_partitions(left, request.timeout_ms, validate_only=request.validate_only, mutations=quota)
 
         def answer(done: list[TopicResult]) -> CreatePartitionsResponse | Limited:
+            done = _in_order(names, [*done, *denied.values()])
             _note(context, done)
             response = CreatePartitionsResponse(
                 results=[
@@ -168,6 +213,23 @@ class TopicApis:
             return response if quota is UNBOUNDED else Limited(response, quota)
 
         return then(results, answer)
+
+
+def _denied(names: Sequence[str], allowed: set[str]) -> dict[str, TopicResult]:
+    """Return the results of topics that are not allowed. Those named twice are refused for that reason."""
+    times = Counter(names)
+    refused = {}
+    for name in names:
+        if name not in allowed and times[name] == 1:
+            refused[name] = TopicResult(name)
+            refused[name].refuse(TopicAuthorizationError())
+    return refused
+
+
+def _in_order(names: Sequence[str], results: Sequence[TopicResult]) -> list[TopicResult]:
+    """Return the results in the order of the names in the request."""
+    position = {name: at for at, name in enumerate(reversed(names))}
+    return sorted(results, key=lambda result: -position[result.name])
 
 
 def _note(context: RequestContext, results: Iterable[TopicResult]) -> None:

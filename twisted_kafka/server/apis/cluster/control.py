@@ -33,6 +33,8 @@ from twisted_kafka.protocol.messages.inter_broker import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.control_plane import ControlPlane
+from twisted_kafka.security.authorizer.acl_types import AclOperation
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 
 UNKNOWN_BROKER_EPOCH = -1
@@ -45,12 +47,20 @@ TOPIC_IDS_SINCE = 5
 class ControlApis:
     """Passes requests of a controller on another broker to the replica manager; the local controller calls it directly.
 
-    They are accepted on the control plane's listener, or if there is none on the inter-broker listener. On others they fail with
-    CLUSTER_AUTHORIZATION_FAILED.
+    They require CLUSTER_ACTION on the cluster, and are accepted on the control plane's listener, or if there is none on the
+    inter-broker listener. On others they fail with CLUSTER_AUTHORIZATION_FAILED.
     """
 
-    def __init__(self, control: ControlPlane, controller: KafkaController, config: KafkaConfig, epoch: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        control: ControlPlane,
+        controller: KafkaController,
+        config: KafkaConfig,
+        epoch: Callable[[], int],
+        authorization: IAuthorization = ALLOW_ALL,
+    ) -> None:
         """``epoch`` returns this broker's epoch, that of its latest registration."""
+        self._authorization = authorization
         self._control = control
         self._controller = controller
         self._config = config
@@ -96,6 +106,7 @@ class ControlApis:
         self, context: RequestContext, request: ControlledShutdownRequest
     ) -> "Future[ControlledShutdownResponse]":
         """As the controller, move leaderships off a broker before it stops."""
+        self._authorization.require_cluster(context, AclOperation.CLUSTER_ACTION)
         if not context.is_privileged_listener and context.listener_name != self._config.inter_broker_listener_name:
             raise _refusal(context)
         answer: Future[ControlledShutdownResponse] = Future()
@@ -118,6 +129,7 @@ class ControlApis:
         return answer
 
     def _ensure_of_controller(self, context: RequestContext, broker_epoch: int) -> None:
+        self._authorization.require_cluster(context, AclOperation.CLUSTER_ACTION)
         if not context.is_privileged_listener:
             raise _refusal(context)
         own = self._epoch()

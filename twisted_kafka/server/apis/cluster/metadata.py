@@ -2,7 +2,7 @@
 leader epochs, v8 authorized operations, v10 topic ids, v11 without cluster operations, v12 requests by topic id, v13 top-level
 error. DescribeCluster v0-2: v1 endpoint type. DescribeTopicPartitions v0, paged (Apache Kafka supports it in KRaft mode only)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Protocol
 
 from twisted_kafka.admin.topic_rules import name_error
@@ -26,14 +26,10 @@ from twisted_kafka.protocol.messages.metadata import (
 from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS
 from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuota, ControllerMutationQuotaManager
+from twisted_kafka.security.authorizer.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from twisted_kafka.server.authorization import ALLOW_ALL, OPERATIONS_NOT_ASKED, IAuthorization
 from twisted_kafka.server.dispatch import FrozenResponse, api
 from twisted_kafka.server.error_counts import note_errors
-
-OPERATIONS_NOT_ASKED: Final = -(2**31)
-ALL_TOPIC_OPERATIONS: Final = 0b1101_1111_1000
-"""Codes of Kafka's AclOperation as bits: read, write, create, delete, alter, describe, describe and alter configs."""
-ALL_CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
-"""Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
 
 MAX_FROZEN: Final = 1000
 """Maximum number of encoded responses cached per snapshot; the cache is cleared when it is full."""
@@ -56,8 +52,14 @@ class MetadataApis:
     """Describes the cluster from this broker's metadata cache."""
 
     def __init__(
-        self, metadata: MetadataCache, config: KafkaConfig, topics: TopicCreator, mutations: ControllerMutationQuotaManager
+        self,
+        metadata: MetadataCache,
+        config: KafkaConfig,
+        topics: TopicCreator,
+        mutations: ControllerMutationQuotaManager,
+        authorization: IAuthorization = ALLOW_ALL,
     ) -> None:
+        self._authorization = authorization
         self._metadata = metadata
         self._mutations = mutations
         self._topics = topics
@@ -66,7 +68,10 @@ class MetadataApis:
 
     @api(MetadataRequest, MetadataResponse, versions=(0, 13))
     def metadata(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse | FrozenResponse:
-        """Describe the cluster and the requested topics; equal requests share one encoded response per metadata snapshot."""
+        """Describe the cluster and the requested topics; equal requests share one encoded response per metadata snapshot.
+
+        That holds for whoever may describe all of the topics.
+        """
         version = context.api_version
         asked = request.topics
         snapshot = self._metadata.snapshot
@@ -76,7 +81,7 @@ class MetadataApis:
         elif asked and asked[0].topic_id == NO_UUID:
             names = tuple([topic.name for topic in asked])
         key = None
-        if names is not None:
+        if names is not None and (not self._authorization.enforces or self._sees_all(context, request, snapshot, names)):
             operations = (request.include_topic_authorized_operations, request.include_cluster_authorized_operations)
             key = ("metadata", context.listener_name, asked is None or version == 0, version, operations, names)
             frozen: FrozenResponse | None = snapshot.derived.get(key)
@@ -95,16 +100,40 @@ class MetadataApis:
             return frozen
         return response
 
+    def _sees_all(
+        self, context: RequestContext, request: MetadataRequest, snapshot: MetadataSnapshot, names: Sequence[str | None]
+    ) -> bool:
+        """Whether the answer is the same as to everybody who may describe all of these topics, of all if there are none."""
+        if request.include_topic_authorized_operations or request.include_cluster_authorized_operations or None in names:
+            return False
+        asked: Collection[str] = [name for name in names if name is not None] or snapshot.topics
+        return len(self._described(context, asked, logs_denied=False)) == len(set(asked))
+
+    def _described(self, context: RequestContext, names: Iterable[str], *, logs_denied: bool = True) -> set[str]:
+        """Return those topics that the principal may describe."""
+        operation = AclOperation.DESCRIBE
+        return self._authorization.allowed_of(context, operation, ResourceType.TOPIC, names, logs_denied=logs_denied)
+
+    def _cluster_operations(self, context: RequestContext) -> int:
+        if not self._authorization.is_allowed_on_cluster(context, AclOperation.DESCRIBE):
+            return 0
+        return self._authorization.authorized_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def _topic_operations(self, context: RequestContext, name: str) -> int:
+        return self._authorization.authorized_operations(context, ResourceType.TOPIC, name)
+
     def _answer(self, context: RequestContext, request: MetadataRequest, snapshot: MetadataSnapshot) -> MetadataResponse:
         version = context.api_version
         include = request.include_topic_authorized_operations
         view = _View(snapshot, context.listener_name, version)
-        topics = self._topics_asked_for(request, version, view, self._mutations.permissive_quota_for(context))
+        topics = self._topics_asked_for(context, request, view)
         if include:
             for topic in topics:
                 if topic.error_code not in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-                    topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
-        operations = ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
+                    topic.topic_authorized_operations = self._topic_operations(context, topic.name or "")
+        operations = OPERATIONS_NOT_ASKED
+        if request.include_cluster_authorized_operations:
+            operations = self._cluster_operations(context)
         controller = snapshot.controller_id
         return MetadataResponse(
             brokers=[
@@ -117,37 +146,56 @@ class MetadataApis:
             cluster_authorized_operations=operations,
         )
 
-    def _topics_asked_for(
-        self, request: MetadataRequest, version: int, view: "_View", mutations: ControllerMutationQuota
-    ) -> list[MetadataResponseTopic]:
+    def _topics_asked_for(self, context: RequestContext, request: MetadataRequest, view: "_View") -> list[MetadataResponseTopic]:
         asked = request.topics
+        version = context.api_version
         if asked is None or (version == 0 and not asked):
-            return [view.topic(name) for name in view.snapshot.topics]
+            allowed = self._described(context, view.snapshot.topics, logs_denied=False)
+            return [view.topic(name) for name in view.snapshot.topics if name in allowed]
         ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != NO_UUID))
         if version < _IDS_ALONE_SINCE and any(topic.name is None or topic.topic_id != NO_UUID for topic in asked):
             raise InvalidRequestError("Topic ids are invalid in metadata requests before version 12")
         if ids:
-            return [view.topic_by_id(topic_id) for topic_id in ids]
+            return self._topics_by_id(context, ids, view)
         names = dict.fromkeys(topic.name for topic in asked)
         if None in names:
             raise InvalidRequestError("Invalid topic: it has neither a name nor an id")
-        known = [view.topic(name) for name in names if name in view.snapshot.topics]
-        missing = [name for name in names if name is not None and name not in view.snapshot.topics]
-        return known + self._missing(missing, request.allow_auto_topic_creation and self._auto_create, mutations)
+        allowed = self._described(context, (name for name in names if name is not None))
+        known = [view.topic(name) for name in names if name in view.snapshot.topics and name in allowed]
+        missing = [name for name in names if name is not None and name not in view.snapshot.topics and name in allowed]
+        # Whether what may not be described exists is not told.
+        denied = [_denied(name, is_internal=False) for name in names if name is not None and name not in allowed]
+        return known + self._missing(context, missing, request.allow_auto_topic_creation and self._auto_create) + denied
 
-    def _missing(self, names: Sequence[str], may_create: bool, mutations: ControllerMutationQuota) -> list[MetadataResponseTopic]:
+    def _topics_by_id(self, context: RequestContext, ids: Sequence[bytes], view: "_View") -> list[MetadataResponseTopic]:
+        topics = [view.topic_by_id(topic_id) for topic_id in ids]
+        allowed = self._described(context, (topic.name for topic in topics if topic.name is not None))
+        refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return [
+            topic
+            if topic.name is None or topic.name in allowed
+            else MetadataResponseTopic(error_code=refusal, name=None, topic_id=topic.topic_id)
+            for topic in topics
+        ]
+
+    def _missing(self, context: RequestContext, names: Sequence[str], may_create: bool) -> list[MetadataResponseTopic]:
         if not names:
             return []
+        denied = []
+        if may_create and not self._authorization.is_allowed_on_cluster(context, AclOperation.CREATE, logs_denied=False):
+            allowed = self._authorization.allowed_of(context, AclOperation.CREATE, ResourceType.TOPIC, names)
+            denied = [_denied(name, is_internal=name in INTERNAL_TOPICS) for name in names if name not in allowed]
+            names = [name for name in names if name in allowed]
         errors = {name: ErrorCode.INVALID_TOPIC_EXCEPTION for name in names if name_error(name) is not None}
         creatable = [name for name in names if name not in errors]
         if may_create and creatable:
-            errors |= self._topics.auto_create(creatable, mutations)
+            errors |= self._topics.auto_create(creatable, self._mutations.permissive_quota_for(context))
         return [
             MetadataResponseTopic(
                 error_code=errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), name=name, is_internal=name in INTERNAL_TOPICS
             )
             for name in names
-        ]
+        ] + denied
 
     @api(DescribeClusterRequest, DescribeClusterResponse, versions=(0, 2))
     def describe_cluster(self, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -161,7 +209,9 @@ class MetadataApis:
                 error_code=wrong, error_message="Unsupported endpoint type: this is a broker's endpoint", cluster_id=""
             )
         snapshot = self._metadata.snapshot
-        operations = ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
+        operations = OPERATIONS_NOT_ASKED
+        if request.include_cluster_authorized_operations:
+            operations = self._cluster_operations(context)
         return DescribeClusterResponse(
             cluster_id=self._metadata.cluster_id or "",
             controller_id=NO_LEADER if snapshot.controller_id is None else snapshot.controller_id,
@@ -181,7 +231,9 @@ class MetadataApis:
         cursor = request.cursor
         if cursor is not None and cursor.partition_index < 0:
             raise InvalidRequestError(f"Invalid cursor: partition {cursor.partition_index} is negative")
-        names = sorted({topic.name for topic in request.topics} or snapshot.topics)
+        asked = {topic.name for topic in request.topics}
+        allowed = self._described(context, asked or snapshot.topics, logs_denied=bool(asked))
+        names = sorted(asked or allowed)
         if cursor is not None:
             if request.topics and cursor.topic_name not in names:
                 raise InvalidRequestError(f"Invalid cursor: topic {cursor.topic_name!r} is not among the requested topics")
@@ -194,7 +246,12 @@ class MetadataApis:
                 response.next_cursor = Cursor(topic_name=name, partition_index=0)
                 break
             first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-            topic, next_partition = _page(view, name, first, left)
+            if name in allowed:
+                topic, next_partition = _page(view, name, first, left)
+                topic.topic_authorized_operations = self._topic_operations(context, name)
+            else:
+                refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                topic, next_partition = DescribeTopicPartitionsResponseTopic(error_code=refusal, name=name), None
             response.topics.append(topic)
             context.note_error(topic.error_code)
             left -= len(topic.partitions)
@@ -261,13 +318,16 @@ class _View:
         return [broker for broker in brokers if broker in alive and self._listener_name in alive[broker].nodes]
 
 
+def _denied(name: str, *, is_internal: bool) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, is_internal=is_internal)
+
+
 def _page(view: _View, name: str, first: int, limit: int) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
     """Return up to ``limit`` partitions of a topic from ``first`` on, and the index of the next one, if any."""
     states = view.snapshot.topics.get(name)
     if states is None:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_error(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
         missing = DescribeTopicPartitionsResponseTopic(error_code=unknown, name=name, is_internal=name in INTERNAL_TOPICS)
-        missing.topic_authorized_operations = ALL_TOPIC_OPERATIONS
         return missing, None
     wanted = [state for index, state in states.items() if index >= first]
     partitions = []
@@ -291,6 +351,5 @@ def _page(view: _View, name: str, first: int, limit: int) -> tuple[DescribeTopic
         topic_id=view.snapshot.topic_ids.get(name, NO_UUID),
         is_internal=name in INTERNAL_TOPICS,
         partitions=partitions,
-        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
     )
     return topic, wanted[limit].partition if len(wanted) > limit else None

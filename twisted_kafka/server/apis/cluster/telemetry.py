@@ -12,6 +12,8 @@ from twisted_kafka.protocol.messages.telemetry import (
     PushTelemetryRequest,
     PushTelemetryResponse,
 )
+from twisted_kafka.security.authorizer.acl_types import AclOperation
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.telemetry.client_metrics_manager import ACCEPTED, ClientMetricsManager
 
@@ -19,7 +21,8 @@ from twisted_kafka.telemetry.client_metrics_manager import ACCEPTED, ClientMetri
 class TelemetryApis:
     """Client metrics: clients fetch their subscription and push metrics."""
 
-    def __init__(self, client_metrics: ClientMetricsManager) -> None:
+    def __init__(self, client_metrics: ClientMetricsManager, authorization: IAuthorization = ALLOW_ALL) -> None:
+        self._authorization = authorization
         self._client_metrics = client_metrics
 
     @api(GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse, versions=(0, 0))
@@ -54,6 +57,7 @@ class TelemetryApis:
     @api(ListConfigResourcesRequest, ListConfigResourcesResponse, versions=(0, 0))
     def list_resources(self, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
         """List the names of the subscriptions."""
+        self._authorization.require_cluster(context, AclOperation.DESCRIBE_CONFIGS)
         return ListConfigResourcesResponse(
             config_resources=[ConfigResource(resource_name=name) for name in self._client_metrics.names()]
         )

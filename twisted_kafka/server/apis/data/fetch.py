@@ -2,7 +2,7 @@
 leader epochs, v10 zstd, v11 fetching from followers, v12 flexible and diverging epochs, v13 topic ids, v15 replica state, v16
 current leaders, v17 directory ids."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Final
@@ -29,9 +29,11 @@ from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.replication.partition.fetch_data import CONSUMER_REPLICA_ID, FetchParams, PartitionFetch, PartitionRead
 from twisted_kafka.replication.partition.topic_stats import BYTES_OUT, REPLICATION_BYTES_OUT
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.apis.data.down_conversion import DownConversion
 from twisted_kafka.server.apis.data.fetch_direct import FIRST_VERSION, FetchedResponse, by_topic, read_one, size_of, topic_of
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import Measured, api
 from twisted_kafka.server.fetch_context import NO_FETCHES, FetchContext, FetchManager
 from twisted_kafka.server.fetch_session import FetchedPartitions, FetchSessionCache, PartitionKey
@@ -49,7 +51,14 @@ _topic_response: Final = maker(FetchableTopicResponse)
 _data: Final = maker(PartitionData)
 
 _NOT_CONVERTED: Final = frozenset({ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_VERSION})
-_NOT_READ: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, *_NOT_CONVERTED})
+_NOT_READ: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        *_NOT_CONVERTED,
+    }
+)
 """With these errors the aborted transactions are an empty list; with errors of a read they are null, as in Kafka."""
 
 Answer = FetchResponse | FetchedResponse | Measured
@@ -59,8 +68,15 @@ class FetchApis:
     """Handles fetch requests of consumers and followers."""
 
     def __init__(
-        self, replicas: ReplicaManager, sessions: FetchSessionCache, config: KafkaConfig, clock: IClock, quotas: QuotaManagers
+        self,
+        replicas: ReplicaManager,
+        sessions: FetchSessionCache,
+        config: KafkaConfig,
+        clock: IClock,
+        quotas: QuotaManagers,
+        authorization: IAuthorization = ALLOW_ALL,
     ) -> None:
+        self._authorization = authorization
         self._replicas = replicas
         self._quotas = quotas
         self._metadata = replicas.metadata
@@ -135,7 +151,40 @@ class FetchApis:
             uses_topic_ids=params.version >= _FIRST_VERSION_WITH_TOPIC_IDS,
         )
         respond = partial(self._respond, context, params, fetch_context)
+        if self._authorization.enforces:
+            denied = self._denied(context, params, fetch_context.fetches)
+            if denied:
+                return self._fetch_allowed(params, fetch_context.fetches, denied, respond)
         return when_done(self._replicas.reader.fetch(params, fetch_context.fetches), respond)
+
+    def _denied(self, context: RequestContext, params: FetchParams, fetches: Sequence[PartitionFetch]) -> set[int]:
+        """Return the positions of what may not be read; topics whose ids are unknown are not among them."""
+        if params.is_from_follower:
+            is_allowed = self._authorization.is_allowed_on_cluster(context, AclOperation.CLUSTER_ACTION)
+            return set() if is_allowed else set(range(len(fetches)))
+        topics = [None if fetch.topic_partition is None else fetch.topic_partition.topic for fetch in fetches]
+        names = {name for name in topics if name is not None}
+        allowed = self._authorization.allowed_of(context, AclOperation.READ, ResourceType.TOPIC, names)
+        if len(allowed) == len(names):
+            return set()
+        return {position for position, name in enumerate(topics) if name is not None and name not in allowed}
+
+    def _fetch_allowed(
+        self,
+        params: FetchParams,
+        fetches: Sequence[PartitionFetch],
+        denied: set[int],
+        respond: Callable[[Sequence[PartitionRead]], Answer],
+    ) -> "Answer | Future[Answer]":
+        """Read what is not denied. As in Kafka, denied partitions end no wait, unless there is nothing else."""
+        allowed = [fetch for position, fetch in enumerate(fetches) if position not in denied]
+
+        def merged(reads: Sequence[PartitionRead]) -> Answer:
+            left = iter(reads)
+            refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return respond([PartitionRead(refusal) if position in denied else next(left) for position in range(len(fetches))])
+
+        return when_done(self._replicas.reader.fetch(params, allowed), merged)
 
     def _fetches(self, request: FetchRequest, uses_topic_ids: bool) -> list[PartitionFetch]:
         fetches = []

@@ -1,8 +1,8 @@
 """ListOffsets v0-9: v0 returns segments' base offsets, v2 isolation level, v4 leader epochs, v7 max timestamp, v8 earliest local,
 v9 latest tiered. OffsetForLeaderEpoch v0-4: v1 leader epoch in the response, v2 fencing, v3 replica id. DeleteRecords v0-2."""
 
+from collections.abc import Iterable
 from concurrent.futures import Future
-from functools import partial
 from typing import Final
 
 from twisted.logger import Logger
@@ -37,9 +37,14 @@ from twisted_kafka.replication.operations.offset_queries import (
     READ_COMMITTED,
 )
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.apis.data.offsets_direct import FIRST_VERSION, FoundResponse, read_one
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import when_done
+
+_DESCRIBE: Final = AclOperation.DESCRIBE
+_TOPIC: Final = ResourceType.TOPIC
 
 _FIRST_VERSION_WITH_EPOCHS: Final = 4
 _FIRST_VERSION_OF_SPECIALS: Final = {
@@ -57,7 +62,8 @@ _log = Logger()
 class OffsetApis:
     """Looks up offsets of partitions, and deletes records before an offset."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, authorization: IAuthorization = ALLOW_ALL) -> None:
+        self._authorization = authorization
         self._replicas = replicas
         self._offsets = replicas.offsets
 
@@ -68,12 +74,15 @@ class OffsetApis:
             raise InvalidRequestError(f"Invalid isolation level {request.isolation_level}")
         duplicates = _duplicates(request) if context.api_version > 0 else set()
         topics = []
+        allowed = self._allowed(context, AclOperation.DESCRIBE, (topic.name for topic in request.topics))
         for topic in request.topics:
             answers = []
             first_error = 0
             for partition in topic.partitions:
                 topic_partition = TopicPartition(topic.name, partition.partition_index)
-                if topic_partition in duplicates:
+                if topic.name not in allowed:
+                    answer = _list_error(partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                elif topic_partition in duplicates:
                     answer = _list_error(partition, ErrorCode.INVALID_REQUEST)
                 elif partition.timestamp < 0 and not _knows_special(context.api_version, partition.timestamp):
                     answer = _list_error(partition, ErrorCode.UNSUPPORTED_VERSION)
@@ -97,6 +106,9 @@ class OffsetApis:
         timestamp = one.timestamp
         if timestamp < 0 and not _knows_special(version, timestamp):
             return None
+        authorization = self._authorization
+        if authorization.enforces and not authorization.is_allowed(context, _DESCRIBE, _TOPIC, one.topic, logs_denied=False):
+            return None  # `list_offsets` asks again, and responds
         topic_partition = topic_partition_of((one.topic, one.index))
         try:
             found = self._offsets.list_offset(topic_partition, timestamp, one.replica_id, one.isolation_level, one.leader_epoch)
@@ -104,6 +116,9 @@ class OffsetApis:
             return None  # `list_offsets` runs into it again and responds
         context.note_topic(one.topic, 1, 0, 0, 0)
         return FoundResponse(one.topic, one.index, found)
+
+    def _allowed(self, context: RequestContext, operation: AclOperation, topics: Iterable[str]) -> set[str]:
+        return self._authorization.allowed_of(context, operation, ResourceType.TOPIC, topics)
 
     def _list_or_error(
         self, version: int, request: ListOffsetsRequest, topic_partition: TopicPartition, partition: ListOffsetsPartition
@@ -150,7 +165,16 @@ class OffsetApis:
     ) -> OffsetForLeaderEpochResponse:
         """Return the end offset of a leader epoch in each partition."""
         topics = []
+        names = {topic.topic for topic in request.topics}
+        if not self._authorization.is_allowed_on_cluster(context, AclOperation.CLUSTER_ACTION, logs_denied=False):
+            names = self._allowed(context, AclOperation.DESCRIBE, names)
         for topic in request.topics:
+            if topic.topic not in names:
+                refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                refused = [EpochEndOffset(partition=wanted.partition, error_code=refusal) for wanted in topic.partitions]
+                context.note_topic(topic.topic, len(refused), 0, 0, refusal)
+                topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=refused))
+                continue
             answers = [self._end_of_epoch(TopicPartition(topic.topic, wanted.partition), wanted) for wanted in topic.partitions]
             error = next((answer.error_code for answer in answers if answer.error_code), 0)
             context.note_topic(topic.topic, len(answers), 0, 0, error)
@@ -174,7 +198,14 @@ class OffsetApis:
             for topic in request.topics
             for partition in topic.partitions
         }
-        return when_done(self._offsets.delete_records(request.timeout_ms, wanted), partial(_deleted, context))
+        allowed = self._allowed(context, AclOperation.DELETE, (topic.name for topic in request.topics))
+        refused = {each: DeleteRecordsResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED) for each in wanted if each.topic not in allowed}
+        if len(refused) == len(wanted):
+            return _deleted(context, refused)
+        left = {each: offset for each, offset in wanted.items() if each not in refused}
+        return when_done(
+            self._offsets.delete_records(request.timeout_ms, left), lambda results: _deleted(context, {**results, **refused})
+        )
 
 
 def _knows_special(version: int, timestamp: int) -> bool:

@@ -34,8 +34,10 @@ from twisted_kafka.replication.operations.appender import NO_GUARDS, Guards
 from twisted_kafka.replication.operations.delayed_produce import PendingResults
 from twisted_kafka.replication.partition.topic_stats import PRODUCE_CONVERSIONS
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
 from twisted_kafka.server.apis.data.produce_direct import FIRST_VERSION, AppendedResponse, OneBatch, read_one
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Later, Outcome, api
 from twisted_kafka.waiting.futures import and_then, then, when_done
 
@@ -43,6 +45,10 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client id that may write to internal topics (Kafka: ``AdminUtils.ADMIN_CLIENT_ID``)."""
 
 _CLIENT: Final = AppendOrigin.CLIENT
+
+_WRITE: Final = AclOperation.WRITE
+_TOPIC: Final = ResourceType.TOPIC
+_NOTHING_DENIED: Final[frozenset[str]] = frozenset()
 
 _FIRST_VERSION_OF_BATCHES: Final = 3
 _FIRST_VERSION_WITH_ZSTD: Final = 7
@@ -80,9 +86,12 @@ Answer = ProduceResponse | Outcome
 class ProduceApis:
     """Handles produce requests."""
 
-    def __init__(self, replicas: ReplicaManager, verification: TransactionVerification) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, verification: TransactionVerification, authorization: IAuthorization = ALLOW_ALL
+    ) -> None:
         self._replicas = replicas
         self._verification = verification
+        self._authorization = authorization
 
     @api(
         ProduceRequest,
@@ -97,6 +106,7 @@ class ProduceApis:
         transactional_id = request.transactional_id
         entries: dict[TopicPartition, Buffer] = {}
         refused: Results | None = None
+        denied = self._denied_topics(context, request) if self._authorization.enforces else _NOTHING_DENIED
         for topic in request.topic_data:
             for data in topic.partition_data:
                 topic_partition = topic_partition_of((topic.name, data.index))
@@ -104,17 +114,31 @@ class ProduceApis:
                 error: int = 0
                 if version >= _FIRST_VERSION_OF_BATCHES:
                     records, error = _the_batch(records, version, transactional_id)
+                if topic.name in denied and error != _NO_TRANSACTIONAL_ID:
+                    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 if records is None or error:
                     if refused is None:
                         refused = {}
                     refused[topic_partition] = self._refuse(topic_partition, error or ErrorCode.INVALID_RECORD)
                 else:
                     entries[topic_partition] = records
-        if refused is not None and any(result.error == _NO_TRANSACTIONAL_ID for result in refused.values()):
+        lacks_id = refused is not None and any(result.error == _NO_TRANSACTIONAL_ID for result in refused.values())
+        if lacks_id or (self._authorization.enforces and not self._may_use_transactional_id(context, request)):
             entries, refused = {}, _all_refused(request, _NO_TRANSACTIONAL_ID)
         if transactional_id is None or not entries:
             return self._append(context, request, entries, refused, NO_GUARDS)
         return self._append_in_transaction(context, request, entries, refused)
+
+    def _denied_topics(self, context: RequestContext, request: ProduceRequest) -> set[str]:
+        names = {topic.name for topic in request.topic_data}
+        return names - self._authorization.allowed_of(context, AclOperation.WRITE, ResourceType.TOPIC, names)
+
+    def _may_use_transactional_id(self, context: RequestContext, request: ProduceRequest) -> bool:
+        """Whether none of the batches is transactional, or the principal may write with their transactional id."""
+        transactional_id = request.transactional_id
+        if transactional_id is None or not _has_transactional(request):
+            return True
+        return self._authorization.is_allowed(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
     def _append(
         self,
@@ -160,6 +184,9 @@ class ProduceApis:
         records, error = _the_batch(one.records, version, None)
         if error or records is None:
             return None
+        authorization = self._authorization
+        if authorization.enforces and not authorization.is_allowed(context, _WRITE, _TOPIC, one.topic, logs_denied=False):
+            return None  # `produce` asks again, and responds
         one.records = records
         return (topic_partition_of((one.topic, one.index)), one.acks), one
 
@@ -218,7 +245,7 @@ class ProduceApis:
 
     def _refuse(self, topic_partition: TopicPartition, error: int) -> PartitionResult:
         """Return the result of records refused before the append; an unknown topic takes precedence, as in Kafka."""
-        if error == _NO_TRANSACTIONAL_ID:
+        if error in (_NO_TRANSACTIONAL_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
             return PartitionResult(error)
         known = self._replicas.get_partition(topic_partition) or self._replicas.metadata.partition(topic_partition)
         if known is None:
@@ -335,6 +362,18 @@ def _transactional_producers(entries: dict[TopicPartition, Buffer]) -> dict[Topi
         and records[_ATTRIBUTES_AT] & _TRANSACTIONAL
         and records[_PRODUCER_AT] < _NEGATIVE
     }
+
+
+def _has_transactional(request: ProduceRequest) -> bool:
+    """Whether one of the batches is transactional; malformed ones, which are refused anyhow, are not."""
+    return any(
+        data.records is not None
+        and len(data.records) > _ATTRIBUTES_AT
+        and data.records[_MAGIC_AT] == _MAGIC
+        and data.records[_ATTRIBUTES_AT] & _TRANSACTIONAL
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
 
 
 def _several_producers(entries: dict[TopicPartition, Buffer]) -> Results:

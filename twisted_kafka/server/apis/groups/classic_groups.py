@@ -6,6 +6,7 @@ static members. LeaveGroup v0-5: v3 several members. DescribeGroups v0-5: v3 aut
 v0-5: v4 states (KIP-518), v5 types (KIP-848). DeleteGroups v0-2.
 """
 
+from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
 from typing import Final
@@ -38,6 +39,8 @@ from twisted_kafka.protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
+from twisted_kafka.server.authorization import ALLOW_ALL, OPERATIONS_NOT_ASKED, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import gather, when_done
 
@@ -47,20 +50,21 @@ NULL_PROTOCOL_SINCE: Final = 7
 PROTOCOL_IN_SYNC_SINCE: Final = 5
 SEVERAL_LEAVE_SINCE: Final = 3
 
-NO_OPERATIONS: Final = -(2**31)
-GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8))
-"""The codes of AclOperation's Read, Delete and Describe as bits: all operations on groups, as there is no authorizer yet."""
-
 
 class GroupApis:
     """The classic group protocol, and administration of groups."""
 
-    def __init__(self, groups: GroupCoordinator) -> None:
+    def __init__(self, groups: GroupCoordinator, authorization: IAuthorization = ALLOW_ALL) -> None:
         self._groups = groups
+        self._authorization = authorization
+
+    def _require(self, context: RequestContext, operation: AclOperation, group_id: str) -> None:
+        self._authorization.require(context, operation, ResourceType.GROUP, group_id)
 
     @api(JoinGroupRequest, JoinGroupResponse, versions=(0, 9))
     def join_group(self, context: RequestContext, request: JoinGroupRequest) -> "JoinGroupResponse | Future[JoinGroupResponse]":
         """Join or rejoin a group; respond when the rebalance is over."""
+        self._require(context, AclOperation.READ, request.group_id)
         version = context.api_version
         session_ms = request.session_timeout_ms
         terms = MemberTerms(
@@ -90,6 +94,7 @@ class GroupApis:
         """Take the leader's assignment or return a member's; respond when the assignment is stored."""
         if context.api_version >= PROTOCOL_IN_SYNC_SINCE and None in (request.protocol_type, request.protocol_name):
             return _synced(context, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        self._require(context, AclOperation.READ, request.group_id)
         result = self._groups.sync(
             SyncRequest(
                 Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id),
@@ -103,6 +108,7 @@ class GroupApis:
     @api(HeartbeatRequest, HeartbeatResponse, versions=(0, 4))
     def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
         """Keep a member's session alive."""
+        self._require(context, AclOperation.READ, request.group_id)
         sender = Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
         error = self._groups.heartbeat(sender)
         if error:
@@ -112,6 +118,7 @@ class GroupApis:
     @api(LeaveGroupRequest, LeaveGroupResponse, versions=(0, 5))
     def leave_group(self, context: RequestContext, request: LeaveGroupRequest) -> "LeaveGroupResponse | Future[LeaveGroupResponse]":
         """Remove members: up to v2 the sender, since v3 any number of members."""
+        self._require(context, AclOperation.READ, request.group_id)
         if context.api_version < SEVERAL_LEAVE_SINCE:
             leaving = [LeavingMember(request.member_id)]
         else:
@@ -125,35 +132,55 @@ class GroupApis:
         """Describe groups with their members."""
 
         def respond(found: list[GroupDescription]) -> DescribeGroupsResponse:
-            described = [_described(each, request.include_authorized_operations) for each in found]
+            described = refused + [_described(each) for each in found]
             for group in described:
                 context.note_error(group.error_code)
+                if request.include_authorized_operations and not group.error_code:
+                    group.authorized_operations = self._operations(context, group.group_id)
             return DescribeGroupsResponse(groups=described)
 
-        return gather([self._groups.describe_group(group_id) for group_id in request.groups], respond)
+        allowed = self._allowed(context, AclOperation.DESCRIBE, request.groups)
+        refused = [_refused(group_id) for group_id in request.groups if group_id not in allowed]
+        return gather([self._groups.describe_group(group_id) for group_id in request.groups if group_id in allowed], respond)
+
+    def _operations(self, context: RequestContext, group_id: str) -> int:
+        return self._authorization.authorized_operations(context, ResourceType.GROUP, group_id)
+
+    def _allowed(
+        self, context: RequestContext, operation: AclOperation, group_ids: Iterable[str], *, logs_denied: bool = True
+    ) -> set[str]:
+        return self._authorization.allowed_of(context, operation, ResourceType.GROUP, group_ids, logs_denied=logs_denied)
 
     @api(ListGroupsRequest, ListGroupsResponse, versions=(0, 5))
     def list_groups(self, context: RequestContext, request: ListGroupsRequest) -> "ListGroupsResponse | Future[ListGroupsResponse]":
-        """List the groups that this broker coordinates."""
-        return when_done(
-            self._groups.list_groups(request.states_filter, request.types_filter), lambda answer: _listed(context, *answer)
-        )
+        """List the groups that this broker coordinates: all to who may describe the cluster, to others those they may describe."""
+
+        def respond(answer: tuple[ErrorCode, list[GroupListing]]) -> ListGroupsResponse:
+            error, listings = answer
+            if self._authorization.enforces and not describes_cluster:
+                names = {each.group_id for each in listings}
+                allowed = self._allowed(context, AclOperation.DESCRIBE, names, logs_denied=False)
+                listings = [each for each in listings if each.group_id in allowed]
+            return _listed(context, error, listings)
+
+        describes_cluster = self._authorization.is_allowed_on_cluster(context, AclOperation.DESCRIBE, logs_denied=False)
+        return when_done(self._groups.list_groups(request.states_filter, request.types_filter), respond)
 
     @api(DeleteGroupsRequest, DeleteGroupsResponse, versions=(0, 2))
     def delete_groups(
         self, context: RequestContext, request: DeleteGroupsRequest
     ) -> "DeleteGroupsResponse | Future[DeleteGroupsResponse]":
         """Delete groups without members, and their offsets."""
-        group_ids = list(dict.fromkeys(request.groups_names))
+        allowed = self._allowed(context, AclOperation.DELETE, request.groups_names)
+        group_ids = [group_id for group_id in dict.fromkeys(request.groups_names) if group_id in allowed]
+        refused = [group_id for group_id in dict.fromkeys(request.groups_names) if group_id not in allowed]
 
         def respond(errors: list[ErrorCode]) -> DeleteGroupsResponse:
-            for error in errors:
+            results = dict(zip(group_ids, errors, strict=True)) | dict.fromkeys(refused, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            for error in results.values():
                 context.note_error(error)
             return DeleteGroupsResponse(
-                results=[
-                    DeletableGroupResult(group_id=group_id, error_code=error)
-                    for group_id, error in zip(group_ids, errors, strict=True)
-                ]
+                results=[DeletableGroupResult(group_id=group_id, error_code=error) for group_id, error in results.items()]
             )
 
         return gather([self._groups.delete_group(group_id) for group_id in group_ids], respond)
@@ -223,7 +250,12 @@ def _left(context: RequestContext, error: ErrorCode, left: list[LeftMember]) -> 
     )
 
 
-def _described(group: GroupDescription, wants_operations: bool) -> DescribedGroup:
+def _refused(group_id: str) -> DescribedGroup:
+    refusal = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return DescribedGroup(error_code=refusal, group_id=group_id, authorized_operations=OPERATIONS_NOT_ASKED)
+
+
+def _described(group: GroupDescription) -> DescribedGroup:
     return DescribedGroup(
         error_code=group.error,
         group_id=group.group_id,
@@ -241,5 +273,5 @@ def _described(group: GroupDescription, wants_operations: bool) -> DescribedGrou
             )
             for member in group.members
         ],
-        authorized_operations=GROUP_OPERATIONS if wants_operations and not group.error else NO_OPERATIONS,
+        authorized_operations=OPERATIONS_NOT_ASKED,
     )

@@ -4,13 +4,14 @@ ConsumerGroupHeartbeat v0-1: v1 (Kafka 4.0) subscriptions by regular expression,
 ConsumerGroupDescribe v0-1: v1 (Kafka 4.0) member type.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Final
 
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.requests import Client
 from twisted_kafka.network.requests.request_context import RequestContext
-from twisted_kafka.protocol.errors import ErrorCode, UnsupportedVersionError
+from twisted_kafka.protocol.errors import ErrorCode, TopicAuthorizationError, UnsupportedVersionError
 from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -18,7 +19,9 @@ from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatResponse,
     DescribedGroup,
 )
-from twisted_kafka.server.apis.groups.classic_groups import GROUP_OPERATIONS, client_host
+from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
+from twisted_kafka.server.apis.groups.classic_groups import client_host
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import gather
 
@@ -28,7 +31,8 @@ _DISABLED: Final = "The consumer group protocol is not enabled in group.coordina
 class ConsumerGroupApis:
     """Consumer groups; if ``is_enabled`` is false, every request fails with UNSUPPORTED_VERSION, as in Kafka."""
 
-    def __init__(self, groups: GroupCoordinator, is_enabled: bool) -> None:
+    def __init__(self, groups: GroupCoordinator, is_enabled: bool, authorization: IAuthorization = ALLOW_ALL) -> None:
+        self._authorization = authorization
         self._groups = groups
         self._is_enabled = is_enabled
 
@@ -39,6 +43,8 @@ class ConsumerGroupApis:
         """Add, keep or remove a member; respond when the change is stored."""
         if not self._is_enabled:
             raise UnsupportedVersionError(_DISABLED)
+        self._authorization.require(context, AclOperation.READ, ResourceType.GROUP, request.group_id)
+        self._require_topics(context, request.subscribed_topic_names or ())
         client = Client(context.client_id or "", client_host(context))
         return self._groups.consumer_heartbeat(request, client, context.api_version)
 
@@ -54,12 +60,27 @@ class ConsumerGroupApis:
             for group in groups:
                 context.note_error(group.error_code)
                 if request.include_authorized_operations and not group.error_code:
-                    group.authorized_operations = GROUP_OPERATIONS
+                    operations = self._authorization.authorized_operations(context, ResourceType.GROUP, group.group_id)
+                    group.authorized_operations = operations
             return ConsumerGroupDescribeResponse(groups=groups)
 
-        return gather([self._describe(group_id) for group_id in request.group_ids], respond)
+        allowed = self._authorization.allowed_of(context, AclOperation.DESCRIBE, ResourceType.GROUP, request.group_ids)
+        return gather(
+            [self._describe(group_id) if group_id in allowed else _refused(group_id) for group_id in request.group_ids], respond
+        )
+
+    def _require_topics(self, context: RequestContext, topics: Sequence[str]) -> None:
+        """Raise TopicAuthorizationError if one of the topics may not be described, as in Kafka 4.0: the answer has their ids."""
+        if self._authorization.enforces:
+            allowed = self._authorization.allowed_of(context, AclOperation.DESCRIBE, ResourceType.TOPIC, topics)
+            if len(allowed) < len(set(topics)):
+                raise TopicAuthorizationError
 
     def _describe(self, group_id: str) -> "DescribedGroup | Future[DescribedGroup]":
         if not group_id:
             return DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID, group_id=group_id)
         return self._groups.describe_consumer_group(group_id)
+
+
+def _refused(group_id: str) -> DescribedGroup:
+    return DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id)

@@ -9,10 +9,12 @@ from typing import Final, NamedTuple
 from twisted_kafka.coordinator.interfaces import ITopicCreator
 from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.network.requests.request_context import RequestContext
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.messages.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuotaManager
+from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 
 GROUP: Final = 0
@@ -30,6 +32,8 @@ class CoordinatorTopic(NamedTuple):
     partition_for: Callable[[str], int]
 
 
+_RESOURCES: Final = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
+
 _NO_NODE: Final = Node(-1, "", -1, None)
 Found = tuple[ErrorCode, Node, str | None]
 _NOT_AVAILABLE: Final[Found] = (ErrorCode.COORDINATOR_NOT_AVAILABLE, _NO_NODE, None)
@@ -45,7 +49,9 @@ class FindCoordinatorApis:
         metadata: MetadataCache,
         topics: ITopicCreator,
         mutations: ControllerMutationQuotaManager,
+        authorization: IAuthorization = ALLOW_ALL,
     ) -> None:
+        self._authorization = authorization
         self._kinds = kinds
         self._metadata = metadata
         self._topics = topics
@@ -55,7 +61,7 @@ class FindCoordinatorApis:
     def find_coordinator(self, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         """Return the coordinator of each key."""
         if context.api_version < SEVERAL_KEYS_SINCE:
-            error, node, message = self._find(request.key_type, request.key, context)
+            error, node, message = self._find(context, request.key_type, request.key)
             context.note_error(error)
             return FindCoordinatorResponse(
                 error_code=error,
@@ -66,7 +72,7 @@ class FindCoordinatorApis:
             )
         coordinators = []
         for key in request.coordinator_keys:
-            error, node, message = self._find(request.key_type, key, context)
+            error, node, message = self._find(context, request.key_type, key)
             if request.key_type == SHARE and context.api_version < SHARE_SINCE:
                 error = ErrorCode.INVALID_REQUEST
             if error:
@@ -76,10 +82,14 @@ class FindCoordinatorApis:
             )
         return FindCoordinatorResponse(coordinators=coordinators)
 
-    def _find(self, key_type: int, key: str, context: RequestContext) -> Found:
+    def _find(self, context: RequestContext, key_type: int, key: str) -> Found:
         kind = self._kinds.get(key_type)
         if kind is None:
             return _refusal(key_type)
+        try:
+            self._authorization.require(context, AclOperation.DESCRIBE, _RESOURCES[key_type], key)
+        except KafkaError as error:
+            return error.code, _NO_NODE, str(error)
         if not self._metadata.contains(kind.topic):
             self._topics.create_internal_topic(kind.topic, self._mutations.permissive_quota_for(context))
             return _NOT_AVAILABLE

@@ -6,7 +6,7 @@ members. OffsetFetch v0-9: v2 all partitions and a top-level error, v5 leader ep
 Version 0 of the first two is older than the group coordinator: its offsets are stored separately, in the metadata store.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Final, NamedTuple, TypeVar
 
@@ -41,6 +41,8 @@ from twisted_kafka.protocol.messages.offsets import (
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
+from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import Later, api
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.waiting.futures import gather, then, when_done
@@ -56,9 +58,13 @@ _commit_response: Final = maker(OffsetCommitResponse)
 
 _NONE: Final = ErrorCode.NONE
 _UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_NOT_AUTHORIZED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_NOT_FOR_GROUP: Final = (_UNKNOWN_PARTITION, _NOT_AUTHORIZED)
+"""The errors of partitions that the group does not get to see."""
 _METADATA_TOO_LARGE: Final = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 _P = TypeVar("_P")
+_AskedTopics = list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None
 
 
 class _Commit(NamedTuple):
@@ -70,7 +76,15 @@ class _Commit(NamedTuple):
 class GroupOffsetApis:
     """Commits, fetches and deletes offsets of groups."""
 
-    def __init__(self, groups: GroupCoordinator, metadata: MetadataCache, clock: IClock, legacy: LegacyOffsets) -> None:
+    def __init__(
+        self,
+        groups: GroupCoordinator,
+        metadata: MetadataCache,
+        clock: IClock,
+        legacy: LegacyOffsets,
+        authorization: IAuthorization = ALLOW_ALL,
+    ) -> None:
+        self._authorization = authorization
         self._groups = groups
         self._legacy = legacy
         self._metadata = metadata
@@ -86,12 +100,13 @@ class GroupOffsetApis:
         self, context: RequestContext, request: OffsetCommitRequest
     ) -> "OffsetCommitResponse | Future[OffsetCommitResponse]":
         """Commit offsets; respond when they are replicated."""
-        offsets, refused = self._sort(request)
+        self._authorization.require(context, AclOperation.READ, ResourceType.GROUP, request.group_id)
+        offsets, refused = self._sort(context, request)
         if context.api_version == 0:
             for key, value in offsets.items():
                 refused[key] = self._legacy.commit(request.group_id, key, value.offset)
             return _committed(context, request, refused, _NONE)
-        if not offsets and not any(error is not _UNKNOWN_PARTITION for error in refused.values()):
+        if not offsets and all(error in _NOT_FOR_GROUP for error in refused.values()):
             return _committed(context, request, refused, _NONE)
         result = self._groups.commit_offsets(_sender(request), offsets, context.api_version)
         return when_done(result, lambda error: _committed(context, request, refused, error))
@@ -101,7 +116,11 @@ class GroupOffsetApis:
         if context.api_version == 0:
             return None
         request = OffsetCommitRequest.decode(frame, context.api_version, offset)
-        offsets, refused = self._sort(request)
+        if self._authorization.enforces and not self._authorization.is_allowed(
+            context, AclOperation.READ, ResourceType.GROUP, request.group_id, logs_denied=False
+        ):
+            return None  # `offset_commit` asks again, and responds
+        offsets, refused = self._sort(context, request)
         if not offsets:
             return None
         commit = OffsetCommit(_sender(request), offsets, context.api_version)
@@ -120,8 +139,15 @@ class GroupOffsetApis:
             return Later(then(result, lambda error: _committed(context, request, refused, error)), request)
         return _committed(context, request, refused, result)
 
+    def _denied(self, context: RequestContext, names: Iterable[str], operation: AclOperation = AclOperation.READ) -> set[str]:
+        """Return the topics whose offsets the principal may not use."""
+        if not self._authorization.enforces:
+            return set()
+        asked = set(names)
+        return asked - self._authorization.allowed_of(context, operation, ResourceType.TOPIC, asked)
+
     def _sort(
-        self, request: OffsetCommitRequest
+        self, context: RequestContext, request: OffsetCommitRequest
     ) -> tuple[dict[TopicPartition, OffsetCommitValue], dict[TopicPartition, ErrorCode]]:
         """Return the offsets to commit, and the errors of other partitions."""
         offsets: dict[TopicPartition, OffsetCommitValue] = {}
@@ -131,12 +157,15 @@ class GroupOffsetApis:
         expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
         limit = self._groups.config.offset_metadata_max_bytes
         partition_of = self._metadata.partition
+        denied = self._denied(context, (topic.name for topic in request.topics)) if self._authorization.enforces else ()
         for topic in request.topics:
             name = topic.name
             for partition in topic.partitions:
                 key = topic_partition_of((name, partition.partition_index))
                 metadata = partition.committed_metadata or ""
-                if partition_of(key) is None:
+                if name in denied:
+                    refused[key] = _NOT_AUTHORIZED
+                elif partition_of(key) is None:
                     refused[key] = _UNKNOWN_PARTITION
                 elif len(metadata) > limit:
                     refused[key] = _METADATA_TOO_LARGE
@@ -158,26 +187,59 @@ class GroupOffsetApis:
         """Return committed offsets."""
         if context.api_version >= SEVERAL_GROUPS_SINCE:
             fetched = [
-                self._groups.fetch_offsets(
-                    OffsetFetch(
-                        Sender(group.group_id, group.member_id or "", None, group.member_epoch),
-                        _partitions(group.topics),
-                        request.require_stable,
-                    )
-                )
-                for group in request.groups
+                self._fetch(context, Sender(each.group_id, each.member_id or "", None, each.member_epoch), each.topics, request)
+                for each in request.groups
             ]
             return gather(fetched, lambda results: _fetched_groups(context, request.groups, results))
         if context.api_version == 0:
             return self._fetched_legacy(context, request)
-        fetch = OffsetFetch(Sender(request.group_id), _partitions(request.topics), request.require_stable)
-        return when_done(self._groups.fetch_offsets(fetch), lambda answer: _fetched_group(context, request, *answer))
+        fetching = self._fetch(context, Sender(request.group_id), request.topics, request)
+        return when_done(fetching, lambda answer: _fetched_group(context, request, *answer))
+
+    def _fetch(
+        self, context: RequestContext, sender: Sender, topics: _AskedTopics, request: OffsetFetchRequest
+    ) -> "tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]]":
+        """Fetch a group's offsets. Topics that may not be described are left out of all, and get an error if they are named."""
+        authorization = self._authorization
+        if not authorization.is_allowed(context, AclOperation.DESCRIBE, ResourceType.GROUP, sender.group_id):
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED, {}
+        denied = self._denied(context, (topic.name for topic in topics or ()), AclOperation.DESCRIBE)
+        partitions = _partitions(topics)
+        wanted = partitions
+        if partitions is not None and denied:
+            wanted = [each for each in partitions if each.topic not in denied]
+        fetching = self._groups.fetch_offsets(OffsetFetch(sender, wanted, request.require_stable))
+        if not authorization.enforces or (partitions is not None and not denied):
+            return fetching
+
+        def filtered(answer: tuple[ErrorCode, Fetched]) -> tuple[ErrorCode, Fetched]:
+            error, fetched = answer
+            if error:
+                return answer
+            if partitions is None:
+                hidden = self._denied(context, (each.topic for each in fetched), AclOperation.DESCRIBE)
+                return error, {each: found for each, found in fetched.items() if each.topic not in hidden}
+            return error, {**fetched, **{each: _NOT_AUTHORIZED for each in partitions if each.topic in denied}}
+
+        return when_done(fetching, filtered)
 
     def _fetched_legacy(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
         """Respond to v0, in which a partition without offset is an unknown partition."""
+        if not self._authorization.is_allowed(context, AclOperation.DESCRIBE, ResourceType.GROUP, request.group_id):
+            return _fetched_group(context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, {})
+        denied = self._denied(context, (topic.name for topic in request.topics or ()), AclOperation.DESCRIBE)
         topics = []
         for topic in request.topics or ():
             partitions = []
+            if topic.name in denied:
+                refused: Fetched = {TopicPartition(topic.name, index): _NOT_AUTHORIZED for index in topic.partition_indexes}
+                answered = [
+                    _answered_partition(OffsetFetchResponsePartition, refused, topic.name, index, _NONE)
+                    for index in topic.partition_indexes
+                ]
+                context.note_topic(topic.name, len(answered), 0, 0, _NOT_AUTHORIZED)
+                topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=answered))
+                continue
             for index in topic.partition_indexes:
                 key = TopicPartition(topic.name, index)
                 offset = None if self._metadata.partition(key) is None else self._legacy.fetch(request.group_id, key)
@@ -197,13 +259,25 @@ class GroupOffsetApis:
         self, context: RequestContext, request: OffsetDeleteRequest
     ) -> "OffsetDeleteResponse | Future[OffsetDeleteResponse]":
         """Delete committed offsets."""
+        self._authorization.require(context, AclOperation.DELETE, ResourceType.GROUP, request.group_id)
+        denied = self._denied(context, (topic.name for topic in request.topics))
         known = [
             key
             for topic in request.topics
+            if topic.name not in denied
             for partition in topic.partitions
             if self._metadata.partition(key := TopicPartition(topic.name, partition.partition_index)) is not None
         ]
-        return when_done(self._groups.delete_offsets(request.group_id, known), lambda answer: _deleted(context, request, *answer))
+        refused = {
+            TopicPartition(topic.name, partition.partition_index): _NOT_AUTHORIZED
+            for topic in request.topics
+            if topic.name in denied
+            for partition in topic.partitions
+        }
+        return when_done(
+            self._groups.delete_offsets(request.group_id, known),
+            lambda answer: _deleted(context, request, answer[0], {**answer[1], **refused}),
+        )
 
 
 def _sender(request: OffsetCommitRequest) -> Sender:
@@ -216,7 +290,7 @@ def _committed(
     refused: dict[TopicPartition, ErrorCode],
     error: ErrorCode,
 ) -> OffsetCommitResponse:
-    """Build the response; an unknown partition takes precedence over the group's error, and that over too large metadata."""
+    """Build the response; what is unknown or denied goes before the group's error, and that before too large metadata."""
     topics = []
     for topic in request.topics:
         name = topic.name
@@ -227,7 +301,7 @@ def _committed(
             code = error
             if refused:
                 own = refused.get(TopicPartition(name, index), _NONE)
-                if own is _UNKNOWN_PARTITION or not error:
+                if own in _NOT_FOR_GROUP or not error:
                     code = own
             first_error = first_error or code
             partitions.append(_committed_partition(partition_index=index, error_code=code))
@@ -237,16 +311,14 @@ def _committed(
 
 
 def _partitions(
-    topics: "list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None",
+    topics: _AskedTopics,
 ) -> list[TopicPartition] | None:
     if topics is None:
         return None
     return [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
 
 
-def _answered_topics(
-    topics: "list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None", fetched: Fetched
-) -> list[tuple[str, list[int]]]:
+def _answered_topics(topics: _AskedTopics, fetched: Fetched) -> list[tuple[str, list[int]]]:
     """Return the topics and partitions of the response: the requested ones, or all found."""
     if topics is not None:
         return [(topic.name, topic.partition_indexes) for topic in topics]

@@ -14,13 +14,16 @@ from twisted_kafka.protocol.messages.transaction_admin import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 
 
 class ProducerApis:
     """The active idempotent and transactional producers of partitions."""
 
-    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, authorization: IAuthorization = ALLOW_ALL) -> None:
+        self._authorization = authorization
         self._replicas = replicas
         self._metadata = metadata
 
@@ -29,16 +32,17 @@ class ProducerApis:
         """List each partition's producers with their sequences and open transactions."""
         topics = []
         for topic in request.topics:
-            partitions = [self._described(topic.name, index) for index in topic.partition_indexes]
+            partitions = [self._described(context, topic.name, index) for index in topic.partition_indexes]
             error = next((each.error_code for each in partitions if each.error_code), 0)
             context.note_topic(topic.name, len(partitions), 0, 0, error)
             topics.append(TopicResponse(name=topic.name, partitions=partitions))
         return DescribeProducersResponse(topics=topics)
 
-    def _described(self, topic: str, index: int) -> PartitionResponse:
+    def _described(self, context: RequestContext, topic: str, index: int) -> PartitionResponse:
         answer = PartitionResponse(partition_index=index)
         try:
             ensure_valid_name(topic)
+            self._authorization.require(context, AclOperation.READ, ResourceType.TOPIC, topic)
             if not self._metadata.contains(topic):
                 raise UnknownTopicOrPartitionError(f"This broker does not host topic {topic!r}: it does not exist")
             partition = self._replicas.get_partition_or_error(TopicPartition(topic, index))

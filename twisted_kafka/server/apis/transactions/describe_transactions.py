@@ -3,6 +3,7 @@
 
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transaction_admin import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -12,13 +13,16 @@ from twisted_kafka.protocol.messages.transaction_admin import (
     ListTransactionsResponseTransactionState,
     TopicData,
 )
+from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 
 
 class TransactionAdminApis:
     """Shows the transactions that this broker coordinates."""
 
-    def __init__(self, transactions: TransactionCoordinator) -> None:
+    def __init__(self, transactions: TransactionCoordinator, authorization: IAuthorization = ALLOW_ALL) -> None:
+        self._authorization = authorization
         self._transactions = transactions
 
     @api(DescribeTransactionsRequest, DescribeTransactionsResponse, versions=(0, 0))
@@ -29,11 +33,15 @@ class TransactionAdminApis:
         )
 
     def _described(self, context: RequestContext, transactional_id: str) -> DescribeTransactionsResponseTransactionState:
-        error, found = self._transactions.describe(transactional_id)
+        error, found = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
+        if self._authorization.is_allowed(context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            error, found = self._transactions.describe(transactional_id)
         if found is None:
             context.note_error(error)
             return DescribeTransactionsResponseTransactionState(transactional_id=transactional_id, error_code=error)
         topics = found.partitions_by_topic()
+        allowed = self._authorization.allowed_of(context, AclOperation.DESCRIBE, ResourceType.TOPIC, topics)
+        topics = {topic: indexes for topic, indexes in topics.items() if topic in allowed}
         for topic, indexes in topics.items():
             context.note_topic(topic, len(indexes), 0, 0)
         return DescribeTransactionsResponseTransactionState(
@@ -53,6 +61,9 @@ class TransactionAdminApis:
             request.state_filters, frozenset(request.producer_id_filters), request.duration_filter
         )
         context.note_error(error)
+        allowed = self._authorization.allowed_of(
+            context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, (each.transactional_id for each in found)
+        )
         return ListTransactionsResponse(
             error_code=error,
             unknown_state_filters=unknown_states,
@@ -63,5 +74,6 @@ class TransactionAdminApis:
                     transaction_state=each.state.label,
                 )
                 for each in found
+                if each.transactional_id in allowed
             ],
         )

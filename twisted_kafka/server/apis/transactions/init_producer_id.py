@@ -10,10 +10,12 @@ from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.coordinator.transaction.transaction_shard import Initialized
 from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.errors import ClusterAuthorizationError, ErrorCode
 from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.apis.transactions.producer_errors import fenced_error
 from twisted_kafka.server.apis.transactions.transaction_notes import end_note, note_topics
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import when_done
 
@@ -26,7 +28,8 @@ FENCED_SINCE: Final = 4
 class ProducerIdApis:
     """Gives ids and epochs to producers."""
 
-    def __init__(self, transactions: TransactionCoordinator) -> None:
+    def __init__(self, transactions: TransactionCoordinator, authorization: IAuthorization = ALLOW_ALL) -> None:
+        self._authorization = authorization
         self._transactions = transactions
 
     @api(InitProducerIdRequest, InitProducerIdResponse, versions=(0, 5))
@@ -34,6 +37,7 @@ class ProducerIdApis:
         self, context: RequestContext, request: InitProducerIdRequest
     ) -> "InitProducerIdResponse | Future[InitProducerIdResponse]":
         """Return a producer id and epoch, for a transactional id once its last transaction has ended."""
+        self._ensure_allowed(context, request.transactional_id)
         producer = Producer(request.producer_id, request.producer_epoch)
         if (producer.producer_id == NO_PRODUCER_ID) != (producer.epoch == NO_PRODUCER_EPOCH):
             return _response(context, Initialized(ErrorCode.INVALID_REQUEST))
@@ -42,6 +46,17 @@ class ProducerIdApis:
         if request.transactional_id is not None:
             context.transaction = TransactionNote(request.transactional_id, timeout_ms=request.transaction_timeout_ms)
         return when_done(result, lambda initialized: _response(context, initialized))
+
+    def _ensure_allowed(self, context: RequestContext, transactional_id: str | None) -> None:
+        """Raise a KafkaError unless the principal may use the transactional id; without one, unless it may write to some topic."""
+        authorization = self._authorization
+        if transactional_id is not None:
+            context.transaction = TransactionNote(transactional_id)
+            authorization.require(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        elif not authorization.is_allowed_on_cluster(
+            context, AclOperation.IDEMPOTENT_WRITE, logs_denied=False
+        ) and not authorization.is_allowed_on_some(context, AclOperation.WRITE, ResourceType.TOPIC):
+            raise ClusterAuthorizationError
 
 
 def _response(context: RequestContext, initialized: Initialized) -> InitProducerIdResponse:

@@ -3,7 +3,7 @@
 v2 says which ``transaction.version`` a marker belongs to (KIP-1228).
 
 It is accepted on every listener, as ``kafka-transactions.sh abort`` sends it to the leader of a partition with a hanging
-transaction (KIP-664). In Kafka it requires ALTER or CLUSTER_ACTION on the cluster.
+transaction (KIP-664). It requires ALTER or CLUSTER_ACTION on the cluster.
 """
 
 from concurrent.futures import Future
@@ -21,6 +21,8 @@ from twisted_kafka.protocol.messages.transactions import (
     WriteTxnMarkersResponse,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.security.authorizer.acl_types import AclOperation
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import gather
 
@@ -28,7 +30,8 @@ from twisted_kafka.waiting.futures import gather
 class TransactionMarkerApis:
     """Writes the markers that commit or abort transactions."""
 
-    def __init__(self, appender: MarkerAppender) -> None:
+    def __init__(self, appender: MarkerAppender, authorization: IAuthorization = ALLOW_ALL) -> None:
+        self._authorization = authorization
         self._appender = appender
 
     @api(WriteTxnMarkersRequest, WriteTxnMarkersResponse, versions=(0, 2))
@@ -36,6 +39,8 @@ class TransactionMarkerApis:
         self, context: RequestContext, request: WriteTxnMarkersRequest
     ) -> "WriteTxnMarkersResponse | Future[WriteTxnMarkersResponse]":
         """Append each marker to its partitions; respond when all are replicated."""
+        if not self._authorization.is_allowed_on_cluster(context, AclOperation.ALTER, logs_denied=False):
+            self._authorization.require_cluster(context, AclOperation.CLUSTER_ACTION)
         written = [self._appender.append(_marker(each)) for each in request.markers]
         return gather(written, lambda results: _response(context, request, results))
 

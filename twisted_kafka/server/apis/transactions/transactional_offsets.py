@@ -24,6 +24,8 @@ from twisted_kafka.protocol.messages.transactions import (
     TxnOffsetCommitResponseTopic,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.waiting.futures import and_then, when_done
@@ -39,13 +41,22 @@ ADDS_SINCE: Final = 5
 
 Refused = dict[TopicPartition, ErrorCode]
 
+_NOT_FOR_GROUP: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+"""The errors of partitions that the group does not get to see."""
+
 
 class TransactionalOffsetApis:
     """Commits a group's offsets in a transaction."""
 
     def __init__(
-        self, groups: GroupCoordinator, verification: TransactionVerification, metadata: MetadataCache, clock: IClock
+        self,
+        groups: GroupCoordinator,
+        verification: TransactionVerification,
+        metadata: MetadataCache,
+        clock: IClock,
+        authorization: IAuthorization = ALLOW_ALL,
     ) -> None:
+        self._authorization = authorization
         self._groups = groups
         self._verification = verification
         self._metadata = metadata
@@ -57,24 +68,30 @@ class TransactionalOffsetApis:
     ) -> "TxnOffsetCommitResponse | Future[TxnOffsetCommitResponse]":
         """Write offsets, which stay pending until the transaction's marker is written; respond when they are replicated."""
         context.transaction = TransactionNote(request.transactional_id)
+        self._authorization.require(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        self._authorization.require(context, AclOperation.READ, ResourceType.GROUP, request.group_id)
         offsets: Offsets = {}
         refused: Refused = {}
-        self._sort(request, offsets, refused)
-        if not offsets and all(error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for error in refused.values()):
+        self._sort(context, request, offsets, refused)
+        if not offsets and all(error in _NOT_FOR_GROUP for error in refused.values()):
             return _response(context, request, refused, ErrorCode.NONE)
         return when_done(
             self._commit(request, offsets, context.api_version), lambda error: _response(context, request, refused, error)
         )
 
-    def _sort(self, request: TxnOffsetCommitRequest, offsets: Offsets, refused: Refused) -> None:
+    def _sort(self, context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offsets, refused: Refused) -> None:
         """Add each partition of the request to ``offsets``, or with its error to ``refused``."""
         now_ms = self._clock.wall_ms()
         limit = self._groups.config.offset_metadata_max_bytes
+        names = {topic.name for topic in request.topics}
+        allowed = self._authorization.allowed_of(context, AclOperation.READ, ResourceType.TOPIC, names)
         for topic in request.topics:
             for partition in topic.partitions:
                 key = TopicPartition(topic.name, partition.partition_index)
                 metadata = partition.committed_metadata or ""
-                if self._metadata.partition(key) is None:
+                if topic.name not in allowed:
+                    refused[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                elif self._metadata.partition(key) is None:
                     refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 elif len(metadata) > limit:
                     refused[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -117,7 +134,7 @@ def _for_producer(error: ErrorCode) -> ErrorCode:
 def _response(
     context: RequestContext, request: TxnOffsetCommitRequest, refused: Refused, error: ErrorCode
 ) -> TxnOffsetCommitResponse:
-    """Build the response; an unknown partition takes precedence over the group's error, and that over too large metadata."""
+    """Build the response; what is unknown or denied goes before the group's error, and that before too large metadata."""
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.api_version < LOADING_SINCE:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     topics = []
@@ -126,7 +143,7 @@ def _response(
         first_error = ErrorCode.NONE
         for partition in topic.partitions:
             own = refused.get(TopicPartition(topic.name, partition.partition_index), ErrorCode.NONE)
-            code = own if own is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not error else error
+            code = own if own in _NOT_FOR_GROUP or not error else error
             first_error = first_error or code
             partitions.append(TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code))
         context.note_topic(topic.name, len(partitions), 0, 0, first_error)

@@ -29,8 +29,10 @@ from twisted_kafka.protocol.messages.transactions import (
     EndTxnResponse,
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, TopicPartition
+from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.apis.transactions.producer_errors import fenced_error
 from twisted_kafka.server.apis.transactions.transaction_notes import end_note, note_topics
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import gather, when_done
 
@@ -47,7 +49,14 @@ Errors = Mapping[TopicPartition, ErrorCode]
 class TransactionApis:
     """Adds partitions to transactions, and ends them."""
 
-    def __init__(self, transactions: TransactionCoordinator, groups: GroupCoordinator, metadata: MetadataCache) -> None:
+    def __init__(
+        self,
+        transactions: TransactionCoordinator,
+        groups: GroupCoordinator,
+        metadata: MetadataCache,
+        authorization: IAuthorization = ALLOW_ALL,
+    ) -> None:
+        self._authorization = authorization
         self._transactions = transactions
         self._groups = groups
         self._metadata = metadata
@@ -58,15 +67,20 @@ class TransactionApis:
     ) -> "AddPartitionsToTxnResponse | Future[AddPartitionsToTxnResponse]":
         """Add partitions to transactions, or verify that they belong to them; respond when all are written."""
         version = context.api_version
+        if version >= SEVERAL_SINCE:
+            self._authorization.require_cluster(context, AclOperation.CLUSTER_ACTION)
         transactions = request.transactions if version >= SEVERAL_SINCE else [_only_transaction(request)]
         if len(transactions) == 1 and not transactions[0].verify_only:
             context.transaction = TransactionNote(transactions[0].transactional_id)
-        errors = [self._add(transaction, version) for transaction in transactions]
+        errors = [self._add(context, transaction) for transaction in transactions]
         return gather(errors, lambda each: _added(context, transactions, each))
 
-    def _add(self, transaction: AddPartitionsToTxnTransaction, version: int) -> "Errors | Future[Errors]":
+    def _add(self, context: RequestContext, transaction: AddPartitionsToTxnTransaction) -> "Errors | Future[Errors]":
         partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-        refused = self._refused(partitions, version)
+        version = context.api_version
+        if version < SEVERAL_SINCE and not self._may_use(context, transaction.transactional_id):
+            return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        refused = self._refused(context, partitions)
         if refused:  # all or nothing
             return {each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
         producer = Producer(transaction.producer_id, transaction.producer_epoch)
@@ -76,11 +90,18 @@ class TransactionApis:
         added = self._transactions.add_partitions(transaction.transactional_id, producer, partitions, client_version)
         return when_done(added, lambda error: dict.fromkeys(partitions, fenced_error(error, version, FENCED_SINCE)))
 
-    def _refused(self, partitions: Sequence[TopicPartition], version: int) -> dict[TopicPartition, ErrorCode]:
-        """Return the errors of partitions that do not exist, or that a producer may not write to."""
+    def _may_use(self, context: RequestContext, transactional_id: str) -> bool:
+        return self._authorization.is_allowed(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+
+    def _refused(self, context: RequestContext, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+        """Return the errors of partitions that do not exist, or that a producer may not write to; brokers may write to all."""
+        allowed = {each.topic for each in partitions}
+        if context.api_version < SEVERAL_SINCE:
+            names = allowed - set(INTERNAL_TOPICS)
+            allowed = self._authorization.allowed_of(context, AclOperation.WRITE, ResourceType.TOPIC, names)
         refused = {}
         for each in partitions:
-            if version < SEVERAL_SINCE and each.topic in INTERNAL_TOPICS:
+            if each.topic not in allowed:
                 refused[each] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif self._metadata.partition(each) is None:
                 refused[each] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -92,6 +113,8 @@ class TransactionApis:
     ) -> "AddOffsetsToTxnResponse | Future[AddOffsetsToTxnResponse]":
         """Add the partition of ``__consumer_offsets`` with the group's offsets to the transaction."""
         context.transaction = TransactionNote(request.transactional_id)
+        self._authorization.require(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        self._authorization.require(context, AclOperation.READ, ResourceType.GROUP, request.group_id)
         partition = TopicPartition(GROUP_METADATA_TOPIC, self._groups.partition_for(request.group_id))
         producer = Producer(request.producer_id, request.producer_epoch)
         added = self._transactions.add_partitions(request.transactional_id, producer, (partition,))
@@ -107,6 +130,7 @@ class TransactionApis:
     def end_txn(self, context: RequestContext, request: EndTxnRequest) -> "EndTxnResponse | Future[EndTxnResponse]":
         """Commit or abort a transaction; respond when the outcome is certain."""
         context.transaction = TransactionNote(request.transactional_id)
+        self._authorization.require(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         producer = Producer(request.producer_id, request.producer_epoch)
         has_epochs = context.api_version >= EPOCHS_SINCE
         end = self._transactions.end_transaction_with_bump if has_epochs else self._transactions.end_transaction

@@ -1,0 +1,25 @@
+"""Who may see and change the configs of a resource: each type of config resource is protected as another type of resource."""
+
+from typing import Final
+
+from twisted_kafka.admin.config_resource_types import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.security.authorizer.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from twisted_kafka.server.authorization import IAuthorization
+
+_PROTECTED_AS: Final = {
+    TOPIC: ResourceType.TOPIC,
+    BROKER: ResourceType.CLUSTER,
+    BROKER_LOGGER: ResourceType.CLUSTER,
+    CLIENT_METRICS: ResourceType.CLUSTER,
+    GROUP: ResourceType.GROUP,
+}
+
+
+def require_config_access(
+    authorization: IAuthorization, context: RequestContext, operation: AclOperation, config_resource_type: int, name: str
+) -> None:
+    """Raise the KafkaError of a config resource unless the operation on its configs is allowed; of an unknown type, none."""
+    resource_type = _PROTECTED_AS.get(config_resource_type)
+    if resource_type is not None:
+        authorization.require(context, operation, resource_type, CLUSTER_NAME if resource_type is ResourceType.CLUSTER else name)
