@@ -139,6 +139,11 @@ def test_unknown_keys_and_keys_without_effect_are_listed_in_one_warning_each() -
     ]
 
 
+def test_settings_of_the_authorizer_are_known() -> None:
+    config = KafkaConfig.from_properties({"super.users": "User:a", "allow.everyone.if.no.acl.found": "true"})
+    assert (config.unknown_keys, config.without_effect) == ((), ())
+
+
 def test_an_ignored_key_with_consequences_has_a_warning_of_its_own() -> None:
     config = KafkaConfig.from_properties({"zookeeper.connect": "a:1"})
     assert [line.partition(":")[0] for line in config.warnings] == ["ZooKeeper is not supported yet"]

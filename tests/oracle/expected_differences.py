@@ -63,10 +63,7 @@ NOT_YET: dict[str, dict[int, str]] = {
         58: "Envelope",
         67: "AllocateProducerIds",
     },
-    "SASL, delegation tokens and ACLs": {
-        29: "DescribeAcls",
-        30: "CreateAcls",
-        31: "DeleteAcls",
+    "SASL and delegation tokens": {
         38: "CreateDelegationToken",
         39: "RenewDelegationToken",
         40: "ExpireDelegationToken",

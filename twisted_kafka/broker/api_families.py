@@ -31,6 +31,7 @@ from twisted_kafka.quota.client_quotas import ClientQuotas
 from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.server.apis.administration.acls import AclApis
 from twisted_kafka.server.apis.administration.client_quotas import ClientQuotaApis
 from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
 from twisted_kafka.server.apis.administration.features import FeatureApis
@@ -126,6 +127,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
         TransactionMarkerApis(transactions.marker_appender, authorization),
         FindCoordinatorApis(_coordinators(dependencies), metadata, topics, quotas.controller_mutation, authorization),
         ProducerIdApis(transactions, authorization),
+        AclApis(dependencies.authorizer, authorization),
         ClientQuotaApis(ClientQuotas(dependencies.configs), authorization),
         ControlApis(dependencies.control, dependencies.controller, config, dependencies.broker_epoch, authorization),
     ]

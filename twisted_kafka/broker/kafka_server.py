@@ -197,8 +197,6 @@ class KafkaServer:
         quotas = self._make_quotas(running, metadata, timer)
 
         access_log = self._start_access_log(running)
-        audit = AuditLog()
-        running.authorizer = authorizer = make_authorizer(config, store, clock, audit)
         data_plane = self._make_data_plane()
         running.sockets = sockets = self._make_socket_server(main, data_plane, access_log, scheduler)
         sockets.start()
@@ -217,9 +215,7 @@ class KafkaServer:
         self._await_controller(controller.startup())
         transactions.startup()
         warn_of_stray_logs(logs, store)
-        running.administration = administration = Administration(config, store, configs, broker_configs.dynamic, clock, metrics)
-        administration.start()
-        administration.loggers.follow(AUTHORIZER_LOGGER, audit.set_level)
+        administration, authorizer = self._start_administration(running, store, configs, broker_configs)
 
         dependencies = ApiDependencies(
             config=config,
@@ -442,6 +438,19 @@ class KafkaServer:
         ]
         node = broker_node(advertised, rack=self.config.optional_string("broker.rack"), now_ms=self._clock.wall_ms())
         self._broker_epoch = register_broker(store, self.config.broker_id, node)
+
+    def _start_administration(
+        self, running: _Running, store: IMetadataStore, configs: ConfigRepository, broker_configs: BrokerConfigHandler
+    ) -> tuple[Administration, Any]:
+        """Start what administrators work with, and the authorizer, None without one."""
+        running.administration = administration = Administration(
+            self.config, store, configs, broker_configs.dynamic, self._clock, self.metrics
+        )
+        administration.start()
+        audit = AuditLog()
+        running.authorizer = authorizer = make_authorizer(self.config, store, self._clock, audit)
+        administration.loggers.follow(AUTHORIZER_LOGGER, audit.set_level)
+        return administration, authorizer
 
     @staticmethod
     def _await_controller(started: "Future[None]") -> None:

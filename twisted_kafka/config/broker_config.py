@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Self
 
-from twisted_kafka.config.effects import HONOURED
+from twisted_kafka.config.effects import HONOURED, PLUGIN_HONOURED
 from twisted_kafka.config.endpoints import (
     EndPoint,
     ensure_distinct,
@@ -147,7 +147,8 @@ class KafkaConfig(TypedValues):
     @cached_property
     def without_effect(self) -> tuple[str, ...]:
         """The known keys that are set but have no effect in this broker yet."""
-        return tuple(sorted(key for key in self.originals if (base := base_key(key)) is not None and base not in HONOURED))
+        known = ((key, base_key(key)) for key in self.originals)
+        return tuple(sorted(key for key, base in known if base is not None and base not in HONOURED | PLUGIN_HONOURED))
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:

@@ -84,5 +84,8 @@ _TOPIC = """
 HONOURED: frozenset[str] = frozenset(_BROKER.split())
 """Broker keys with an effect."""
 
+PLUGIN_HONOURED: frozenset[str] = frozenset(("super.users", "allow.everyone.if.no.acl.found"))
+"""Settings of Kafka's plug-in classes with an effect. The broker does not declare them."""
+
 TOPIC_HONOURED: frozenset[str] = frozenset(_TOPIC.split())
 """Topic keys with an effect."""
