@@ -3,7 +3,7 @@
 Requests are lost, doubled and late, markers too; clocks jump; the broker is killed before and after each record that it writes; its
 leadership moves to one that lacks what was not committed. A marker may wait in a broker's queue for much longer than its
 coordinator does: it is applied when the next transaction is open, or under another coordinator. The partitions follow the log's own
-rules for producers.
+rules for producers. Some are on other brokers, which move, go away and come back: their markers take the way over the network.
 
 Some clients speak ``transaction.version`` 2, also with the same transactional id as others that do not, and whatever level is
 finalized.
@@ -11,14 +11,18 @@ finalized.
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from itertools import groupby
+from typing import Any, Final
 
+from tests.coordinator.broker_network import LISTENER, cluster
 from tests.coordinator.fakes import MemoryLog
 from tests.coordinator.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.interfaces import Appended
+from twisted_kafka.coordinator.transaction.marker_channels import MarkerChannels
+from twisted_kafka.coordinator.transaction.marker_writer import MarkerWriter
 from twisted_kafka.coordinator.transaction.transaction_marker import MarkerErrors, TransactionMarker
 from twisted_kafka.coordinator.transaction.transaction_metadata import TransactionEnd
 from twisted_kafka.coordinator.transaction.transaction_records import transaction_metadata
@@ -32,7 +36,15 @@ from twisted_kafka.log.producer_state.producer_state_manager import (
     marker_guard,
     read_marker,
 )
+from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.protocol.errors import ErrorCode, InvalidProducerEpochError, KafkaError
+from twisted_kafka.protocol.messages.transactions import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
 from twisted_kafka.protocol.records.record import SimpleRecord
@@ -40,6 +52,8 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.waiting.futures import then
 
 PARTITIONS = 4
+COORDINATOR: Final = 1
+BROKERS: Final = (COORDINATOR, 2, 3)
 IDS = ("tx-a", "tx-b", "tx-c")
 MAX_CLIENTS = 5
 TIMEOUT_MS = 10_000
@@ -165,18 +179,13 @@ class SimBrokers:
         self.stray_errors: Counter[ErrorCode] = Counter()
         """What has become of those that found an open transaction of their producer."""
 
-    def write(self, markers: Sequence[TransactionMarker]) -> "list[MarkerErrors | Future[MarkerErrors]]":
-        return [self._write(each) for each in markers]
-
-    def _write(self, marker: TransactionMarker) -> "MarkerErrors | Future[MarkerErrors]":
+    def append(self, marker: TransactionMarker) -> "MarkerErrors | Future[MarkerErrors]":
+        """Write a marker into partitions of the coordinator's broker; what MarkerAppender does."""
         if not self._simulation.chance(0.4):
-            return self.append(marker)
+            return self.write(marker)
         future: Future[MarkerErrors] = Future()
         self.under_way.append((marker, future))
         return future
-
-    def drop(self, log_partition: int, coordinator_epoch: int) -> None:
-        """Keep the markers of a coordinator that has resigned: they may be on their way."""
 
     def forget_sender(self) -> None:
         """Let markers that are under way arrive without anybody who hears of it: their coordinator is dead.
@@ -191,17 +200,18 @@ class SimBrokers:
             return
         marker, future = self.under_way.pop(self._simulation.random.randrange(len(self.under_way)))
         if self._simulation.chance(0.2):
-            self.append(marker)
-        errors = self.append(marker)
+            self.write(marker)
+        errors = self.write(marker)
         if self._simulation.chance(0.1):
             future.set_exception(ConnectionError("lost"))
         else:
             future.set_result(errors)
 
-    def append(self, marker: TransactionMarker) -> MarkerErrors:
-        return {partition: self._append(marker, partition) for partition in sorted(marker.partitions)}
+    def write(self, marker: TransactionMarker) -> MarkerErrors:
+        return {partition: self.write_one(marker, partition) for partition in sorted(marker.partitions)}
 
-    def _append(self, marker: TransactionMarker, partition: TopicPartition) -> ErrorCode:
+    def write_one(self, marker: TransactionMarker, partition: TopicPartition) -> ErrorCode:
+        """Write a marker as the partition's leader does, or fail to, or say so and do it later."""
         chance = self._simulation.chance
         if chance(0.1):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -243,6 +253,123 @@ class SimBrokers:
             producer_epoch=marker.producer.epoch,
         )
         return self._simulation.partitions[partition].append(batch, marker_guard(marker.transaction_version))
+
+
+class SimNetwork:
+    """The way to other brokers: requests are late, doubled or lost, and so are their answers; brokers go away (IBrokerClient)."""
+
+    def __init__(self, simulation: "Simulation") -> None:
+        self._simulation = simulation
+        self.leaders = {TopicPartition("t", index): 1 + index % len(BROKERS) for index in range(PARTITIONS)}
+        self.alive = set(BROKERS)
+        self.under_way: list[tuple[int, bytes, Future[Any]]] = []
+        self.events: Counter[str] = Counter()
+        self.metadata = MetadataCache(COORDINATOR)
+
+    def restart(self) -> None:
+        """Forget who sent what is under way, and have the controller tell the new broker everything."""
+        self.under_way = [(broker_id, request, Future()) for broker_id, request, _ in self.under_way]
+        self.metadata = MetadataCache(COORDINATOR)
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell the coordinator's broker who leads, and who is alive."""
+        self.metadata.apply(cluster(self.leaders, *sorted(self.alive)))
+
+    def change(self) -> None:
+        """Move a leader, or take a broker away or back; the coordinator's broker may hear of it later."""
+        chosen = self._simulation.random
+        if chosen.random() < 0.6:
+            self.leaders[chosen.choice(sorted(self.leaders))] = chosen.choice(BROKERS)
+            self.events["moved"] += 1
+        else:
+            self.alive ^= {chosen.choice(BROKERS[1:])}
+        if chosen.random() < 0.6:
+            self.tell()
+
+    def heal(self) -> None:
+        """Have everybody back, tell who leads, and deliver what is under way."""
+        self.alive = set(BROKERS)
+        self.tell()
+        while self.under_way:
+            self.deliver_one()
+
+    def send(self, node: Node, request: WriteTxnMarkersRequest) -> "Future[Any]":
+        future: Future[Any] = Future()
+        if node.id not in self.alive or self._simulation.chance(0.05):
+            self.events["refused"] += 1
+            future.set_exception(ConnectionRefusedError(f"broker {node.id}"))
+            return future
+        self.events["together"] += len(request.markers) > 1
+        self.under_way.append((node.id, request.encode(2), future))
+        if not self._simulation.chance(0.7):
+            self._deliver(*self.under_way.pop())
+        return future
+
+    def disconnect(self, broker_id: int) -> None:
+        """Lose the answers to what was sent to a broker; it may still do what it was told."""
+        self.events["disconnected"] += 1
+        lost = [each for each in self.under_way if each[0] == broker_id]
+        self.under_way = [each for each in self.under_way if each[0] != broker_id]
+        for _, request, future in lost:
+            self._stray(request)
+            future.set_exception(ConnectionResetError("disconnected"))
+
+    def deliver_one(self) -> None:
+        if self.under_way:
+            self._deliver(*self.under_way.pop(self._simulation.random.randrange(len(self.under_way))))
+
+    def _deliver(self, broker_id: int, request: bytes, future: "Future[Any]") -> None:
+        chance = self._simulation.chance
+        if chance(0.1):  # the request, after which there is a timeout
+            self.events["lost"] += 1
+            self._stray(request)
+            future.set_exception(TimeoutError("no response"))
+            return
+        if chance(0.2):
+            self.events["doubled"] += 1
+            self._handle(broker_id, request)
+        response = self._handle(broker_id, request)
+        if chance(0.1):
+            self.events["answer lost"] += 1
+            future.set_exception(TimeoutError("no response"))
+        else:
+            future.set_result(WriteTxnMarkersResponse.decode(response.encode(2), 2))
+
+    def _handle(self, broker_id: int, request: bytes) -> WriteTxnMarkersResponse:
+        results = []
+        for producer_id, topics in groupby(self._markers(request), lambda each: each[0].producer.producer_id):
+            partitions = []
+            for marker, where in topics:
+                here = self.leaders[where] == broker_id
+                self.events["not leader"] += not here
+                error = self._simulation.brokers.write_one(marker, where) if here else ErrorCode.NOT_LEADER_OR_FOLLOWER
+                partitions.append(WritableTxnMarkerPartitionResult(partition_index=where.partition, error_code=error))
+            topic = WritableTxnMarkerTopicResult(name="t", partitions=partitions)
+            results.append(WritableTxnMarkerResult(producer_id=producer_id, topics=[topic]))
+        return WriteTxnMarkersResponse(markers=results)
+
+    def _stray(self, request: bytes) -> None:
+        """Leave markers to whoever delivers them late."""
+        self._simulation.brokers.strays.extend(self._markers(request))
+
+    @staticmethod
+    def _markers(request: bytes) -> list[tuple[TransactionMarker, TopicPartition]]:
+        return [
+            (
+                TransactionMarker(
+                    Producer(one.producer_id, one.producer_epoch),
+                    one.coordinator_epoch,
+                    one.transaction_result,
+                    frozenset((where,)),
+                    one.transaction_version,
+                ),
+                where,
+            )
+            for one in WriteTxnMarkersRequest.decode(request, 2).markers
+            for topic in one.topics
+            for where in (TopicPartition(topic.name, index) for index in topic.partition_indexes)
+        ]
 
 
 class SimTransaction:
@@ -412,7 +539,8 @@ class Simulation:
         self.late: list[Callable[[], Any]] = []
         self.bench = TransactionBench(partitions=2, log=SimLog(self), abort_interval_ms=1000, id_expiration_ms=3_600_000)
         self.bench.transaction_version = self.random.randrange(3)
-        self.bench.brokers = self.brokers = SimBrokers(self)  # type: ignore[assignment]
+        self.brokers = SimBrokers(self)
+        self.network = SimNetwork(self)
         self._restart()
         self.clients = [SimClient(self, name) for name in IDS]
 
@@ -453,6 +581,11 @@ class Simulation:
         log = self.bench.log
         log.held, log.holds = [], False
         log.commit()
+        self.network.restart()
+        clock, metadata = self.bench.clock, self.network.metadata
+        channels = MarkerChannels(self.network, metadata, LISTENER, clock)  # type: ignore[arg-type]
+        writer = MarkerWriter(self.brokers, channels, metadata, lambda: True)  # type: ignore[arg-type]
+        self.bench.brokers = writer  # type: ignore[assignment]
         self.bench.epoch += 1
         self.bench.start()
 
@@ -524,8 +657,12 @@ class Simulation:
         """Let something happen that no client waits for."""
         choice = self.random.random()
         log = self.bench.log
-        if choice < 0.25:
+        if choice < 0.12:
             self.brokers.deliver_one()
+        elif choice < 0.25:
+            self.network.deliver_one()
+        elif choice < 0.28:
+            self.network.change()
         elif choice < 0.35:
             self.brokers.apply_stray()
         elif choice < 0.55:
@@ -576,6 +713,7 @@ class Simulation:
         self.bench.log.release()
         while self.brokers.under_way:
             self.brokers.deliver_one()
+        self.network.heal()
         self.bench.advance(HEALING_MS)
         for late in self.late:
             self._noted(late())
