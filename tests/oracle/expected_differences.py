@@ -68,8 +68,6 @@ NOT_YET: dict[str, dict[int, str]] = {
         39: "RenewDelegationToken",
         40: "ExpireDelegationToken",
         41: "DescribeDelegationToken",
-        50: "DescribeUserScramCredentials",
-        51: "AlterUserScramCredentials",
     },
 }
 """APIs of Apache Kafka 3.9 with ZooKeeper that are not served yet, by what they are for."""

@@ -111,6 +111,9 @@ UNORDERED = {
     ("AddPartitionsToTxnResult", "topic_results"): "name",
     ("AddPartitionsToTxnTopicResult", "results_by_partition"): "partition_index",
     ("DescribeTransactionsResponse", "transaction_states"): "transactional_id",
+    ("AlterUserScramCredentialsResponse", "results"): "user",
+    ("DescribeUserScramCredentialsResponse", "results"): "user",
+    ("DescribeUserScramCredentialsResult", "credential_infos"): "mechanism",
 }
 """Lists that Apache Kafka fills from a hash table, by what they are sorted by before they are compared."""
 

@@ -1,5 +1,6 @@
 """Quota managers on a clock, a timer and configs that the test moves."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ class Configs:
 
     def __init__(self, nodes: dict[str, dict[str, str]] | None = None) -> None:
         self.nodes = dict(nodes or {})
+        self.change_lock = threading.Lock()
         self._listeners: dict[str, Callable[[str, dict[str, str]], None]] = {}
 
     def config(self, entity_path: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from twisted_kafka.access_log.access_log import AccessLog
 from twisted_kafka.access_log.topic import AccessLogTopic
 from twisted_kafka.admin.partitions import PartitionAdmin
+from twisted_kafka.admin.scram_credentials import ScramCredentialAdmin
 from twisted_kafka.admin.topic_orders import NewTopic
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.admin.topics import TopicManager
@@ -37,6 +38,7 @@ from twisted_kafka.server.apis.administration.config_describer import ConfigDesc
 from twisted_kafka.server.apis.administration.features import FeatureApis
 from twisted_kafka.server.apis.administration.log_dirs import LogDirApis
 from twisted_kafka.server.apis.administration.partitions import PartitionApis
+from twisted_kafka.server.apis.administration.scram_credentials import ScramCredentialApis
 from twisted_kafka.server.apis.administration.topics import TopicApis
 from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
 from twisted_kafka.server.apis.cluster.control import ControlApis
@@ -108,6 +110,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
     return [
         VersionsApis(dependencies.supported, dependencies.features),
         SaslApis(),
+        ScramCredentialApis(ScramCredentialAdmin(dependencies.configs), authorization),
         MetadataApis(metadata, config, topics, quotas.controller_mutation, authorization),
         TopicApis(topics, metadata, describer, quotas.controller_mutation, authorization),
         PartitionApis(PartitionAdmin(metadata, dependencies.controller, waits), metadata, authorization),

@@ -383,6 +383,9 @@ class KafkaServer:
     def _make_socket_server(
         self, main: MainReactor, data_plane: RequestPlane, access_log: AccessLog | None, scheduler: KafkaScheduler
     ) -> SocketServer:
+        configs = self.configs
+        assert configs is not None, "storage has started"
+        sasl_resources = cache(lambda: make_sasl_resources(self._clock, scheduler, configs))
         observers: list[IRequestObserver] = [self._request_metrics]
         if access_log is not None:
             observers.append(access_log)
@@ -394,7 +397,7 @@ class KafkaServer:
             self.metrics,
             observers,
             make_reactor,
-            builder_of=channel_builders(self.config, self.metrics, cache(lambda: make_sasl_resources(self._clock, scheduler))),
+            builder_of=channel_builders(self.config, self.metrics, sasl_resources),
         )
 
     def _make_replica_manager(

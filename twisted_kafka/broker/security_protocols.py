@@ -1,10 +1,12 @@
 """The channel builder of each listener, by its security protocol (Kafka: ChannelBuilders.serverChannelBuilder)."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import PLAINTEXT, EndPoint
+from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection.channel_builder import PLAINTEXT_BUILDER, BuilderOf, IChannelBuilder
 from twisted_kafka.security.principal import ssl_principal_builder
@@ -45,10 +47,11 @@ def channel_builders(config: KafkaConfig, metrics: MetricsRegistry, sasl_resourc
     return builder_of
 
 
-def make_sasl_resources(clock: IClock, scheduler: KafkaScheduler) -> "SaslResources":
+def make_sasl_resources(clock: IClock, scheduler: KafkaScheduler, configs: ConfigRepository) -> "SaslResources":
     """Return what all listeners with SASL share."""
     from twisted_kafka.security.sasl.failed_attempts import FailedAttempts
     from twisted_kafka.security.sasl.mechanisms import SaslResources
+    from twisted_kafka.security.scram.credential_cache import CredentialCache
 
     attempts = FailedAttempts(clock, lambda log, delay_ms: scheduler.schedule_once("log-failed-authentications", log, delay_ms))
-    return SaslResources(clock, attempts)
+    return SaslResources(clock, attempts, cache(lambda: CredentialCache(configs)))

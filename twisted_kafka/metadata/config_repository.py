@@ -1,5 +1,6 @@
 """The dynamic configs of topics, brokers, users and clients in the metadata store, and notifications of their changes."""
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -34,6 +35,8 @@ class ConfigRepository:
 
     def __init__(self, store: IMetadataStore, clock: IClock, *, threaded: bool = True) -> None:
         """With ``threaded=False`` listeners are called only by ``pump()``."""
+        self.change_lock = threading.Lock()
+        """Held by whoever reads a config in order to write it with a change: others may change other keys of it."""
         self._store = store
         self._listeners: dict[str, list[Listener]] = {}
         self._worker = SerialWorker("config-change-thread", threaded=threaded)

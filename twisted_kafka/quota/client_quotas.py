@@ -88,16 +88,17 @@ class ClientQuotas:
         """
         names = _checked(entity)
         keys, path = (IP_KEYS, f"ips/{node_name(names[IP])}") if IP in names else (CLIENT_KEYS, _client_path(names))
-        config = self._configs.config(path)
-        for operation in operations:
-            if operation.value is None:
-                config.pop(operation.key, None)
-            elif operation.key not in keys:
-                raise InvalidRequestError(f"Invalid quota key {operation.key}: this entity has no such quota")
-            else:
-                config[operation.key] = _text(operation.key, keys[operation.key], operation.value)
-        if not validate_only:
-            self._configs.write(path, config)
+        with self._configs.change_lock:
+            config = self._configs.config(path)
+            for operation in operations:
+                if operation.value is None:
+                    config.pop(operation.key, None)
+                elif operation.key not in keys:
+                    raise InvalidRequestError(f"Invalid quota key {operation.key}: this entity has no such quota")
+                else:
+                    config[operation.key] = _text(operation.key, keys[operation.key], operation.value)
+            if not validate_only:
+                self._configs.write(path, config)
 
 
 def ensure_filter_type(kind: str) -> None:

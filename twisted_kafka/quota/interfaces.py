@@ -1,11 +1,16 @@
 """What quotas need from other packages."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 
 class IConfigs(Protocol):
     """Configs of entities in the metadata store: the controller's ConfigRepository."""
+
+    @property
+    def change_lock(self) -> AbstractContextManager[object]:
+        """Held by whoever reads a config in order to write it with a change."""
 
     def config(self, entity_path: str) -> dict[str, str]:
         """Return an entity's config, empty if there is none."""

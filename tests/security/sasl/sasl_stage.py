@@ -17,6 +17,7 @@ from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHa
 from twisted_kafka.security.sasl.failed_attempts import FailedAttempts
 from twisted_kafka.security.sasl.mechanisms import SaslResources
 from twisted_kafka.security.sasl.sasl_listener import SaslListener
+from twisted_kafka.security.scram.credentials import ScramCredential
 from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
 from twisted_kafka.server.apis.cluster.sasl import SaslApis
 from twisted_kafka.server.dispatch import ApiRegistry, api
@@ -60,6 +61,20 @@ class GuardedApis:
 
     def answer(self, context: RequestContext, item: str, result: None) -> HeartbeatResponse:
         return HeartbeatResponse()
+
+
+class Credentials:
+    """SCRAM credentials of users and delegation tokens."""
+
+    def __init__(self) -> None:
+        self.users: dict[tuple[str, str], ScramCredential] = {}
+        self.tokens: dict[tuple[str, str], tuple[ScramCredential, str, int]] = {}
+
+    def credential(self, mechanism: str, username: str) -> ScramCredential | None:
+        return self.users.get((mechanism, username))
+
+    def token_credential(self, mechanism: str, token_id: str) -> tuple[ScramCredential, str, int] | None:
+        return self.tokens.get((mechanism, token_id))
 
 
 class Client:
@@ -134,7 +149,10 @@ class SaslStage:
         attempts = FailedAttempts(self.clock, lambda log, delay_ms: self.scheduled.append((log, delay_ms)))
         all_settings = {**PLAIN_SETTINGS, **(settings or {})}
         self.config = KafkaConfig.embedded({key: text for key, text in all_settings.items() if text is not None})
-        self.listener = SaslListener(self.config, "SASL", SaslResources(self.clock, attempts))
+        self.credentials = Credentials()
+        self.listener = SaslListener(
+            self.config, "SASL", SaslResources(self.clock, attempts, lambda: self.credentials, self.credentials)
+        )
         self.guarded = GuardedApis()
         registry = ApiRegistry([VersionsApis(lambda: registry.supported, Features()), SaslApis(), self.guarded])  # type: ignore[arg-type]
         apis = KafkaApis(registry, self.layer.channel, self.clock)

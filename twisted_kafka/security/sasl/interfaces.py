@@ -12,6 +12,7 @@ from typing import Protocol
 from zope.interface import Interface
 
 from twisted_kafka.security.sasl.jaas import JaasEntry
+from twisted_kafka.security.scram.credentials import ScramCredential
 
 
 class SaslError(Exception):
@@ -56,6 +57,30 @@ class PlainAuthenticateCallback:
 
     def __repr__(self) -> str:
         return f"PlainAuthenticateCallback({self.username!r})"
+
+
+class ScramCredentialCallback:
+    """Asks for a user's SCRAM credential. The handler sets ``credential`` if there is one. (Kafka: ScramCredentialCallback.)"""
+
+    __slots__ = ("credential", "mechanism", "username")
+
+    def __init__(self, mechanism: str, username: str) -> None:
+        self.mechanism = mechanism
+        self.username = username
+        self.credential: ScramCredential | None = None
+
+
+class DelegationTokenCredentialCallback:
+    """Asks for a delegation token's credential, its owner's name and its expiry. (Kafka: DelegationTokenCredentialCallback.)"""
+
+    __slots__ = ("credential", "mechanism", "token_expires_at_ms", "token_id", "token_owner")
+
+    def __init__(self, mechanism: str, token_id: str) -> None:
+        self.mechanism = mechanism
+        self.token_id = token_id
+        self.credential: ScramCredential | None = None
+        self.token_owner: str | None = None
+        self.token_expires_at_ms: int | None = None
 
 
 class IAuthenticateCallbackHandler(Interface):

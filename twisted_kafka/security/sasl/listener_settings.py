@@ -4,7 +4,7 @@ A key may be set with the prefixes ``listener.name.<listener>.<mechanism>.`` (Ka
 ``<mechanism>.``, ``listener.name.<listener>.`` and without one; the first that is set counts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from twisted.python.reflect import namedAny
@@ -59,18 +59,18 @@ def ensure_login_module(config: KafkaConfig, listener_name: str, mechanism: str,
 
 
 def custom_handler(
-    config: KafkaConfig, listener_name: str, mechanism: str, entries: Sequence[JaasEntry], known: Mapping[str, type]
+    config: KafkaConfig, listener_name: str, mechanism: str, entries: Sequence[JaasEntry], known: Collection[str]
 ) -> Any | None:
-    """Return the configured callback handler; None: the mechanism's own. ``known`` are Kafka's classes that have one here.
+    """Return the configured callback handler; None: the mechanism's own, which ``known`` classes of Kafka mean too.
 
     Raises ConfigError if it cannot be made.
     """
     found = find_setting(config, listener_name, mechanism, CALLBACK_HANDLER)
     name = found.value
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not name or name in known:
         return None
     try:
-        handler = (known.get(name) or namedAny(name))()  # type: ignore[no-untyped-call]
+        handler = namedAny(name)()  # type: ignore[no-untyped-call]
         missing = [method for method in _METHODS if not callable(getattr(handler, method, None))]
         if missing:
             raise TypeError(f"it has no method {', '.join(missing)}")

@@ -1,12 +1,16 @@
 """The mechanisms of this broker, by name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from twisted_kafka.security.sasl.failed_attempts import FailedAttempts
 from twisted_kafka.security.sasl.interfaces import ISaslServer
 from twisted_kafka.security.sasl.plain import LOGIN_MODULE as PLAIN_LOGIN_MODULE
 from twisted_kafka.security.sasl.plain import PlainSaslServer, PlainServerCallbackHandler
+from twisted_kafka.security.sasl.scram import LOGIN_MODULE as SCRAM_LOGIN_MODULE
+from twisted_kafka.security.sasl.scram import ICredentials, ITokenCredentials, ScramSaslServer, ScramServerCallbackHandler
+from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS, ScramMechanism
 from twisted_kafka.timing.clock import IClock
 
 
@@ -15,6 +19,9 @@ class SaslResources(NamedTuple):
 
     clock: IClock
     failed_attempts: FailedAttempts
+    scram_credentials: Callable[[], ICredentials]
+    """Reads the users' credentials when it is called for the first time."""
+    delegation_tokens: ITokenCredentials | None = None
 
 
 class MechanismKind(NamedTuple):
@@ -26,17 +33,32 @@ class MechanismKind(NamedTuple):
     """Makes its own ``IAuthenticateCallbackHandler``, not configured yet."""
     make_server: Callable[[Any, SaslResources], ISaslServer]
     """Makes the server of one exchange with a handler."""
-    known_handlers: Mapping[str, type]
-    """Kafka's classes of handlers that this broker has an equivalent of."""
+    known_handlers: Collection[str]
+    """Kafka's classes of handlers that mean the mechanism's own."""
 
 
 PLAIN: Final = "PLAIN"
+
+
+def _scram(mechanism: ScramMechanism) -> MechanismKind:
+    return MechanismKind(
+        SCRAM_LOGIN_MODULE,
+        lambda resources: ScramServerCallbackHandler(resources.scram_credentials(), resources.delegation_tokens),
+        partial(_scram_server, mechanism),
+        ("org.apache.kafka.common.security.scram.internals.ScramServerCallbackHandler",),
+    )
+
+
+def _scram_server(mechanism: ScramMechanism, handler: Any, resources: SaslResources) -> ISaslServer:
+    return ScramSaslServer(mechanism, handler)
+
 
 MECHANISMS: Final[dict[str, MechanismKind]] = {
     PLAIN: MechanismKind(
         PLAIN_LOGIN_MODULE,
         lambda resources: PlainServerCallbackHandler(),
         lambda handler, resources: PlainSaslServer(handler),
-        {"org.apache.kafka.common.security.plain.internals.PlainServerCallbackHandler": PlainServerCallbackHandler},
+        ("org.apache.kafka.common.security.plain.internals.PlainServerCallbackHandler",),
     ),
+    **{mechanism.name: _scram(mechanism) for mechanism in SCRAM_MECHANISMS},
 }

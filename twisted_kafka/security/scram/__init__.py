@@ -1,0 +1,1 @@
+"""SCRAM (RFC 5802): formulas, messages, credentials."""

@@ -1,0 +1,69 @@
+"""The SCRAM credentials of all users, read from the metadata store and kept up to date. (Kafka: CredentialProvider.)"""
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Protocol
+from urllib.parse import unquote
+
+from twisted.logger import Logger
+
+from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
+from twisted_kafka.security.scram.credentials import ScramCredential, parse_credential
+from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS
+
+_USERS = "users"
+
+_log = Logger()
+
+
+class IUserConfigs(Protocol):
+    """As much of the ConfigRepository as is needed."""
+
+    def names(self, entity_type: str) -> list[str]:
+        """Return the node names of the entities of a type."""
+
+    def configs(self, entity_paths: Iterable[str]) -> list[dict[str, str]]:
+        """Return the configs of several entities."""
+
+    def add_listener(self, entity_type: str, listener: Callable[[str, dict[str, str]], None]) -> None:
+        """Call the listener after changes of this type."""
+
+
+class CredentialCache:
+    """Follows changes on the config-change thread; any thread may look up."""
+
+    def __init__(self, configs: IUserConfigs) -> None:
+        """Read all credentials, and follow changes from now on."""
+        self._configs = configs
+        self._lock = threading.Lock()
+        self._credentials: dict[tuple[str, str], ScramCredential] = {}
+        configs.add_listener(_USERS, lambda node, config: self._read([node]))
+        self._read(configs.names(_USERS))
+
+    def credential(self, mechanism: str, username: str) -> ScramCredential | None:
+        """Return a user's credential for a mechanism, if there is one."""
+        return self._credentials.get((mechanism, username))
+
+    def _read(self, nodes: list[str]) -> None:
+        # Read with the lock held: what was read later is also stored later.
+        with self._lock:
+            users = [node for node in nodes if "/" not in node]  # others are quotas of a user's clients
+            for node, config in zip(users, self._configs.configs(f"{_USERS}/{node}" for node in users), strict=True):
+                if node != DEFAULT_ENTITY:
+                    self._update(unquote(node), config)
+
+    def _update(self, username: str, config: dict[str, str]) -> None:
+        for mechanism in SCRAM_MECHANISMS:
+            text = config.get(mechanism.name)
+            credential = None
+            if text is not None:
+                try:
+                    credential = parse_credential(text)
+                except ValueError as error:
+                    _log.error(
+                        "The {name} credential of user {user} is ignored: {why}", name=mechanism.name, user=username, why=error
+                    )
+            if credential is None:
+                self._credentials.pop((mechanism.name, username), None)
+            else:
+                self._credentials[mechanism.name, username] = credential
