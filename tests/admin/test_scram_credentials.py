@@ -114,6 +114,12 @@ def test_a_bad_change_changes_nothing_of_its_user_and_others_are_made(
     assert store.described() == {"fine": [(SHA_256, 4096)]}
 
 
+def test_an_empty_password_is_refused(store: Store) -> None:
+    (error,) = store.alter(Upsertion("u", SHA_256, 4096, b"salt", b"")).values()
+    assert error[0] == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert store.described() == {}
+
+
 def test_users_are_described_once_or_not_at_all(store: Store) -> None:
     store.alter(put("alice"))
     store.configs.write("users/quoted", {"producer_byte_rate": "7"})

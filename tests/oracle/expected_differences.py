@@ -63,7 +63,7 @@ NOT_YET: dict[str, dict[int, str]] = {
         58: "Envelope",
         67: "AllocateProducerIds",
     },
-    "SASL and delegation tokens": {
+    "delegation tokens": {
         38: "CreateDelegationToken",
         39: "RenewDelegationToken",
         40: "ExpireDelegationToken",

@@ -107,6 +107,8 @@ class ScramCredentialAdmin:
                     raise ResourceNotFoundError("Attempt to delete a user credential that does not exist")
             for each in upsertions:
                 mechanism = _BY_NUMBER[each.mechanism]
+                if not each.salted_password:  # the code is Kafka's, where Java refuses an empty key
+                    raise UnknownServerError("The salted password is empty")
                 config[mechanism.name] = make_credential(mechanism, each.salt, each.salted_password, each.iterations).encode()
             self._configs.write(_path(user), config)
 
