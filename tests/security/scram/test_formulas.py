@@ -45,7 +45,7 @@ def test_the_example_of_rfc_7677() -> None:
 
 
 def test_kafkas_stored_credentials_are_read_and_written_alike() -> None:
-    texts = {}
+    texts: dict[tuple[str, str], str] = {}
     for line in ZOOKEEPER.read_text().splitlines():
         node = json.loads(line)
         if node["path"].startswith("/config/users/") and "SCRAM" in (node["data"] or ""):
