@@ -15,6 +15,10 @@ class Difference(NamedTuple):
     name: str
     pattern: str
 
+    def matches(self, where: str) -> bool:
+        """Whether it is the difference at a place."""
+        return re.search(self.pattern, where) is not None
+
 
 EXPECTED: tuple[Difference, ...] = (
     Difference("threads", r"^describe_configs\w* v\d+: .*\.configs\.num\.(io|network)\.threads\."),
@@ -53,6 +57,13 @@ EXPECTED: tuple[Difference, ...] = (
     Difference("description-without-a-name", r"^consumer_group_describe v0: \d+ .*error_code$"),
     Difference("several-descriptions", r"^consumer_group_describe v0: \d+ .*\.groups$"),
 )
+
+DENIED: tuple[Difference, ...] = (
+    Difference("own-place", r"^describe-log-dirs (super|allowed): .*\.(log_dir|usable_bytes)$"),
+    Difference("invalid-acls", r"^guarded_acls_bad (8|9|1[0-2]|17|18): CreateAclsRequest .*\.error_code$"),
+    Difference("request-in-a-message", r"^describe-acls (nobody|denied .*): .*\.error_message"),
+)
+"""Differences in who may do what; the places are ``sample standing: request path``."""
 
 NEWER = {0: 12, 3: 13, 26: 5, 27: 2, 28: 5, 45: 1, 60: 2, 68: 1, 69: 1, 71: 0, 72: 0, 74: 0, 75: 0}
 """APIs of which more is served than by Apache Kafka 3.9 with ZooKeeper, by key: the last version."""

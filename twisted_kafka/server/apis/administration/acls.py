@@ -41,7 +41,7 @@ _NO_OPERATIONS: Final = (AclOperation.UNKNOWN, AclOperation.ANY)
 
 
 class _UnknownCodeError(ValueError):
-    """A code that the protocol does not have. As in Kafka, the request counts as unreadable, and its connection is closed."""
+    """The code for "unknown". As in Kafka, the request counts as unreadable, and its connection is closed."""
 
 
 class AclApis:
@@ -117,38 +117,38 @@ def _close(context: RequestContext) -> Outcome:
     return CLOSE_CONNECTION
 
 
-def _known(kind: type[_E], code: int) -> _E:
-    try:
-        found = kind(code)
-    except ValueError:
-        raise _UnknownCodeError from None
-    if not found:  # UNKNOWN is 0 in all of them
+def _of_code(kind: type[_E], code: int) -> _E:
+    """Return what a code stands for; UNKNOWN, which selects nothing, for those of later versions. Raises _UnknownCodeError."""
+    if not code:
         raise _UnknownCodeError
-    return found
+    try:
+        return kind(code)
+    except ValueError:
+        return kind(0)
 
 
 def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclBindingFilter:
     return AclBindingFilter(
-        _known(ResourceType, wanted.resource_type_filter),
+        _of_code(ResourceType, wanted.resource_type_filter),
         wanted.resource_name_filter,
-        _known(PatternType, wanted.pattern_type_filter),
+        _of_code(PatternType, wanted.pattern_type_filter),
         wanted.principal_filter,
         wanted.host_filter,
-        _known(AclOperation, wanted.operation),
-        _known(PermissionType, wanted.permission_type),
+        _of_code(AclOperation, wanted.operation),
+        _of_code(PermissionType, wanted.permission_type),
     )
 
 
 def _binding(creation: AclCreation) -> AclBinding | KafkaError:
     """Return what is to be created, or why it cannot be. Raises _UnknownCodeError."""
-    resource_type = _known(ResourceType, creation.resource_type)
-    pattern_type = _known(PatternType, creation.resource_pattern_type)
-    operation = _known(AclOperation, creation.operation)
-    permission_type = _known(PermissionType, creation.permission_type)
+    resource_type = _of_code(ResourceType, creation.resource_type)
+    pattern_type = _of_code(PatternType, creation.resource_pattern_type)
+    operation = _of_code(AclOperation, creation.operation)
+    permission_type = _of_code(PermissionType, creation.permission_type)
     if resource_type not in SUPPORTED_OPERATIONS or pattern_type not in _PATTERNS:
-        return InvalidRequestError("Invalid ACL: its resource type and its pattern type must be definite, not for filters")
+        return InvalidRequestError("Invalid ACL: its resource type and its pattern type must be known, and not those of filters")
     if operation in _NO_OPERATIONS or permission_type not in _PERMISSIONS:
-        return InvalidRequestError("Invalid ACL: its operation and its permission must be definite, not for filters")
+        return InvalidRequestError("Invalid ACL: its operation and its permission must be known, and not those of filters")
     if resource_type is ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
         return InvalidRequestError(f"The only valid name for the cluster is {CLUSTER_NAME}")
     if not creation.resource_name:

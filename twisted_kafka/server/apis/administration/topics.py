@@ -94,7 +94,7 @@ class TopicApis:
             described: _Described = {}
             created = [self._created(context.api_version, each, each.name in describable, described) for each in done]
             for each in created:
-                if each.name in denied and each.name not in describable:
+                if each.name not in describable and (each.name in denied or names.count(each.name) > 1):
                     each.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             response = CreateTopicsResponse(topics=created)
             return response if quota is UNBOUNDED else Limited(response, quota)
