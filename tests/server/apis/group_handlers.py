@@ -7,6 +7,7 @@ from tests.coordinator.fakes import Bench
 from twisted_kafka.coordinator.group.offsets.legacy_offsets import LegacyOffsets
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.metadata.embedded import SqliteStore
+from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest
@@ -35,12 +36,20 @@ class FakeMetadata:
         return Node(broker_id, "broker.example", 9092, None) if listener_name == "PLAINTEXT" and broker_id == 1 else None
 
 
-def ask(family: Any, request: Message, version: int, client_id: str = "client", listener: str = "PLAINTEXT") -> Any:
-    """Return the response, or a future of it, and the context."""
+def ask(
+    family: Any,
+    request: Message,
+    version: int,
+    client_id: str = "client",
+    listener: str = "PLAINTEXT",
+    principal: KafkaPrincipal = ANONYMOUS,
+) -> Any:
+    """Return the response, or a future of it, and the context. The listener is named as its security protocol."""
     api = ApiRegistry([family]).apis[type(request).KEY]
     assert api.serves(version), f"{api.name} v{version}"
     decoded = type(request).decode(request.encode(version), version)
     context = RequestContext(api.key, version, 1, client_id, ConnectionInfo("c", listener, listener, "10.0.0.1"))
+    context.connection.principal = principal
 
     def through_bytes(response: Any) -> Any:
         return type(response).decode(response.encode(version), version)
