@@ -74,12 +74,6 @@ NOT_YET: dict[str, dict[int, str]] = {
         58: "Envelope",
         67: "AllocateProducerIds",
     },
-    "delegation tokens": {
-        38: "CreateDelegationToken",
-        39: "RenewDelegationToken",
-        40: "ExpireDelegationToken",
-        41: "DescribeDelegationToken",
-    },
 }
 """APIs of Apache Kafka 3.9 with ZooKeeper that are not served yet, by what they are for."""
 

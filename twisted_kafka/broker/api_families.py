@@ -32,9 +32,11 @@ from twisted_kafka.quota.client_quotas import ClientQuotas
 from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.security.delegation_tokens import DelegationTokenManager
 from twisted_kafka.server.apis.administration.acls import AclApis
 from twisted_kafka.server.apis.administration.client_quotas import ClientQuotaApis
 from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
+from twisted_kafka.server.apis.administration.delegation_tokens import DelegationTokenApis
 from twisted_kafka.server.apis.administration.features import FeatureApis
 from twisted_kafka.server.apis.administration.log_dirs import LogDirApis
 from twisted_kafka.server.apis.administration.partitions import PartitionApis
@@ -88,6 +90,8 @@ class ApiDependencies(NamedTuple):
     access_log: AccessLog | None = None
     authorizer: Any = None
     """Provides ``IAuthorizer``; None: everybody may do everything."""
+    tokens: DelegationTokenManager | None = None
+    """None: there is no secret for delegation tokens."""
 
 
 def make_families(dependencies: ApiDependencies) -> list[object]:
@@ -131,6 +135,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
         FindCoordinatorApis(_coordinators(dependencies), metadata, topics, quotas.controller_mutation, authorization),
         ProducerIdApis(transactions, authorization),
         AclApis(dependencies.authorizer, authorization),
+        DelegationTokenApis(dependencies.tokens, authorization),
         ClientQuotaApis(ClientQuotas(dependencies.configs), authorization),
         ControlApis(dependencies.control, dependencies.controller, config, dependencies.broker_epoch, authorization),
     ]

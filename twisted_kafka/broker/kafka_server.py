@@ -77,6 +77,7 @@ from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.security.authorizer.audit_log import NAMESPACE as AUTHORIZER_LOGGER
 from twisted_kafka.security.authorizer.audit_log import AuditLog
 from twisted_kafka.security.authorizer.loading import make_authorizer
+from twisted_kafka.security.delegation_tokens import DelegationTokenManager, TokenSettings
 from twisted_kafka.server.apis.transactions.transaction_notes import end_note, topic_notes
 from twisted_kafka.server.dispatch import ApiRegistry
 from twisted_kafka.server.kafka_apis import KafkaApis
@@ -124,6 +125,7 @@ class _Running:
     configs: ConfigRepository | None = None
     access_log: AccessLog | None = None
     authorizer: Any = None
+    tokens: DelegationTokenManager | None = None
     sockets: SocketServer | None = None
     replicas: ReplicaManager | None = None
     groups: GroupCoordinator | None = None
@@ -197,9 +199,9 @@ class KafkaServer:
         quotas = self._make_quotas(running, metadata, timer)
 
         access_log = self._start_access_log(running)
+        tokens = self._start_tokens(running, store, scheduler)
         data_plane = self._make_data_plane()
-        running.sockets = sockets = self._make_socket_server(main, data_plane, access_log, scheduler)
-        sockets.start()
+        sockets = self._start_sockets(running, main, data_plane, scheduler)
         running.replicas = replicas = self._make_replica_manager(logs, metadata, scheduler, timer)
         running.groups = groups = make_group_coordinator(config, replicas, metadata, scheduler, timer, clock, metrics)
         groups.startup()
@@ -239,6 +241,7 @@ class KafkaServer:
             supported=lambda: self.supported_apis,
             access_log=access_log,
             authorizer=authorizer,
+            tokens=tokens,
         )
         follow_group_configs(configs, groups.group_config_manager)
         throttler = self._start_quotas(quotas, configs, scheduler, sockets, replicas)
@@ -268,6 +271,7 @@ class KafkaServer:
         _stop(running.logs, LogManager.shutdown)
         _stop(running.controller, KafkaController.shutdown)
         _stop(running.administration, Administration.stop)
+        _stop(running.tokens, DelegationTokenManager.shutdown)
         _stop(running.authorizer, lambda authorizer: authorizer.close())
         _stop(running.configs, ConfigRepository.shutdown)
         _stop(running.features, FeatureCache.shutdown)
@@ -325,6 +329,21 @@ class KafkaServer:
         follow_topic_configs(configs, logs)
         return logs, store, features, configs, broker_configs
 
+    def _start_tokens(self, running: _Running, store: IMetadataStore, scheduler: KafkaScheduler) -> DelegationTokenManager | None:
+        """Load the delegation tokens, if there is a secret for them; the active controller removes those that have expired."""
+        settings = TokenSettings.from_config(self.config)
+        if settings is None:
+            return None
+        running.tokens = tokens = DelegationTokenManager(store, self._clock, settings)
+        tokens.startup()
+
+        def remove_expired() -> None:
+            if running.controller is not None and running.controller.is_active:
+                tokens.remove_expired()
+
+        scheduler.schedule("delete-expired-tokens", remove_expired, 0, settings.check_interval_ms)
+        return tokens
+
     def _make_log_manager(self, running: _Running, scheduler: KafkaScheduler) -> LogManager:
         running.directory_failures = failures = LogDirFailureHandler(self._directory_failed)
         return LogManager(
@@ -380,16 +399,17 @@ class KafkaServer:
         channel = RequestChannel(self.config.int("queued.max.requests"), self._clock)
         return RequestPlane(DATA_PLANE, channel, self._clock, self.metrics)
 
-    def _make_socket_server(
-        self, main: MainReactor, data_plane: RequestPlane, access_log: AccessLog | None, scheduler: KafkaScheduler
+    def _start_sockets(
+        self, running: _Running, main: MainReactor, data_plane: RequestPlane, scheduler: KafkaScheduler
     ) -> SocketServer:
+        """Bind the listeners; they do not accept yet."""
         configs = self.configs
         assert configs is not None, "storage has started"
-        sasl_resources = cache(lambda: make_sasl_resources(self._clock, scheduler, configs))
+        sasl_resources = cache(lambda: make_sasl_resources(self._clock, scheduler, configs, running.tokens))
         observers: list[IRequestObserver] = [self._request_metrics]
-        if access_log is not None:
-            observers.append(access_log)
-        return SocketServer(
+        if running.access_log is not None:
+            observers.append(running.access_log)
+        running.sockets = sockets = SocketServer(
             self.config,
             main.reactor,
             data_plane,
@@ -399,6 +419,8 @@ class KafkaServer:
             make_reactor,
             builder_of=channel_builders(self.config, self.metrics, sasl_resources),
         )
+        sockets.start()
+        return sockets
 
     def _make_replica_manager(
         self, logs: LogManager, metadata: MetadataCache, scheduler: KafkaScheduler, timer: Timer

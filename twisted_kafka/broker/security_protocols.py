@@ -9,6 +9,7 @@ from twisted_kafka.config.endpoints import PLAINTEXT, EndPoint
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection.channel_builder import PLAINTEXT_BUILDER, BuilderOf, IChannelBuilder
+from twisted_kafka.security.delegation_tokens import DelegationTokenManager
 from twisted_kafka.security.principal import ssl_principal_builder
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import KafkaScheduler
@@ -47,11 +48,15 @@ def channel_builders(config: KafkaConfig, metrics: MetricsRegistry, sasl_resourc
     return builder_of
 
 
-def make_sasl_resources(clock: IClock, scheduler: KafkaScheduler, configs: ConfigRepository) -> "SaslResources":
+def make_sasl_resources(
+    clock: IClock, scheduler: KafkaScheduler, configs: ConfigRepository, tokens: DelegationTokenManager | None
+) -> "SaslResources":
     """Return what all listeners with SASL share."""
     from twisted_kafka.security.sasl.failed_attempts import FailedAttempts
     from twisted_kafka.security.sasl.mechanisms import SaslResources
     from twisted_kafka.security.scram.credential_cache import CredentialCache
+    from twisted_kafka.security.scram.token_credentials import TokenCredentials
 
     attempts = FailedAttempts(clock, lambda log, delay_ms: scheduler.schedule_once("log-failed-authentications", log, delay_ms))
-    return SaslResources(clock, attempts, cache(lambda: CredentialCache(configs)))
+    token_credentials = None if tokens is None else TokenCredentials(tokens, clock)
+    return SaslResources(clock, attempts, cache(lambda: CredentialCache(configs)), token_credentials)

@@ -50,6 +50,9 @@ _BROKER = """
     transaction.remove.expired.transaction.cleanup.interval.ms transaction.partition.verification.enable
     transactional.id.expiration.ms request.timeout.ms
 
+    delegation.token.secret.key delegation.token.master.key delegation.token.expiry.time.ms delegation.token.max.lifetime.ms
+    delegation.token.expiry.check.interval.ms
+
     password.encoder.secret password.encoder.old.secret password.encoder.cipher.algorithm
     password.encoder.keyfactory.algorithm password.encoder.key.length password.encoder.iterations
 

@@ -23,7 +23,7 @@ SCRAM_MECHANISMS: Final = (SCRAM_SHA_256, SCRAM_SHA_512)
 
 
 def salted_password(mechanism: ScramMechanism, password: bytes, salt: bytes, iterations: int) -> bytes:
-    """Return ``Hi(password, salt, iterations)``. It takes milliseconds: clients and tools compute it, the broker never does."""
+    """Return ``Hi(password, salt, iterations)``. It takes milliseconds. The broker computes it for delegation tokens only."""
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password, salt, iterations)
 
 
