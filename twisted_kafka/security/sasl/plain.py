@@ -8,7 +8,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from twisted_kafka.protocol.errors import SaslAuthenticationError
-from twisted_kafka.security.sasl.interfaces import IAuthenticateCallbackHandler, PlainAuthenticateCallback, SaslError
+from twisted_kafka.security.sasl.interfaces import IAuthenticateCallbackHandler, PlainAuthenticateCallback
 from twisted_kafka.security.sasl.jaas import JaasEntry
 
 LOGIN_MODULE: Final = "PlainLoginModule"
@@ -37,7 +37,7 @@ class PlainSaslServer:
         # Java replaces bytes that are not UTF-8, which no name or password can have either.
         parts = token.decode("utf-8", "replace").split("\0")
         if len(parts) != _PARTS:
-            raise SaslError(f"Invalid SASL/PLAIN response: expected {_PARTS} tokens, got {len(parts)}")
+            raise SaslAuthenticationError(f"Invalid SASL/PLAIN response: expected {_PARTS} tokens, got {len(parts)}")
         authorization_id, username, password = parts
         if not username:
             raise SaslAuthenticationError("Authentication failed: username not specified")

@@ -47,7 +47,5 @@ class SaslApis:
         except SaslAuthenticationError as error:
             refusal = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(error))
             return AuthenticationStep(refusal, AUTHENTICATION_FAILED)
-        response = SaslAuthenticateResponse(
-            error_message=None, auth_bytes=answer.token, session_lifetime_ms=answer.session_lifetime_ms
-        )
+        response = SaslAuthenticateResponse(auth_bytes=answer.token, session_lifetime_ms=answer.session_lifetime_ms)
         return AuthenticationStep(response, AUTHENTICATED) if answer.is_complete else response
