@@ -1,0 +1,241 @@
+"""SASL with real clients, over plain text and TLS: right and wrong passwords, mechanisms that are not enabled."""
+
+import json
+import os
+import shutil
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.certificates import KEY_PASSWORD, Authority
+from tests.clients.clients import (
+    HERE,
+    READERS,
+    SENDERS,
+    java_class_path,
+    java_command,
+    java_tool,
+    kafkajs_ready,
+    kcat,
+    new_group,
+    run,
+)
+from tests.clients.served import ServedBroker
+from tests.clients.test_tls import can_list_topics
+from tests.ports import free_port
+from tests.security.sasl.wire import Wire
+from tests.security.scram.scram_client import SALT
+from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS, salted_password
+
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+
+SECURITY = "org.apache.kafka.common.security"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+PASSWORD = "alice-s3cret"
+WRONG = "wr0ng-s3cret"
+VALUES = [b"value %d" % number for number in range(200)]
+
+
+class Sasl(NamedTuple):
+    """A broker with SASL listeners, and what its clients need."""
+
+    broker: ServedBroker
+    folder: Path
+    plain_text: str
+    tls: str
+
+    def address(self, protocol: str) -> str:
+        return self.tls if protocol == "SASL_SSL" else self.plain_text
+
+    @property
+    def trusted(self) -> Path:
+        return self.folder / "ca.pem"
+
+
+@pytest.fixture(scope="module")
+def sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sasl]:
+    """All mechanisms on SASL_PLAINTEXT and SASL_SSL; only PLAIN on ONE."""
+    folder = tmp_path_factory.mktemp("sasl")
+    authority = Authority()
+    authority.write_trust(folder / "ca.pem")
+    authority.issue("CN=broker,O=Tests", ["localhost"], is_rsa=True).write_pem(folder / "broker.pem", KEY_PASSWORD)
+    port, tls_port = free_port(), free_port()
+    broker = ServedBroker(
+        folder / "data",
+        "group.initial.rebalance.delay.ms=0",
+        "offsets.topic.num.partitions=2",
+        "ssl.keystore.type=PEM",
+        f"ssl.keystore.location={folder / 'broker.pem'}",
+        f"ssl.key.password={KEY_PASSWORD}",
+        f"sasl.enabled.mechanisms={','.join(MECHANISMS)}",
+        f"sasl.jaas.config={SECURITY}.plain.PlainLoginModule required user_alice={PASSWORD};"
+        f" {SECURITY}.scram.ScramLoginModule required;",
+    )
+    broker.listeners += f",SASL_PLAINTEXT://localhost:{port},SASL_SSL://localhost:{tls_port}"
+    broker.start()
+    add_alice(Wire(broker.port))
+    yield Sasl(broker, folder, f"localhost:{port}", f"localhost:{tls_port}")
+    assert broker.stop() == 0
+    text = broker.output.read_text()
+    assert "Failed authentication with" in text
+    assert "Traceback" not in text, text
+    written = [text, *(path.read_text() for path in broker.access_dir.rglob("*.jsonl"))]
+    assert not any(secret in each for each in written for secret in ("s3cret", KEY_PASSWORD))
+
+
+def add_alice(wire: Wire) -> None:
+    upsertions = [
+        ScramCredentialUpsertion(
+            name="alice",
+            mechanism=each.number,
+            iterations=4096,
+            salt=SALT,
+            salted_password=salted_password(each, PASSWORD.encode(), SALT, 4096),
+        )
+        for each in SCRAM_MECHANISMS
+    ]
+    assert wire.send(AlterUserScramCredentialsRequest(upsertions=upsertions), 0).results[0].error_code == 0
+
+
+def settings_of(sasl: Sasl, client: str, protocol: str, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
+    if client == "confluent-kafka":
+        return {
+            "security.protocol": protocol.lower(),
+            "sasl.mechanism": mechanism,
+            "sasl.username": "alice",
+            "sasl.password": password,
+            "ssl.ca.location": str(sasl.trusted),
+        }
+    settings: dict[str, Any] = {
+        "security_protocol": protocol,
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": password,
+    }
+    if protocol == "SASL_SSL" and client == "kafka-python":
+        settings["ssl_cafile"] = str(sasl.trusted)
+    elif protocol == "SASL_SSL":
+        settings["ssl_context"] = ssl.create_default_context(cafile=str(sasl.trusted))
+    return settings
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("client", SENDERS)
+def test_each_client_writes_and_reads_with_each_mechanism(sasl: Sasl, client: str, protocol: str) -> None:
+    for mechanism in MECHANISMS:
+        settings = settings_of(sasl, client, protocol, mechanism)
+        topic = f"{client}.{protocol}.{mechanism}"
+        SENDERS[client](sasl.address(protocol), topic, VALUES, **settings)
+        assert READERS[client](sasl.address(protocol), topic, len(VALUES), new_group(), **settings) == VALUES
+    lines = [json.loads(line) for path in sasl.broker.access_dir.rglob("*.jsonl") for line in path.read_text().splitlines()]
+    assert {line["principal"] for line in lines if line["listener"] == protocol and line["api"] == "Produce"} <= {"User:alice"}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("client", SENDERS)
+def test_a_wrong_password_and_a_wrong_mechanism_do_not_get_in(sasl: Sasl, client: str, mechanism: str) -> None:
+    right = settings_of(sasl, client, "SASL_PLAINTEXT", mechanism)
+    assert can_list_topics(client, sasl.plain_text, right)
+    assert not can_list_topics(client, sasl.plain_text, settings_of(sasl, client, "SASL_PLAINTEXT", mechanism, WRONG))
+
+
+def succeeds(command: list[str], password: str, expected: bytes) -> bool:
+    done = subprocess.run([*command, password], capture_output=True, timeout=60, check=False)
+    assert (done.returncode == 0) == (expected in done.stdout), done
+    return done.returncode == 0
+
+
+def test_kcat(sasl: Sasl) -> None:
+    """Not SCRAM: librdkafka before 2.6.1 repeats a nonce wrongly, and no broker that checks it (CVE-2024-56128) lets it in."""
+    if kcat() is None:
+        pytest.skip("needs kcat")
+    for protocol in ("sasl_plaintext", "sasl_ssl"):
+        options = [f"security.protocol={protocol}", "sasl.mechanism=PLAIN", "sasl.username=alice"]
+        options += [f"ssl.ca.location={sasl.trusted}", "log_level=0"]
+        words = [word for option in options for word in ("-X", option)]
+        command = [kcat(), "-b", sasl.address(protocol.upper()), "-L", "-m", "5", *words, "-X"]
+        assert succeeds(command, f"sasl.password={PASSWORD}", b"1 brokers")
+        assert not succeeds(command, f"sasl.password={WRONG}", b"1 brokers")
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kafkajs(sasl: Sasl, mechanism: str) -> None:
+    if not kafkajs_ready():
+        pytest.skip("needs node and kafkajs")
+    command = ["node", str(HERE / "kafkajs" / "sasl.js"), sasl.plain_text, mechanism.lower(), "alice"]
+    assert succeeds(command, PASSWORD, b"1\n")
+    assert not succeeds(command, WRONG, b"1\n")
+    over_tls = ["node", str(HERE / "kafkajs" / "sasl.js"), sasl.tls, mechanism.lower(), "alice", PASSWORD]
+    assert succeeds(over_tls, str(sasl.trusted), b"1\n")
+
+
+def franz_go(folder: Path) -> str:
+    """Build the program."""
+    go = shutil.which("go", path=f"{os.environ.get('PATH', '')}:/usr/local/go/bin")
+    if go is None:
+        pytest.skip("needs Go")
+    program = folder / "sasl-go"
+    if not program.exists():
+        try:
+            run([go, "build", "-o", str(program), "./sasl"], cwd=HERE / "go", timeout_s=600)
+        except AssertionError as error:
+            if "dial tcp" in str(error) or "proxy" in str(error):
+                pytest.skip(f"Go's modules cannot be had: {error}")
+            raise
+    return str(program)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_franz_go(sasl: Sasl, mechanism: str) -> None:
+    program = franz_go(sasl.folder)
+    assert succeeds([program, sasl.plain_text, mechanism, "alice"], PASSWORD, b"1\n")
+    assert not succeeds([program, sasl.plain_text, mechanism, "alice"], WRONG, b"1\n")
+    assert succeeds([program, sasl.tls, mechanism, "alice", PASSWORD], str(sasl.trusted), b"1\n")
+
+
+def java_settings(sasl: Sasl, name: str, protocol: str, mechanism: str, password: str, user: str = "alice") -> Path:
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    path = sasl.folder / f"{name}.properties"
+    path.write_text(
+        f"security.protocol={protocol}\nsasl.mechanism={mechanism}\nssl.truststore.type=PEM\nssl.truststore.location={sasl.trusted}\n"
+        f'sasl.jaas.config={SECURITY}.{module} required username="{user}" password="{password}";\n'
+    )
+    return path
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_java(sasl: Sasl, mechanism: str) -> None:
+    if java_class_path() is None:
+        pytest.skip("needs Java and Maven")
+    for protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
+        right = java_settings(sasl, "right", protocol, mechanism, PASSWORD)
+        words = ["--bootstrap-server", sasl.address(protocol), "--list", "--command-config"]
+        java_tool("org.apache.kafka.tools.TopicCommand", *words, str(right))
+    wrong = java_settings(sasl, "wrong", "SASL_PLAINTEXT", mechanism, WRONG)
+    command = java_command("org.apache.kafka.tools.TopicCommand", *words[:1], sasl.plain_text, *words[2:], str(wrong))
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert b"SaslAuthenticationException" in done.stdout + done.stderr
+
+
+@pytest.mark.long
+def test_kafka_configs_makes_changes_and_deletes_users(sasl: Sasl) -> None:
+    if java_class_path() is None:
+        pytest.skip("needs Java and Maven")
+    tool = "kafka.admin.ConfigCommand"
+    who = ["--bootstrap-server", sasl.broker.bootstrap, "--entity-type", "users", "--entity-name", "carol"]
+    java_tool(
+        tool, *who, "--alter", "--add-config", "SCRAM-SHA-256=[iterations=8192,password=carol-s3cret],SCRAM-SHA-512=[password=x]"
+    )
+    described = java_tool(tool, *who, "--describe")
+    assert "SCRAM-SHA-256=iterations=8192" in described
+    assert "SCRAM-SHA-512=iterations=4096" in described
+    settings = settings_of(sasl, "confluent-kafka", "SASL_SSL", "SCRAM-SHA-256", "carol-s3cret") | {"sasl.username": "carol"}
+    assert can_list_topics("confluent-kafka", sasl.tls, settings)
+    java_tool(tool, *who, "--alter", "--delete-config", "SCRAM-SHA-256")
+    assert not can_list_topics("confluent-kafka", sasl.tls, settings)
