@@ -294,7 +294,7 @@ class TestWaiting:
         def fail() -> Any:
             raise RuntimeError("a bug")
 
-        operation = DelayedFetch(h.replicas.partitions, params(wait_ms=500), [], fail)
+        operation = DelayedFetch(h.replicas.partitions, params(wait_ms=500), [], None, fail)
         assert operation.force_complete()
         with pytest.raises(RuntimeError, match="a bug"):
             operation.future.result(0)

@@ -11,7 +11,7 @@ from twisted_kafka.coordinator.group.group_config_manager import ENTITY_TYPE, Gr
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
-from twisted_kafka.replication.log_dirs.alter_log_dirs import AlterLogDirs
+from twisted_kafka.replication.replica_manager import ReplicaManager
 
 
 class BrokerConfigHandler:
@@ -53,15 +53,25 @@ def follow_topic_configs(repository: ConfigRepository, logs: LogManager) -> None
     repository.add_listener("topics", lambda topic, _: logs.update_topic_config(topic))
 
 
-def follow_move_quota(repository: ConfigRepository, broker_id: int, moves: AlterLogDirs) -> None:
-    """Throttle moves between log directories as the broker's own configs say."""
+def follow_replication_quotas(repository: ConfigRepository, broker_id: int, replicas: ReplicaManager) -> None:
+    """Throttle replication, and moves between log directories, as the broker's own configs and those of topics say."""
+    quotas = (replicas.leader_quota, replicas.follower_quota)
 
-    def changed(name: str, settings: dict[str, str]) -> None:
+    def broker_changed(name: str, settings: dict[str, str]) -> None:
         if name == str(broker_id):
-            moves.configure(settings)
+            for each in (replicas.moves, *quotas):
+                each.configure(settings)
 
-    repository.add_listener("brokers", changed)
-    moves.configure(repository.broker_config(broker_id))
+    def topic_changed(name: str, settings: dict[str, str]) -> None:
+        for quota in quotas:
+            quota.configure_topic(name, settings)
+
+    repository.add_listener("brokers", broker_changed)
+    broker_changed(str(broker_id), repository.broker_config(broker_id))
+    repository.add_listener("topics", topic_changed)
+    topics = repository.names("topics")
+    for topic, settings in zip(topics, repository.configs(f"topics/{topic}" for topic in topics), strict=True):
+        topic_changed(topic, settings)
 
 
 def follow_group_configs(repository: ConfigRepository, groups: GroupConfigManager) -> None:

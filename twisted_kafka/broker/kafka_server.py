@@ -17,7 +17,7 @@ from twisted_kafka.broker.api_families import ApiDependencies, make_families
 from twisted_kafka.broker.config_handlers import (
     BrokerConfigHandler,
     follow_group_configs,
-    follow_move_quota,
+    follow_replication_quotas,
     follow_topic_configs,
 )
 from twisted_kafka.broker.identity import establish
@@ -500,7 +500,7 @@ class KafkaServer:
         replicas: ReplicaManager,
     ) -> RequestThrottler:
         """Apply the quotas of clients, IP addresses and replicas, and follow their changes."""
-        follow_move_quota(configs, self.config.broker_id, replicas.moves)
+        follow_replication_quotas(configs, self.config.broker_id, replicas)
         IpConnectionRates(configs, sockets.quotas, scheduler).start()
         throttler = RequestThrottler(quotas, self._clock)
         quotas.start(configs, scheduler, lambda: sockets.add_observer(throttler))

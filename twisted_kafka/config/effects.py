@@ -29,6 +29,7 @@ _BROKER = """
 
     default.replication.factor min.insync.replicas replica.high.watermark.checkpoint.interval.ms
     replica.fetch.max.bytes replica.fetch.backoff.ms num.replica.alter.log.dirs.threads
+    replication.quota.window.num replication.quota.window.size.seconds
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
 
     quota.window.num quota.window.size.seconds controller.quota.window.num controller.quota.window.size.seconds
@@ -80,6 +81,7 @@ _TOPIC = """
     delete.retention.ms max.compaction.lag.ms min.cleanable.dirty.ratio min.compaction.lag.ms
     file.delete.delay.ms flush.messages flush.ms index.interval.bytes max.message.bytes message.downconversion.enable
     message.timestamp.after.max.ms message.timestamp.before.max.ms message.timestamp.difference.max.ms
+    leader.replication.throttled.replicas follower.replication.throttled.replicas
     message.timestamp.type min.insync.replicas preallocate segment.bytes segment.index.bytes segment.jitter.ms segment.ms
     retention.bytes retention.ms unclean.leader.election.enable
 """

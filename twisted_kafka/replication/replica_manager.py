@@ -24,6 +24,7 @@ from twisted_kafka.replication.partition.high_watermarks import HighWatermarkChe
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.replication.partition.topic_stats import BrokerTopicStats
+from twisted_kafka.replication.replication_quota_manager import FOLLOWER, LEADER, ReplicationQuotaManager
 from twisted_kafka.replication.state_changes import StateChanges
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
@@ -55,7 +56,10 @@ class ReplicaManager:
         self.stats = BrokerTopicStats(metrics)
         self.partitions = PartitionTable(metadata)
         self.appender = RecordAppender(self.partitions, purgatories, self.stats)
-        self.reader = LogReader(self.partitions, purgatories, self.stats)
+        windows = config.int("replication.quota.window.num"), config.int("replication.quota.window.size.seconds") * 1000
+        self.leader_quota = ReplicationQuotaManager(LEADER, metadata.broker_id, windows, clock, metrics)
+        self.follower_quota = ReplicationQuotaManager(FOLLOWER, metadata.broker_id, windows, clock, metrics)
+        self.reader = LogReader(self.partitions, purgatories, self.stats, self.leader_quota)
         self.offsets = OffsetQueries(self.partitions, purgatories, clock)
         self.state = StateChanges(
             metadata.broker_id,

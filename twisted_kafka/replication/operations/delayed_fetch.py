@@ -14,19 +14,24 @@ from twisted_kafka.waiting.purgatory import DelayedOperation
 class DelayedFetch(DelayedOperation):
     """Waits for ``min_bytes`` bytes in all, or for a change of a partition: another leader, a truncation, a new segment."""
 
-    __slots__ = ("_has_just_read", "_params", "_partitions", "_read", "_waiting", "future")
+    __slots__ = ("_has_just_read", "_is_withheld", "_params", "_partitions", "_read", "_waiting", "future")
 
     def __init__(
         self,
         partitions: PartitionTable,
         params: FetchParams,
         waiting: Sequence[tuple[PartitionFetch, LogOffsetMetadata | None]],
+        is_withheld: Callable[[Partition, int], bool] | None,
         read: Callable[[], list[PartitionRead]],
     ) -> None:
-        """``waiting`` are the partitions worth waiting for, and the positions of their offsets where known; ``read`` reads all."""
+        """``waiting`` are the partitions worth waiting for, and the positions of their offsets where known; ``read`` reads all.
+
+        ``is_withheld`` says whether a follower gets nothing of a partition because of a quota, so that its bytes do not count.
+        """
         super().__init__(params.max_wait_ms)
         self._partitions = partitions
         self._params = params
+        self._is_withheld = is_withheld
         self._read = read
         self._waiting = list(waiting)
         self._has_just_read = True
@@ -58,7 +63,11 @@ class DelayedFetch(DelayedOperation):
                 return enough
             if end_offset == fetch.fetch_offset:
                 return 0
-            if end_offset < fetch.fetch_offset or enough <= 1:
+            if end_offset < fetch.fetch_offset:
+                return enough
+            if self._is_withheld is not None and self._is_withheld(partition, self._params.replica_id):
+                return 0
+            if enough <= 1:
                 return enough
             if start is None:
                 start = partition.log.offset_metadata(fetch.fetch_offset)

@@ -25,6 +25,7 @@ from twisted_kafka.replication.partition.fetch_data import FetchParams, Partitio
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.replication.partition.topic_stats import FAILED_FETCHES, FETCH_REQUESTS, BrokerTopicStats
+from twisted_kafka.replication.replication_quota_manager import ReplicationQuotaManager
 
 # Errors that clients recover from by themselves are no failures of the broker: Kafka neither counts nor logs them.
 _EXPECTED = (
@@ -47,10 +48,14 @@ _log = Logger(__name__)
 class LogReader:
     """Answers fetches from the logs of the hosted partitions (Kafka: ``ReplicaManager.fetchMessages`` and ``readFromLog``)."""
 
-    __slots__ = ("_partitions", "_purgatories", "_stats")
+    __slots__ = ("_partitions", "_purgatories", "_quota", "_stats")
 
-    def __init__(self, partitions: PartitionTable, purgatories: Purgatories, stats: BrokerTopicStats) -> None:
+    def __init__(
+        self, partitions: PartitionTable, purgatories: Purgatories, stats: BrokerTopicStats, quota: ReplicationQuotaManager
+    ) -> None:
+        """``quota`` is that of this broker's replicas as leaders."""
         self._partitions = partitions
+        self._quota = quota
         self._purgatories = purgatories
         self._stats = stats
 
@@ -75,7 +80,10 @@ class LogReader:
                 return reads
         if available >= params.min_bytes or not waiting:
             return reads
-        operation = DelayedFetch(self._partitions, params, waiting, partial(self.read, params, fetches, from_purgatory=True))
+        is_withheld = self._is_withheld if params.is_from_follower else None
+        operation = DelayedFetch(
+            self._partitions, params, waiting, is_withheld, partial(self.read, params, fetches, from_purgatory=True)
+        )
         keys = [fetch.topic_partition for fetch, _ in waiting]
         self._purgatories.fetch.try_complete_else_watch(operation, keys)
         return operation.future
@@ -99,8 +107,11 @@ class LogReader:
                 if not from_purgatory:
                     partition.stats.mark(FETCH_REQUESTS, 1)
                 read = partition.read(fetch, params, max_bytes, min_one_message)
-                if params.is_from_follower and not from_purgatory:
-                    self._follower_fetched(partition, params, fetch, read)
+                if params.is_from_follower:
+                    if not from_purgatory:
+                        self._follower_fetched(partition, params, fetch, read)
+                    if self._is_withheld(partition, params.replica_id):
+                        read.withhold()
             except Exception as error:  # noqa: BLE001 one partition's failure is its own
                 read = self._failed(fetch, error)
             size_bytes = read.size_bytes
@@ -109,6 +120,22 @@ class LogReader:
                 left = left - size_bytes if left > size_bytes else 0
             reads.append(read)
         return reads
+
+    def _is_withheld(self, partition: Partition, replica_id: int) -> bool:
+        """Whether a follower gets nothing: it is not in sync, and the quota of throttled replicas is exceeded."""
+        quota = self._quota
+        return (
+            quota.has_throttled
+            and quota.is_throttled(partition.topic_partition)
+            and replica_id not in partition.isr
+            and quota.is_exceeded
+        )
+
+    def sent_to_follower(self, fetch: PartitionFetch, size_bytes: int) -> None:
+        """Count what a follower is sent of a partition, if the quota applies to it."""
+        quota = self._quota
+        if quota.has_throttled and fetch.topic_partition is not None and quota.is_throttled(fetch.topic_partition):
+            quota.record(size_bytes)
 
     def _missing(self, fetch: PartitionFetch) -> Partition:
         """Return the partition if it is hosted by now; raise the error for one that is not."""

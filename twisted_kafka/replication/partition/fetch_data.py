@@ -134,3 +134,8 @@ class PartitionRead:
         self.aborted_transactions: list[AbortedTransaction] | None = None
         self.diverging_epoch: tuple[int, int] | None = None
         self.start: LogOffsetMetadata | None = None
+
+    def withhold(self) -> None:
+        """Drop the records: a follower gets them later."""
+        self.records = b""
+        self.size_bytes = 0
