@@ -2,13 +2,16 @@
 
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.certificates import Authority, Identity
 from twisted_kafka import Broker
+from twisted_kafka.broker.inter_broker_client import InterBrokerClient, StoppedError
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.metadata.cache import Node as MetadataNode
 from twisted_kafka.network.client.blocking import BlockingNetworkClient
 from twisted_kafka.network.client.client_settings import ClientSettings, Node
 from twisted_kafka.network.client.errors import AuthenticationError, ClientClosedError, ConnectError, DisconnectedError
@@ -104,6 +107,34 @@ def test_connections_that_are_not_safe_are_not_used(
     future = client.send(node_of(broker, listener, host), MetadataRequest(topics=None))
     with pytest.raises(AuthenticationError, match=expected):
         future.result(TIMEOUT_S)
+
+
+def test_a_client_takes_certificates_whose_files_have_changed(broker: Broker, tmp_path: Path) -> None:
+    settings = {
+        "broker.id": "7",
+        "listeners": "INSIDE://localhost:0",
+        "listener.security.protocol.map": "INSIDE:SSL",
+        "inter.broker.listener.name": "INSIDE",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(CA.write_trust(tmp_path / "ca.pem")),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(Authority("CN=Other CA").issue("CN=b").write_pem(tmp_path / "key.pem")),
+    }
+    client = InterBrokerClient(KafkaConfig.embedded(settings), "a-client", "test", SystemClock())
+    port = node_of(broker, "SSL", "localhost").port
+    node = MetadataNode(broker.broker_id, "localhost", port, None)
+    try:
+        with pytest.raises(AuthenticationError):
+            client.send(node, MetadataRequest(topics=[])).result(TIMEOUT_S)
+        (tmp_path / "key.pem").write_text("torn")
+        client.refresh()
+        BROKER.write_pem(tmp_path / "key.pem")
+        client.refresh()
+        assert client.send(node, MetadataRequest(topics=[])).result(TIMEOUT_S).cluster_id == broker.cluster_id
+    finally:
+        client.stop()
+    with pytest.raises(StoppedError):
+        client.send(node, MetadataRequest(topics=[])).result(TIMEOUT_S)
 
 
 def test_a_wrong_host_name_is_accepted_when_nobody_looks(broker: Broker, connect: Callable[..., BlockingNetworkClient]) -> None:

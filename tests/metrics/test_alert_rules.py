@@ -10,6 +10,7 @@ import pytest
 from kafka import KafkaProducer
 
 import twisted_kafka
+from tests.certificates import Authority
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,9 +20,17 @@ _SERIES = re.compile(r"\b(kafka_\w+)(?:\{([^}]*)\})?")
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The metrics of a broker that has handled a Produce."""
+    """The metrics of a broker that has handled a Produce, and has a TLS listener."""
     address = f"127.0.0.1:{free_port()}"
-    with twisted_kafka.Broker({"metrics.listener": address, "access.log.dir": tmp_path_factory.mktemp("access")}) as broker:
+    directory = tmp_path_factory.mktemp("access")
+    settings = {
+        "metrics.listener": address,
+        "access.log.dir": directory,
+        "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": Authority().issue("CN=broker", ["localhost"]).write_pem(directory / "key.pem"),
+    }
+    with twisted_kafka.Broker(settings) as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
         producer.send("topic", b"value").get(timeout=30)
         producer.close()

@@ -9,12 +9,14 @@ from twisted.logger import Logger
 
 from twisted_kafka import __version__
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
     from twisted_kafka.network.client.blocking import BlockingNetworkClient
+    from twisted_kafka.network.client.connector import IConnector
 
 
 _SEPARATORS: Final = re.compile("[+!]")
@@ -38,6 +40,8 @@ class InterBrokerClient:
         self._clock = clock
         self._lock = threading.Lock()
         self._client: BlockingNetworkClient | None = None
+        self._connector: IConnector | None = None
+        self._refused = ""
         self._is_stopped = False
 
     def send(self, node: Node, request: Message) -> "Future[Any]":
@@ -57,6 +61,20 @@ class InterBrokerClient:
         client = self._client
         if client is not None:
             client.disconnect(broker_id)
+
+    def refresh(self) -> None:
+        """Use certificates and settings that have changed for new connections; those that cannot be used are passed over."""
+        connector = self._connector
+        if connector is None:
+            return
+        refused = ""
+        try:
+            connector.reconfigure(self._config)
+        except ConfigError as error:
+            refused = str(error)
+            if refused != self._refused:
+                self.log.error("{thread} keeps its certificates: {why}", thread=self._thread_name, why=refused)
+        self._refused = refused
 
     def stop(self) -> None:
         """Fail all requests, and send no more."""
@@ -93,6 +111,7 @@ class InterBrokerClient:
         )
 
         def make(reactor: Any) -> NetworkClient:
-            return NetworkClient(reactor, connector_for(config, config.inter_broker_listener_name, reactor), settings)
+            connector = self._connector = connector_for(config, config.inter_broker_listener_name, reactor)
+            return NetworkClient(reactor, connector, settings)
 
         return BlockingNetworkClient(self._thread_name, make, self._clock)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
@@ -94,6 +94,8 @@ _METRICS_TICK_MS: Final = 5_000
 _RETRY_LOGS_MS: Final = 5_000
 """How long until logs that could not be made for want of file descriptors are tried again."""
 _CONTROLLER_TIMEOUT_S: Final = 60.0
+_CERTIFICATES_MS: Final = 10_000
+"""How often the files of certificates are looked at."""
 
 # Errors that an operator can put right become one line.
 _EXPECTED: Final = (BindError, ConfigError, LogDirectoryError, MetaPropertiesError, StoreError, OSError)
@@ -302,6 +304,8 @@ class KafkaServer:
         running.scheduler = scheduler = KafkaScheduler(self._clock, self.config.int("background.threads"))
         scheduler.startup()
         scheduler.schedule("metrics-tick", self.metrics.tick, _METRICS_TICK_MS, _METRICS_TICK_MS)
+        refresh = partial(self._refresh_certificates, running)
+        scheduler.schedule("refresh-certificates", refresh, _CERTIFICATES_MS, _CERTIFICATES_MS)
         if RETURN_MEMORY_MS:
             from twisted_kafka.foreign import return_freed_memory
 
@@ -436,6 +440,14 @@ class KafkaServer:
 
         replicas.state.set_starved_listener(lambda: scheduler.schedule_once("make-logs-again", retry, _RETRY_LOGS_MS))
         return replicas
+
+    def _refresh_certificates(self, running: _Running) -> None:
+        """Use certificates whose files have changed, and log which expire soon."""
+        if running.sockets is not None:
+            running.sockets.refresh_security(self.config)
+        for client in (running.marker_client, running.add_partitions_client):
+            if client is not None:
+                client.refresh()
 
     def _make_client(self, thread: str, purpose: str) -> InterBrokerClient:
         return InterBrokerClient(self.config, f"{thread}-{self.config.broker_id}", purpose, self._clock)

@@ -181,6 +181,11 @@ class SocketServer:
         for builder in self._builders.values():
             builder.reconfigure(config)
 
+    def refresh_security(self, config: KafkaConfig) -> None:
+        """Have the listeners use files that have changed, of certificates for instance, and log what expires soon."""
+        for builder in list(self._builders.values()):
+            builder.refresh(config)
+
     def resize_threads(self, config: KafkaConfig) -> None:
         """Set the number of network threads of each data-plane listener from ``config``. Does nothing while stopping."""
         if self._is_stopping:
@@ -219,7 +224,9 @@ class SocketServer:
     def _remove_listener(self, listener: Listener) -> None:
         _log.info("Removing listener {end_point}", end_point=listener.bound.text)
         del self._listeners[listener.name]
-        self._builders.pop(listener.name, None)
+        builder = self._builders.pop(listener.name, None)
+        if builder is not None:
+            builder.close()
         listener.acceptor.close()
         self.quotas.remove_listener(listener.name)
         plane = self._plane_of(self._config, listener.name)

@@ -5,7 +5,7 @@ from OpenSSL import SSL
 
 from tests.certificates import PASSWORD, Authority
 from tests.certificates import Identity as Issued
-from tests.network.network_fakes import frame
+from tests.network.network_fakes import frame, lines_of
 from tests.network.tls.tls_harness import ALICE, BROKER, CA, Listener, TlsClient, broker_settings, client_context
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
@@ -79,6 +79,33 @@ def test_a_bad_new_store_leaves_the_present_one(tmp_path: Path) -> None:
     assert serial_of(listener.connect().handshake()) == BROKER.certificate.serial_number
 
 
+def test_a_file_that_changes_is_noticed(tmp_path: Path) -> None:
+    listener = Listener(files(tmp_path, BROKER))
+    listener.builder.refresh(listener.config())
+    renewed = CA.issue("CN=broker,O=Tests", ["localhost"])
+    renewed.write_pkcs12(tmp_path / "key.p12")
+    listener.builder.refresh(listener.config())
+    assert serial_of(listener.connect().handshake()) == renewed.certificate.serial_number
+
+
+def test_a_file_that_cannot_be_used_is_told_of_once_and_replaced_by_the_next(tmp_path: Path) -> None:
+    listener = Listener(files(tmp_path, BROKER))
+    path = tmp_path / "key.p12"
+    path.write_bytes(b"torn")
+    torn, again = (lines_of(lambda: listener.builder.refresh(listener.config())) for _ in range(2))
+    path.unlink()
+    gone = lines_of(lambda: listener.builder.refresh(listener.config()))
+    assert [len(torn), len(again), len(gone)] == [1, 0, 1]
+    assert "Listener SSL keeps its certificates: " in torn[0]
+    assert "is not a PKCS12 store" in torn[0]
+    assert "Cannot read ssl.keystore.location" in gone[0]
+    assert serial_of(listener.connect().handshake()) == BROKER.certificate.serial_number
+    renewed = CA.issue("CN=broker,O=Tests", ["localhost"])
+    renewed.write_pkcs12(path)
+    listener.builder.refresh(listener.config())
+    assert serial_of(listener.connect().handshake()) == renewed.certificate.serial_number
+
+
 def test_new_trust_counts_for_sessions_too() -> None:
     listener = Listener(ssl_client_auth="required")
     context = client_context(ALICE)
@@ -103,7 +130,7 @@ def test_the_listener_between_brokers_must_trust_itself() -> None:
 def test_a_server_that_rejects_the_clients_certificate_is_noticed(version: int) -> None:
     """In TLS 1.3 the client's handshake is complete before the server has seen its certificate."""
     listener = Listener(ssl_client_auth="required")
-    server = Identity(SslSettings.of_listener(listener.config(), "SSL")).server
+    server = Identity(SslSettings.of_listener(listener.config(), "SSL"), 0).server
     for authority, is_accepted in ((CA, True), (OTHER_CA, False)):
         client = client_context(authority.issue("CN=client"))
         client.set_min_proto_version(version)

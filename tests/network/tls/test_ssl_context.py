@@ -51,7 +51,7 @@ def test_an_end_without_a_goodbye_is_known_wherever_it_is_among_the_errors() -> 
 )
 def test_the_context_of_a_listener(client_auth: str, mode: int) -> None:
     listener = Listener(ssl_client_auth=client_auth)
-    context = Identity(SslSettings.of_listener(listener.config(), "SSL")).server
+    context = Identity(SslSettings.of_listener(listener.config(), "SSL"), 0).server
     assert context.get_verify_mode() == mode
     assert context.get_timeout() == SESSION_S
     assert context.get_session_cache_mode() == SSL.SESS_CACHE_OFF

@@ -31,6 +31,12 @@ class IChannelBuilder(Interface):
     def reconfigure(config: KafkaConfig) -> None:  # noqa: N805
         """Reread the files and use these settings for new connections. Open connections keep theirs. Raises ConfigError."""
 
+    def refresh(config: KafkaConfig) -> None:  # noqa: N805
+        """Use files that have changed since, and log what expires soon. Called every few seconds."""
+
+    def close() -> None:
+        """Remove the listener's metrics: it is gone."""
+
 
 BuilderOf = Callable[[EndPoint], IChannelBuilder]
 """Makes the builder of a listener; raises ConfigError for settings that are invalid or unsupported."""
@@ -49,6 +55,12 @@ class PlaintextChannelBuilder:
 
     def reconfigure(self, config: KafkaConfig) -> None:
         """Do nothing."""
+
+    def refresh(self, config: KafkaConfig) -> None:
+        """Do nothing: there are no files."""
+
+    def close(self) -> None:
+        """Do nothing: there are no metrics."""
 
 
 PLAINTEXT_BUILDER = PlaintextChannelBuilder()

@@ -63,3 +63,11 @@ class SaslChannelBuilder:
         self._authentication.validate_reconfiguration(config)
         self._inner.reconfigure(config)
         self._authentication.reconfigure(config)
+
+    def refresh(self, config: KafkaConfig) -> None:
+        """Use files of the transports that have changed."""
+        self._inner.refresh(config)
+
+    def close(self) -> None:
+        """Remove the metrics of the transports."""
+        self._inner.close()

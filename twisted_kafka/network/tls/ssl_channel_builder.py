@@ -1,6 +1,7 @@
 """Builds the transports of a TLS listener, and reloads its certificates while it runs. (Kafka: SslChannelBuilder, SslFactory.)"""
 
 import socket
+import threading
 from typing import Any
 
 from OpenSSL import SSL
@@ -14,6 +15,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_builder import IChannelBuilder, MakeTransport
 from twisted_kafka.network.connection.interfaces import IChannelTransport
+from twisted_kafka.network.tls.certificate_expiry import CertificateExpiry
 from twisted_kafka.network.tls.handshakes import HandshakeLimits, Handshakes, ToPrincipal
 from twisted_kafka.network.tls.ssl_context import Identity, client_context, verify_together
 from twisted_kafka.network.tls.ssl_settings import SslSettings
@@ -33,7 +35,11 @@ class SslChannelBuilder:
         self._metrics = metrics
         self._to_principal = to_principal
         self._limits = self._limits_of(config)
+        self._lock = threading.Lock()  # changes of the settings and of the files are noticed by different threads
+        self._refused = ""
         self._identity = self._load(config)
+        self._expiry = CertificateExpiry(self._listener_name, metrics)
+        self._watch_expiry()
 
     def for_processor(self, number: int, reactor: Any) -> MakeTransport:
         """Return a function that makes the transports of one processor."""
@@ -56,9 +62,12 @@ class SslChannelBuilder:
 
     def reconfigure(self, config: KafkaConfig) -> None:
         """Reread the files and use these settings for new connections. If it raises ConfigError, nothing has changed."""
-        renewed = self._renewed(config)
-        if renewed is not self._identity:
+        with self._lock:
+            renewed = self._renewed(config)
+            if renewed is self._identity:
+                return
             self._identity = renewed
+            self._watch_expiry()
             _log.info(
                 "Listener {listener} has new TLS settings: certificate {name}, serial number {serial:x}, valid until {end}",
                 listener=self._listener_name,
@@ -66,6 +75,26 @@ class SslChannelBuilder:
                 serial=renewed.key_material.chain[0].serial_number,
                 end=renewed.key_material.chain[0].not_valid_after_utc.isoformat(),
             )
+
+    def refresh(self, config: KafkaConfig) -> None:
+        """Use files that were replaced or changed, and tell what expires. Files that cannot be used are passed over."""
+        refused = ""
+        try:
+            self.reconfigure(config)
+        except ConfigError as error:
+            refused = str(error)
+            if refused != self._refused:
+                _log.error("Listener {listener} keeps its certificates: {why}", listener=self._listener_name, why=refused)
+        self._refused = refused
+        self._expiry.check()
+
+    def close(self) -> None:
+        """Remove the metrics of the certificates."""
+        self._expiry.close()
+
+    def _watch_expiry(self) -> None:
+        identity = self._identity
+        self._expiry.watch({"ssl.keystore": identity.key_material.chain, "ssl.truststore": identity.trusted or ()})
 
     def _renewed(self, config: KafkaConfig) -> Identity:
         present = self._identity
@@ -78,7 +107,7 @@ class SslChannelBuilder:
 
     def _load(self, config: KafkaConfig) -> Identity:
         settings = SslSettings.of_listener(config, self._listener_name)
-        identity = Identity(settings)
+        identity = Identity(settings, self._metrics.clock.wall_ms())
         if self._listener_name == config.inter_broker_listener_name:
             # Brokers connect to each other with these stores: fail now rather than at the first connection.
             verify_together(client_context(settings), identity.server)

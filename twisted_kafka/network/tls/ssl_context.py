@@ -7,6 +7,7 @@ from typing import Any, Final
 from OpenSSL import SSL, crypto
 
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.network.tls.certificate_expiry import expired, name_of
 from twisted_kafka.network.tls.ciphers import configure
 from twisted_kafka.network.tls.distinguished_name import java_name
 from twisted_kafka.network.tls.ssl_settings import SslSettings
@@ -62,17 +63,30 @@ _HINTS: Final = {
 class Identity:
     """What is loaded for one listener: its settings, its key and certificates, and the context made from them."""
 
-    __slots__ = ("key_material", "server", "settings", "state")
+    __slots__ = ("key_material", "server", "settings", "state", "trusted")
 
-    def __init__(self, settings: SslSettings) -> None:
-        """Load the stores and make the context; raises ConfigError."""
+    def __init__(self, settings: SslSettings, now_ms: int) -> None:
+        """Load the stores and make the context; raises ConfigError, also if a certificate of the key has expired by ``now_ms``."""
         self.settings = settings
         self.state = settings.state()
         if not settings.key_store.is_set:
             raise ConfigError(f"ssl.keystore.location or ssl.keystore.key must be set for listener {settings.listener_name}")
         self.key_material = load_key_store(settings.key_store)
-        trusted = load_trust_store(settings.trust_store) if settings.trust_store.is_set else None
-        self.server = _context(settings, self.key_material, trusted, is_server=True)
+        _ensure_valid(settings, self.key_material, now_ms)
+        self.trusted = load_trust_store(settings.trust_store) if settings.trust_store.is_set else None
+        self.server = _context(settings, self.key_material, self.trusted, is_server=True)
+
+
+def _ensure_valid(settings: SslSettings, material: KeyMaterial, now_ms: int) -> None:
+    """Raise ConfigError if a certificate has expired: nobody would connect."""
+    old = expired(material.chain, now_ms)
+    if old is not None:
+        store = settings.key_store
+        where = f"ssl.keystore.location {store.location}" if store.location else "ssl.keystore.certificate.chain"
+        raise ConfigError(
+            f"The certificate {name_of(old)} of {where} has expired: it was valid until {old.not_valid_after_utc.isoformat()} "
+            f"(listener {settings.listener_name})"
+        )
 
 
 def client_context(settings: SslSettings) -> SSL.Context:
