@@ -5,16 +5,15 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from twisted.logger import Logger
 from twisted.python import usage
 
-from twisted_kafka.config.broker_config import KafkaConfig, parse_overrides
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.command_line import make_config
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.config.properties import load_properties
 from twisted_kafka.start_up import SERVE_COMMAND, compile_loops, restart_interpreter, without_collector
 
 if TYPE_CHECKING:
@@ -99,21 +98,6 @@ class Options(usage.Options):
             if self[name] == "":
                 raise usage.UsageError(f"option --{name} must not be empty")
         self.config = make_config(self, self.overrides)
-
-
-def make_config(options: "Options | dict[str, Any]", overrides: Sequence[str]) -> KafkaConfig:
-    """Return the configuration from the options and KEY=VALUE overrides; raises ConfigError."""
-    properties = load_properties(options["config"]) if options["config"] else {}
-    properties.update(parse_overrides(overrides))
-    if options["listeners"]:
-        properties["listeners"] = options["listeners"]
-    if options["broker-id"] is not None:
-        properties["broker.id"] = options["broker-id"]
-    data_dir = Path(options["data-dir"] or "kafka-data").absolute()
-    if options["data-dir"] is not None or not ("log.dirs" in properties or "log.dir" in properties):
-        properties["log.dirs"] = str(data_dir / "log")
-    properties.setdefault("access.log.dir", str(data_dir / "access"))
-    return KafkaConfig.from_properties(properties)
 
 
 def makeService(options: Options, reactor: Any) -> "BrokerService":

@@ -1,4 +1,4 @@
-"""The command ``twisted-kafka``: runs a broker, or inspects the files of one."""
+"""The command ``twisted-kafka``: runs a broker, inspects the files of one, or prepares one."""
 
 import sys
 from collections.abc import Sequence
@@ -26,15 +26,17 @@ def _inspect(arguments: Sequence[str]) -> int:
 
     from twisted_kafka import __version__
     from twisted_kafka.log.directories.log_directory import LogDirectoryError
-    from twisted_kafka.tools import inspection
+    from twisted_kafka.tools import inspection, passwords
 
     parser = argparse.ArgumentParser(
-        prog="twisted-kafka", description="Run a Kafka broker, or inspect the files of one, this project's or Apache Kafka's."
+        prog="twisted-kafka",
+        description="Run a Kafka broker, prepare one, or inspect the files of one, this project's or Apache Kafka's.",
     )
     parser.add_argument("--version", action="version", version=f"twisted_kafka {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser(SERVE, help="run a broker in the foreground; see twisted-kafka serve --help")
     inspection.add_commands(commands)
+    passwords.add_commands(commands)
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)

@@ -1,0 +1,95 @@
+"""``twisted-kafka set-password``: stores a user's SCRAM credential while the broker is stopped.
+
+The first users of a broker need it: those that log in to make the others. (Kafka: ``kafka-storage.sh format --add-scram``.)
+"""
+
+import argparse
+import getpass
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from twisted_kafka.admin.scram_credentials import ScramCredentialAdmin, Upsertion
+from twisted_kafka.broker.metadata_directory import METADATA_FILE, metadata_directory
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.command_line import make_config
+from twisted_kafka.log.directories.log_directory import LogDirectory
+from twisted_kafka.metadata.config_repository import ConfigRepository
+from twisted_kafka.metadata.embedded import SqliteStore
+from twisted_kafka.metadata.registration import prepare_store
+from twisted_kafka.security.scram.formulas import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_MECHANISMS, salted_password
+from twisted_kafka.timing.clock import SystemClock
+
+SALT_BYTES: Final = 24
+_MECHANISMS: Final = {mechanism.name: mechanism for mechanism in SCRAM_MECHANISMS}
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add ``set-password`` to a parser's commands; see ``inspection.add_commands`` for what it sets."""
+    command = commands.add_parser(
+        "set-password",
+        help="set a user's password in a stopped broker",
+        description="Set a user's SCRAM password in the metadata of a stopped broker, which may not have been started yet. The "
+        "password is asked for, or read from the standard input if that is not a terminal. For a broker that runs, use "
+        "kafka-configs.sh.",
+    )
+    command.add_argument("user", metavar="USER")
+    command.add_argument("-c", "--config", help="the broker's settings, as for serve")
+    command.add_argument("-d", "--data-dir", help="the broker's directory for all data, as for serve")
+    command.add_argument("-m", "--mechanism", choices=sorted(_MECHANISMS), default="SCRAM-SHA-512", help="[default: %(default)s]")
+    command.add_argument(
+        "--iterations", type=int, default=MIN_ITERATIONS, help=f"{MIN_ITERATIONS} to {MAX_ITERATIONS} [default: %(default)s]"
+    )
+    command.set_defaults(run=_set_password)
+
+
+def _set_password(options: argparse.Namespace) -> int:
+    config = make_config({"config": options.config, "data-dir": options.data_dir, "listeners": None, "broker-id": None}, ())
+    mechanism = _MECHANISMS[options.mechanism]
+    if not MIN_ITERATIONS <= options.iterations <= MAX_ITERATIONS:
+        raise ValueError(f"--iterations must be from {MIN_ITERATIONS} to {MAX_ITERATIONS}, not {options.iterations}")
+    with _stopped_brokers_store(config) as configs:
+        salt = secrets.token_bytes(SALT_BYTES)
+        salted = salted_password(mechanism, _password(options.user).encode(), salt, options.iterations)
+        change = Upsertion(options.user, mechanism.number, options.iterations, salt, salted)
+        error = ScramCredentialAdmin(configs).alter([change], [])[options.user]
+    if error is not None:
+        raise ValueError(str(error))
+    print(f"{options.user} can log in with {mechanism.name}")
+    return 0
+
+
+@contextmanager
+def _stopped_brokers_store(config: KafkaConfig) -> Iterator[ConfigRepository]:
+    """Open the metadata store of a broker; raise LogDirectoryError if the broker runs."""
+    directories = [LogDirectory(Path(path).absolute()) for path in config.log_dirs]
+    try:
+        for directory in directories:
+            directory.acquire()
+        clock = SystemClock()
+        path = metadata_directory(config, directories)
+        path.mkdir(parents=True, exist_ok=True)
+        store = SqliteStore(path / METADATA_FILE, clock, threaded=False)
+        try:
+            prepare_store(store)
+            yield ConfigRepository(store, clock, threaded=False)
+        finally:
+            store.close()
+    finally:
+        for directory in directories:
+            directory.release()
+
+
+def _password(user: str) -> str:
+    if not sys.stdin.isatty():
+        password = sys.stdin.readline().rstrip("\r\n")
+    else:
+        password = getpass.getpass(f"Password of {user}: ")
+        if getpass.getpass("Again: ") != password:
+            raise ValueError("the two passwords differ")
+    if not password:
+        raise ValueError("the password is empty")
+    return password
