@@ -48,7 +48,7 @@ def no_thread_is_left() -> Iterator[None]:
     join(each for each in threading.enumerate() if each not in before | _spark_threads and not _is_a_librarys(each))
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def what_was_abandoned_is_closed() -> Iterator[None]:
     """Collect what tests of crashes leave open: PyPy does so after a while only, and descriptors run out before."""
     yield

@@ -37,6 +37,8 @@ from twisted_kafka.protocol.records.record import SimpleRecord, TimestampType
 
 VECTORISED = "twisted_kafka.log.cleaner.vector_offset_map"
 VALUE_OF_FIRST_RECORD = 61 + 7
+PARTS = 20
+"""So that what the crashes of one part leave open is closed before the next."""
 SEEDS = int(os.environ.get("CLEANER_MODEL_SEEDS", "15"))
 
 
@@ -80,8 +82,9 @@ def test_whatever_is_written_the_last_of_each_key_stays(tmp_path: Path, seed: in
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_whatever_is_written_thousands_of_times(tmp_path: Path) -> None:
-    for seed in range(1000, 1000 + int(os.environ.get("CLEANER_MODEL_SEEDS", "2000"))):
+@pytest.mark.parametrize("part", range(PARTS))
+def test_whatever_is_written_thousands_of_times(tmp_path: Path, part: int) -> None:
+    for seed in range(1000 + part, 1000 + int(os.environ.get("CLEANER_MODEL_SEEDS", "2000")), PARTS):
         try:
             run(tmp_path / f"topic-{seed}", seed, 40)
         except AssertionError as error:
