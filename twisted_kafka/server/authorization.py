@@ -31,6 +31,9 @@ class IAuthorization(Protocol):
     enforces: bool
     """Whether there is an authorizer. Without, all else allows everything, and hot code need not ask."""
 
+    def remembers(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Whether it is known that the operation is allowed; False says nothing. For hot code."""
+
     def is_allowed(
         self,
         context: RequestContext,
@@ -73,6 +76,10 @@ class NoAuthorization:
     """Allows everything."""
 
     enforces = False
+
+    def remembers(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Whether it is known that the operation is allowed."""
+        return True
 
     def is_allowed(
         self,
@@ -117,6 +124,10 @@ class NoAuthorization:
         return ALL_OPERATIONS[resource_type]
 
 
+def _remembers_nothing(context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+    return False
+
+
 ALLOW_ALL: Final = NoAuthorization()
 """The answers of a broker without an authorizer."""
 
@@ -129,6 +140,7 @@ class Authorization:
     def __init__(self, authorizer: Any) -> None:
         """``authorizer`` provides ``IAuthorizer``."""
         self._authorize = authorizer.authorize
+        self.remembers = getattr(authorizer, "remembers", _remembers_nothing)
         self._authorize_by_resource_type = authorizer.authorize_by_resource_type
 
     def is_allowed(
@@ -141,6 +153,8 @@ class Authorization:
         logs_denied: bool = True,
     ) -> bool:
         """Whether an operation on a resource is allowed."""
+        if self.remembers(context, operation, resource_type, name):
+            return True
         return bool(self._authorize(context, (Action(operation, resource_type, name, logs_denied),))[0])
 
     def allowed_of(
@@ -154,8 +168,9 @@ class Authorization:
     ) -> set[str]:
         """Return the names of those resources on which the operation is allowed."""
         asked = list(dict.fromkeys(names))
-        if not asked:
-            return set()
+        remembers = self.remembers
+        if all(remembers(context, operation, resource_type, name) for name in asked):
+            return set(asked)
         answers = self._authorize(context, [Action(operation, resource_type, name, logs_denied) for name in asked])
         return {name for name, allowed in zip(asked, answers, strict=True) if allowed}
 

@@ -255,6 +255,27 @@ def test_denials_are_logged_and_permissions_at_debug(tmp_path: Path) -> None:
     assert lines() == [denied]
 
 
+def test_only_permissions_that_still_hold_are_remembered(tmp_path: Path) -> None:
+    brokers = Brokers(tmp_path, 2)
+
+    def remembers(name: str, principal: str = "User:alice", host: str = "10.0.0.1") -> bool:
+        return brokers.authorizer.remembers(context_of(principal, host), READ, ResourceType.TOPIC, name)
+
+    brokers.create(acl("t"))
+    assert not remembers("t")
+    assert brokers.allows("t")
+    assert not brokers.allows("u")
+    assert (remembers("t"), remembers("u"), remembers("t", "User:bob"), remembers("t", host="h")) == (True, False, False, False)
+    brokers.audits[0].set_level(LogLevel.debug)
+    assert not remembers("t")
+    brokers.audits[0].set_level(LogLevel.info)
+    assert remembers("t")
+    brokers.authorizers[1].create_acls([acl("t", denies=True)])
+    brokers.store.pump()
+    assert not remembers("t")
+    assert not brokers.allows("t")
+
+
 def test_some_resource_of_a_type(tmp_path: Path) -> None:
     brokers = Brokers(tmp_path, super_users="User:root")
 

@@ -31,7 +31,7 @@ ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 DECISIONS_MAX: Final = 10_000
 """Most decisions that are kept. All are then dropped: they are cheap to make again."""
 
-_Asked = tuple[str, str, str, AclOperation, ResourceType, str]
+_Asked = tuple[KafkaPrincipal, str, AclOperation, ResourceType, str]
 
 _log = Logger()
 
@@ -67,17 +67,22 @@ class AclAuthorizer:
 
     # Decisions
 
+    def remembers(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the operation was allowed before and still is, and there is nothing to log: the cheapest answer."""
+        connection = context.connection
+        asked = (connection.principal, connection.client_address, operation, resource_type, name)
+        return self._decisions.get(asked, False) and not self._audit.logs_allowed
+
     def authorize(self, context: RequestContext, actions: Sequence[Action]) -> list[bool]:
         """Decide (``IAuthorizer``)."""
         audit = self._audit
         connection = context.connection
         principal, host = connection.principal, connection.client_address
-        principal_type, principal_name = principal.principal_type, principal.name
         # Taken before the index is read: a change replaces it after the index, so no decision outlives what it was made from.
         decisions = self._decisions
         results = []
         for operation, resource_type, name, logs_denied in actions:
-            asked = (principal_type, principal_name, host, operation, resource_type, name)
+            asked = (principal, host, operation, resource_type, name)
             allowed = decisions.get(asked)
             if allowed is None:
                 allowed = self._decide(principal, host, operation, resource_type, name)

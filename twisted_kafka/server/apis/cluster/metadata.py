@@ -31,6 +31,9 @@ from twisted_kafka.server.authorization import ALLOW_ALL, OPERATIONS_NOT_ASKED, 
 from twisted_kafka.server.dispatch import FrozenResponse, api
 from twisted_kafka.server.error_counts import note_errors
 
+_DESCRIBE: Final = AclOperation.DESCRIBE
+_TOPIC: Final = ResourceType.TOPIC
+
 MAX_FROZEN: Final = 1000
 """Maximum number of encoded responses cached per snapshot; the cache is cleared when it is full."""
 
@@ -106,7 +109,13 @@ class MetadataApis:
         """Whether the answer is the same as to everybody who may describe all of these topics, of all if there are none."""
         if request.include_topic_authorized_operations or request.include_cluster_authorized_operations or None in names:
             return False
-        asked: Collection[str] = [name for name in names if name is not None] or snapshot.topics
+        asked: Collection[str] = names or snapshot.topics  # type: ignore[assignment]  # there is no None
+        remembers = self._authorization.remembers
+        for name in asked:
+            if not remembers(context, _DESCRIBE, _TOPIC, name):
+                break
+        else:
+            return True
         return len(self._described(context, asked, logs_denied=False)) == len(set(asked))
 
     def _described(self, context: RequestContext, names: Iterable[str], *, logs_denied: bool = True) -> set[str]:

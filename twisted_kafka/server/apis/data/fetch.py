@@ -45,6 +45,8 @@ _FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
 _FIRST_VERSION_WITH_LEADERS: Final = 16
 _LAST_VERSION_WITHOUT_STORAGE_ERROR: Final = 5
 _READ_COMMITTED: Final = 1
+_READ: Final = AclOperation.READ
+_TOPIC: Final = ResourceType.TOPIC
 
 _response: Final = maker(FetchResponse)
 _topic_response: Final = maker(FetchableTopicResponse)
@@ -151,11 +153,24 @@ class FetchApis:
             uses_topic_ids=params.version >= _FIRST_VERSION_WITH_TOPIC_IDS,
         )
         respond = partial(self._respond, context, params, fetch_context)
-        if self._authorization.enforces:
+        if self._authorization.enforces and not self._is_known_to_be_allowed(context, params, fetch_context.fetches):
             denied = self._denied(context, params, fetch_context.fetches)
             if denied:
                 return self._fetch_allowed(params, fetch_context.fetches, denied, respond)
         return when_done(self._replicas.reader.fetch(params, fetch_context.fetches), respond)
+
+    def _is_known_to_be_allowed(self, context: RequestContext, params: FetchParams, fetches: Sequence[PartitionFetch]) -> bool:
+        if params.is_from_follower:
+            return False
+        remembers = self._authorization.remembers
+        last = None
+        for fetch in fetches:
+            partition = fetch.topic_partition
+            if partition is not None and partition[0] != last:
+                last = partition[0]
+                if not remembers(context, _READ, _TOPIC, last):
+                    return False
+        return True
 
     def _denied(self, context: RequestContext, params: FetchParams, fetches: Sequence[PartitionFetch]) -> set[int]:
         """Return the positions of what may not be read; topics whose ids are unknown are not among them."""

@@ -107,7 +107,11 @@ class OffsetApis:
         if timestamp < 0 and not _knows_special(version, timestamp):
             return None
         authorization = self._authorization
-        if authorization.enforces and not authorization.is_allowed(context, _DESCRIBE, _TOPIC, one.topic, logs_denied=False):
+        if (
+            authorization.enforces
+            and not authorization.remembers(context, _DESCRIBE, _TOPIC, one.topic)
+            and not authorization.is_allowed(context, _DESCRIBE, _TOPIC, one.topic, logs_denied=False)
+        ):
             return None  # `list_offsets` asks again, and responds
         topic_partition = topic_partition_of((one.topic, one.index))
         try:

@@ -185,7 +185,11 @@ class ProduceApis:
         if error or records is None:
             return None
         authorization = self._authorization
-        if authorization.enforces and not authorization.is_allowed(context, _WRITE, _TOPIC, one.topic, logs_denied=False):
+        if (
+            authorization.enforces
+            and not authorization.remembers(context, _WRITE, _TOPIC, one.topic)
+            and not authorization.is_allowed(context, _WRITE, _TOPIC, one.topic, logs_denied=False)
+        ):
             return None  # `produce` asks again, and responds
         one.records = records
         return (topic_partition_of((one.topic, one.index)), one.acks), one
