@@ -14,6 +14,7 @@ from twisted_kafka.protocol.messages.groups import HeartbeatRequest
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.apis.groups.classic_groups import GroupApis
 from twisted_kafka.server.apis.groups.group_offsets import GroupOffsetApis
+from twisted_kafka.server.authorization import ALLOW_ALL
 from twisted_kafka.server.dispatch import ApiRegistry
 
 
@@ -67,12 +68,14 @@ class Handlers:
 
     def __init__(self, **settings: Any) -> None:
         settings.setdefault("initial_rebalance_delay_ms", 0)
+        authorization = settings.pop("authorization", ALLOW_ALL)
         self.bench = Bench(**settings)
         self.metadata = FakeMetadata(orders=4)
-        self.groups = GroupApis(self.bench.groups)
+        self.groups = GroupApis(self.bench.groups, authorization)
         self.store = SqliteStore(":memory:", threaded=False)
         legacy = LegacyOffsets(self.store)
-        self.offsets = GroupOffsetApis(self.bench.groups, self.metadata, self.bench.clock, legacy)  # type: ignore[arg-type]
+        metadata: Any = self.metadata
+        self.offsets = GroupOffsetApis(self.bench.groups, metadata, self.bench.clock, legacy, authorization)
 
     def ask(self, request: Message, version: int, **options: Any) -> Any:
         family = self.offsets if type(request).__name__.startswith("Offset") else self.groups

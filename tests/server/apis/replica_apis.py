@@ -21,6 +21,7 @@ from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.server.apis.data.fetch import FetchApis
 from twisted_kafka.server.apis.data.offsets import OffsetApis
 from twisted_kafka.server.apis.data.produce import ProduceApis
+from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import ApiRegistry, Later, Outcome
 from twisted_kafka.server.fetch_session import FetchSessionCache
 from twisted_kafka.timing.timer import Timer
@@ -28,7 +29,7 @@ from twisted_kafka.waiting.futures import when_done
 
 
 class Apis(Harness):
-    def __init__(self, directory: Path, **properties: Any) -> None:
+    def __init__(self, directory: Path, *, authorization: IAuthorization = ALLOW_ALL, **properties: Any) -> None:
         super().__init__(directory, **properties)
         self.ask_coordinator: Callable[..., ErrorCode] = lambda *_: ErrorCode.INVALID_PRODUCER_ID_MAPPING
         """The coordinator of all transactional ids; by default it knows none."""
@@ -48,9 +49,10 @@ class Apis(Harness):
                         ),
                         self.metrics,
                     ),
+                    authorization,
                 ),
-                FetchApis(self.replicas, self.sessions, self.config, self.clock, self.quotas),
-                OffsetApis(self.replicas),
+                FetchApis(self.replicas, self.sessions, self.config, self.clock, self.quotas, authorization),
+                OffsetApis(self.replicas, authorization),
             ]
         )
         self.context: Any = None
