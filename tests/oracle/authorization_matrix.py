@@ -34,7 +34,7 @@ from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest
 from twisted_kafka.security.authorizer.acl_types import PatternType, PermissionType
 
 ALICE = "User:alice"
-ACLS_VERSION = 2
+ACLS_VERSION = 3
 RECORD = Path(__file__).parents[1] / "data" / "security" / "authorization.json"
 """What Apache Kafka answers: the error codes and the masks of operations, by sample, standing and versions."""
 

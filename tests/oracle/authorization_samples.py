@@ -504,6 +504,44 @@ def _(world: World) -> Fields:
     return {"filters": [FILTER, FILTER | {"resource_name_filter": "other"}]}
 
 
+@sample("describe-scram", ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, cluster(O.DESCRIBE))
+def _(world: World) -> Fields:
+    return {"users": [{"name": "zoe"}]}
+
+
+@sample("alter-scram", ApiKey.ALTER_USER_SCRAM_CREDENTIALS, cluster(O.ALTER))
+def _(world: World) -> Fields:
+    return {"deletions": [{"name": "zoe", "mechanism": 1}]}
+
+
+# Tokens are disabled: who may not create them for somebody else is told that first.
+
+
+@sample("create-token", ApiKey.CREATE_DELEGATION_TOKEN)
+def _(world: World) -> Fields:
+    return {"max_lifetime_ms": -1}
+
+
+@sample("create-token-for", ApiKey.CREATE_DELEGATION_TOKEN, Need(O.CREATE_TOKENS, ResourceType.USER, "User:zoe"), since=3)
+def _(world: World) -> Fields:
+    return {"max_lifetime_ms": -1, "owner_principal_type": "User", "owner_principal_name": "zoe"}
+
+
+@sample("renew-token", ApiKey.RENEW_DELEGATION_TOKEN)
+def _(world: World) -> Fields:
+    return {"hmac": b"x", "renew_period_ms": -1}
+
+
+@sample("expire-token", ApiKey.EXPIRE_DELEGATION_TOKEN)
+def _(world: World) -> Fields:
+    return {"hmac": b"x", "expiry_time_period_ms": -1}
+
+
+@sample("describe-tokens", ApiKey.DESCRIBE_DELEGATION_TOKEN)
+def _(world: World) -> Fields:
+    return {"owners": None}
+
+
 # Between brokers: only what is refused. On clients' listeners this broker refuses them anyhow.
 
 CONTROL: Fields = {"controller_id": 1, "controller_epoch": 0, "broker_epoch": -1}

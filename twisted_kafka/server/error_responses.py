@@ -85,7 +85,7 @@ _MIRRORS: dict[int, tuple[_Mirror, ...]] = {
     ),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (_Mirror("responses", "topics", "name", _PARTITIONS),),
     ApiKey.ALTER_CLIENT_QUOTAS: (_Mirror("entries", "entries"),),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (_Mirror("results", "users", "user=name"),),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (_Mirror("results", "users"),),
     ApiKey.DESCRIBE_PRODUCERS: (_Mirror("topics", "topics", "name", _INDEXES),),
     ApiKey.DESCRIBE_TRANSACTIONS: (_Mirror("transaction_states", "transactional_ids", "transactional_id=."),),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (_Mirror("groups", "group_ids", "group_id=."),),
