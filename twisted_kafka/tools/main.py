@@ -26,7 +26,7 @@ def _inspect(arguments: Sequence[str]) -> int:
 
     from twisted_kafka import __version__
     from twisted_kafka.log.directories.log_directory import LogDirectoryError
-    from twisted_kafka.tools import inspection, passwords
+    from twisted_kafka.tools import certificates, inspection, passwords
 
     parser = argparse.ArgumentParser(
         prog="twisted-kafka",
@@ -37,6 +37,7 @@ def _inspect(arguments: Sequence[str]) -> int:
     commands.add_parser(SERVE, help="run a broker in the foreground; see twisted-kafka serve --help")
     inspection.add_commands(commands)
     passwords.add_commands(commands)
+    certificates.add_command(commands)
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)

@@ -1,4 +1,4 @@
-"""A minimal DER parser for distinguished names and Java key stores."""
+"""As much of DER as distinguished names and Java key stores need."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -45,6 +45,15 @@ def elements(contents: bytes, tag: int) -> Iterator[bytes]:
     while position < len(contents):
         item, position = expect(contents, tag, position)
         yield item
+
+
+def encoded(tag: int, contents: bytes) -> bytes:
+    """Return an element."""
+    size = len(contents)
+    if size < 0x80:
+        return bytes((tag, size)) + contents
+    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes((tag, 0x80 | len(length))) + length + contents
 
 
 def dotted(identifier: bytes) -> str:
