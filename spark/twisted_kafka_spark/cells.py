@@ -108,13 +108,14 @@ KINDS: dict[str, Kind] = {
         ("transactional_id", *CLIENT, "event", "bucket"),
         ("requests", "total_us", "max_us", "first_us", "last_us", "timeout_us"),
     ),
+    "logins": Kind(HOUR_S, ("note", "listener", "error"), ("requests", "first_us", "last_us")),
     "runs": Kind(DAY_S, ("node", "note"), ("requests", "first_us", "last_us")),
     "lines": Kind(DAY_S, ("note", "error"), ("requests",)),
     "topic_ids": Kind(DAY_S, ("topic", "note"), ("requests",)),
 }
-"""`transactions`: what happened to the transactions of an id (`transactions.EVENTS`), and their durations; `runs`: first and last
-number of consecutively read lines, by broker; `lines`: lines that were read or unreadable, with a sample in `note`; `topic_ids`:
-the name of a topic id that a fetch used."""
+"""`transactions`: what happened to the transactions of an id (`transactions.EVENTS`), and their durations; `logins`: logins that
+failed, with the client's address in `note`; `runs`: first and last number of consecutively read lines, by broker; `lines`: lines
+that were read or unreadable, with a sample in `note`; `topic_ids`: the name of a topic id that a fetch used."""
 
 
 def ddl() -> str:

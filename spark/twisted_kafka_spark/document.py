@@ -13,6 +13,7 @@ from twisted_kafka_spark.findings.find import find, find_over_all
 from twisted_kafka_spark.histogram import middle, quantiles
 from twisted_kafka_spark.kafka_names import WAITS_BY_DESIGN
 from twisted_kafka_spark.schema import PHASES
+from twisted_kafka_spark.security import PLAIN_PROTOCOLS
 from twisted_kafka_spark.transactions import OUTCOMES, REFUSED
 from twisted_kafka_spark.views import HEAT_BUCKETS, TOP
 
@@ -79,6 +80,7 @@ def build(tables: Tables, about: About, tick_s: int) -> Values:
         ],
         "listeners": [_busy(row, "node", "listener", "protocol") for row in tables["listener"]],
         "transactions": _transactions(tables["transaction"]),
+        "security": _security(tables),
         "topics": [_topic(row) for row in tables["topic"]],
         "topic_total": _topic(tables["topic_total"][0]) if tables["topic_total"] else {},
         "topic_apis": [{name: row[name] for name in ("topic", "api", "requests", "bytes")} for row in tables["topic_api"]],
@@ -255,6 +257,33 @@ def _outcome(rows: Sequence[Row], outcome: str) -> Values:
     durations = _added(row["buckets"][outcome] for row in rows)
     count = sum(row[outcome.replace("-", "_")] for row in rows)
     return {"outcome": outcome, "transactions": count, "duration_us": quantiles(durations)}
+
+
+def _security(tables: Tables) -> Values:
+    """Return who was refused what, failed logins by address, and, where a listener is encrypted, who uses another one."""
+    is_encrypted = any(row["protocol"] not in PLAIN_PROTOCOLS for row in tables["listener"] if row["protocol"])
+    return {
+        "refused_topics": [
+            {name: row[name] for name in ("topic", "api", "client_id", "principal", "requests")} for row in tables["refused_topic"]
+        ],
+        "refused": [
+            {name: row[name] for name in ("api", "error", "client_id", "principal", "requests")} for row in tables["refused"]
+        ],
+        "failed_logins": [
+            {
+                "address": row["note"],
+                **{name: row[name] for name in ("listener", "error", "requests")},
+                "first": _moment(row["first_us"]),
+                "last": _moment(row["last_us"]),
+            }
+            for row in tables["failed_login"]
+        ],
+        "plain_text": [
+            {name: row[name] for name in ("listener", "protocol", "client_id", "principal", "requests")}
+            for row in tables["plain_text"]
+            if is_encrypted
+        ],
+    }
 
 
 def _topic(row: Row) -> Values:

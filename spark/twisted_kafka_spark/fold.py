@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from twisted_kafka_spark import bundles, cells, histogram, transactions
+from twisted_kafka_spark import bundles, cells, histogram, security, transactions
 from twisted_kafka_spark.cells import KINDS, TIMES
 from twisted_kafka_spark.frame import IDENTITY, NO_SEQUENCE, Coded, Frame, concatenated, distinct, from_batch
 from twisted_kafka_spark.lines import LineReader, Records, record_schema
@@ -252,6 +252,9 @@ def _cells_of(frame: Frame, grain_s: int) -> bundles.Cells:
         made.append(("runs", _runs(frame, seconds, grain_s)))
     if len(frame.transactions):
         made += _transactions(frame, grain_s)
+    failed = security.failed_logins(frame)
+    if len(failed):
+        made.append(_failed_logins(frame, failed, grain_s))
     requests = frame.requests()
     return made + _cells_of_requests(requests, grain_s) if len(requests) else made
 
@@ -279,6 +282,16 @@ def _transactions(frame: Frame, grain_s: int) -> bundles.Cells:
     kind, table = _cells("transactions", rows, {"total_us": known_us * weight}, grain_s, extremes)
     fewer = transactions.limited(table)
     return [(kind, table)] if fewer is table else list(bundles.merged([(kind, fewer)]).items())
+
+
+def _failed_logins(frame: Frame, failed: Numbers, grain_s: int) -> tuple[str, pa.Table]:
+    identity, time_us = frame.identity[failed], frame.time_us[failed]
+    keys = {
+        "note": _deduplicated(Coded(identity, security.addresses(frame))),
+        "error": _deduplicated(Coded(frame.error.codes[failed], frame.error.values)),
+    }
+    rows = _Rows(time_us // _MICROSECOND, identity, frame.identities, frame.weight[failed], keys)
+    return _cells("logins", rows, {}, grain_s, {"first_us": time_us, "last_us": time_us})
 
 
 def _cells_of_requests(frame: Frame, grain_s: int) -> bundles.Cells:

@@ -84,3 +84,6 @@ ABORTS_FLOOR = 10
 """Transactions of one id that ended."""
 ABORTS_SHARE = 0.5
 """Share of them that their producer aborted, or that were aborted because a new producer came; timeouts are another finding."""
+
+FAILED_LOGINS_FLOOR = 20
+"""Logins from one address that failed; a client with a wrong password makes as many in minutes."""

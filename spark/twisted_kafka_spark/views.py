@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from twisted_kafka_spark import transactions, without_pandas  # noqa: F401 - for the side effect of the import
 from twisted_kafka_spark.cells import CLIENT, KINDS, MEASURES, TIME
 from twisted_kafka_spark.kafka_names import OLDEST_IN_KAFKA_4
+from twisted_kafka_spark.security import OTHER_REFUSALS, PLAIN_PROTOCOLS, TOPIC_REFUSAL
 from twisted_kafka_spark.thresholds import MINUTE_FLOOR, NEW_CONNECTIONS_FLOOR
 
 Row = dict[str, Any]
@@ -60,6 +61,10 @@ def _both(table: pa.Table) -> pa.Array:
     return pc.add(pc.fill_null(table["request_bytes"], 0), pc.fill_null(table["response_bytes"], 0))
 
 
+def _one_of(key: str, values: Sequence[str]) -> pc.Expression:
+    return pc.field(key).isin(list(values))
+
+
 _MOVED: dict[str, Derived] = {
     "produced_bytes": _moved("Produce", "bytes"),
     "fetched_bytes": _moved("Fetch", "bytes"),
@@ -92,15 +97,21 @@ VIEWS: dict[str, View] = {
     "latency": View("latency", ("api", "bucket")),
     "phase": View("phases", ("api", "phase", "bucket")),
     "client_latency": View("clients", (*CLIENT, "bucket")),
+    "refused": View("requests", ("api", "error", *CLIENT), where=_one_of("error", OTHER_REFUSALS), ranks=("requests",)),
+    "refused_topic": View("topics", ("topic", "api", *CLIENT), where=_one_of("error", (TOPIC_REFUSAL,)), ranks=("requests",)),
+    "failed_login": View("logins", ("note", "listener", "error"), ranks=("requests",)),
+    "plain_text": View(
+        "requests", ("listener", "protocol", *CLIENT), where=_one_of("protocol", PLAIN_PROTOCOLS), ranks=("requests",)
+    ),
     "run": View("runs", ("node", "note")),
     "line": View("lines", ("error", "note"), ranks=("requests",), top=100),
 }
 
 _FOR_FINDINGS = (
     *("tick", "listener", "client", "client_api", "client_minute", "throttled_minute", "old_version"),
-    *("error_minute", "error_client", "topic", "topic_total", "topic_error", "line"),
+    *("error_minute", "error_client", "topic", "topic_total", "topic_error", "line", "failed_login"),
 )
-KINDS_FOR_FINDINGS = ("requests", "connections", "topics", "topic_ids", "lines", "transactions")
+KINDS_FOR_FINDINGS = ("requests", "connections", "topics", "topic_ids", "lines", "transactions", "logins")
 """The kinds of cells from which those views and the new connections are computed."""
 
 

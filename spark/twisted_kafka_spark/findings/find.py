@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from twisted_kafka_spark.findings.anomalies import SLOW_PHASES, error_bursts, skew, slow_phases, unreadable_lines, unusual_traffic
 from twisted_kafka_spark.findings.detectors import CLIENT_DETECTORS, idle_pollers, old_clients, throttled_clients, tiny_batches
 from twisted_kafka_spark.findings.finding import Finding
+from twisted_kafka_spark.findings.security import SECURITY_DETECTORS
 from twisted_kafka_spark.findings.transactions import TRANSACTION_DETECTORS
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ NAMES: tuple[str, ...] = (
     "fetch-storm",
     "commit-flood",
     "mostly-aborts",
+    "failed-logins",
     "old-client",
     "hot-topic",
     "hot-broker",
@@ -37,7 +39,7 @@ NAMES: tuple[str, ...] = (
 def find(tables: Tables) -> list[Finding]:
     """Return the findings in the order of NAMES, and within a name by descending weight."""
     found = [*error_bursts(tables), *slow_phases(tables)]
-    for detector in (*CLIENT_DETECTORS, *TRANSACTION_DETECTORS):
+    for detector in (*CLIENT_DETECTORS, *TRANSACTION_DETECTORS, *SECURITY_DETECTORS):
         found += detector(tables)
     found += [*skew(tables), *unreadable_lines(tables)]
     found += unusual_traffic(tables, found)
@@ -47,7 +49,7 @@ def find(tables: Tables) -> list[Finding]:
 def find_over_all(tables: Tables) -> list[Finding]:
     """Return the findings that do not depend on minutes, for a rollup whose minutes were merged into hours or days."""
     found: list[Finding] = []
-    for detector in (throttled_clients, old_clients, tiny_batches, idle_pollers, *TRANSACTION_DETECTORS):
+    for detector in (throttled_clients, old_clients, tiny_batches, idle_pollers, *TRANSACTION_DETECTORS, *SECURITY_DETECTORS):
         found += detector(tables)
     found += [*skew(tables), *unreadable_lines(tables)]
     return sorted(found, key=lambda each: (NAMES.index(each.name), -each.weight))

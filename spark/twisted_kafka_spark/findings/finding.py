@@ -64,6 +64,11 @@ def text(moment: datetime.datetime) -> str:
     return _prefix(moment) + "Z"
 
 
+def from_us(microseconds: int) -> str:
+    """Return a time in microseconds since 1970 as text for the report."""
+    return text(datetime.datetime.fromtimestamp(microseconds // 1_000_000, datetime.UTC))
+
+
 def quoted(value: str | None) -> str:
     """Return a SQL literal of a text."""
     return "NULL" if value is None else "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.finding import Finding, equal, text
+from twisted_kafka_spark.findings.finding import Finding, equal, from_us
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables
@@ -35,8 +34,8 @@ def hanging_transactions(tables: Tables) -> Iterator[Finding]:
             equal(**{"transaction.id": row["transactional_id"]}),
             "Find out why its producer stops between begin and commit: until then, read_committed consumers of the same partitions "
             "wait. kafka-transactions.sh find-hanging and abort end a transaction that the coordinator does not.",
-            first=_minute(row["active_us"] if left else row["first_timed_out_us"]),
-            last=None if left else _minute(row["last_timed_out_us"]),
+            first=from_us(row["active_us"] if left else row["first_timed_out_us"]),
+            last=None if left else from_us(row["last_timed_out_us"]),
             weight=row["timed_out"] + int(left),
         )
 
@@ -68,10 +67,6 @@ def _named(tables: Tables) -> list[Row]:
 
 def _who(row: Row) -> dict[str, str | None]:
     return {name: row[name] for name in ("transactional_id", "client_id", "principal")}
-
-
-def _minute(microseconds: int) -> str:
-    return text(datetime.datetime.fromtimestamp(microseconds // _MICROSECOND, datetime.UTC))
 
 
 TRANSACTION_DETECTORS = (hanging_transactions, mostly_aborts)

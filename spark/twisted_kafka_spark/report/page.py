@@ -206,6 +206,33 @@ def _others(ids: int) -> str:
     return f"{ids:,} others" if ids else "others"
 
 
+def _security(document: Values) -> str:
+    found = document["security"]
+    requests = count("requests", "requests")
+    tables = (
+        ("Topics that clients were refused", "refused_topics", [*_CLIENT, text("topic", "topic"), text("API", "api"), requests]),
+        ("Other refusals", "refused", [*_CLIENT, text("error", "error"), text("API", "api"), requests]),
+        (
+            "Failed logins by address",
+            "failed_logins",
+            [
+                text("address", "address"),
+                text("listener", "listener"),
+                text("error", "error"),
+                count("attempts", "requests"),
+                text("first", "first"),
+                text("last", "last"),
+            ],
+        ),
+        (
+            "Clients that speak plain text",
+            "plain_text",
+            [*_CLIENT, text("listener", "listener"), text("protocol", "protocol"), requests],
+        ),
+    )
+    return "".join(table(title, found[name], columns) for title, name, columns in tables if found[name])
+
+
 def _topics(document: Values) -> str:
     topics = document["topics"]
     columns = [
@@ -272,6 +299,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Values], str]], ...] = (
     ("phases", "Where the time goes", _phases),
     ("clients", "Clients", _clients),
     ("transactions", "Transactions", _transactions),
+    ("security", "Security", _security),
     ("topics", "Topics", _topics),
     ("versions", "Versions", _versions),
     ("errors", "Errors", _errors),

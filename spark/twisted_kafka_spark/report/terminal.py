@@ -44,6 +44,7 @@ def _lines(document: Values, is_unicode: bool) -> Iterator[str]:
     )
     yield from _bars("topic", [(row["topic"], row["bytes"] or 0, size(row["bytes"])) for row in document["topics"]], is_unicode)
     yield from _transactions(document["transactions"])
+    yield from _security(document["security"])
     shares = document["waiting"]["share"]
     yield "where the time goes: " + ", ".join(f"{phase(name)} {share:.0%}" for name, share in shares.items())
 
@@ -64,6 +65,15 @@ def _transactions(found: Values) -> Iterator[str]:
     if total["begun"]:
         ends = ", ".join(f"{each['transactions']:,} {each['outcome']}" for each in found["outcomes"])
         yield f"transactions: {total['begun']:,}, {ends}, {total['open']:,} open; p99 {duration(total['duration_us']['p99'])}"
+        yield ""
+
+
+def _security(found: Values) -> Iterator[str]:
+    logins = sum(row["requests"] for row in found["failed_logins"])
+    refused = sum(row["requests"] for name in ("refused_topics", "refused") for row in found[name])
+    if logins or refused:
+        addresses = len({row["address"] for row in found["failed_logins"]})
+        yield f"security: {refused:,} refusals, {logins:,} failed logins from {addresses:,} addresses"
         yield ""
 
 

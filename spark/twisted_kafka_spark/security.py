@@ -1,0 +1,43 @@
+"""What lines say about security: who was refused what, failed logins by address, and who speaks plain text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
+
+if TYPE_CHECKING:
+    from twisted_kafka_spark.frame import Frame, Numbers
+
+TOPIC_REFUSAL = "TOPIC_AUTHORIZATION_FAILED"
+OTHER_REFUSALS = (
+    "GROUP_AUTHORIZATION_FAILED",
+    "CLUSTER_AUTHORIZATION_FAILED",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    "DELEGATION_TOKEN_AUTHORIZATION_FAILED",
+)
+"""Errors of a principal that an authorizer refuses. A line names the topics, but not other resources."""
+LOGIN_ERRORS = ("SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE")
+"""Errors of a client that could not log in. It has no principal yet, so its address says who it is."""
+PLAIN_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
+
+
+def failed_logins(frame: Frame) -> Numbers:
+    """Return the indexes of the frame's records that are failed logins."""
+    is_failure = np.array([value in LOGIN_ERRORS for value in frame.error.values.to_pylist()], np.bool_)
+    found: Numbers = np.flatnonzero(is_failure[frame.error.codes])
+    return found
+
+
+def addresses(frame: Frame) -> pa.Array:
+    """Return the client's address of each identity; null if it is not known."""
+    return pa.array([address(each) for each in frame.identities.column("connection").to_pylist()], pa.string())
+
+
+def address(connection: str | None) -> str | None:
+    """Return the client's address in ``local:port-remote:port-index``, or its hash if the log has that instead."""
+    parts = (connection or "").split("-")
+    return parts[1].rpartition(":")[0] or None if len(parts) == 3 else None

@@ -1,0 +1,108 @@
+"""Refusals, failed logins and plain text in the report."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("numpy")
+
+from tests.spark.access_lines import line, topic
+from tests.spark.test_transactions import cells
+from twisted_kafka_spark import thresholds as limits
+from twisted_kafka_spark import views
+from twisted_kafka_spark.cells import DAY_S, MINUTE_S
+from twisted_kafka_spark.document import About, build
+from twisted_kafka_spark.report.page import as_html
+from twisted_kafka_spark.report.terminal import as_text
+
+DENIED = "TOPIC_AUTHORIZATION_FAILED"
+LOGIN = {"listener": "SASL", "protocol": "SASL_PLAINTEXT", "error": "SASL_AUTHENTICATION_FAILED"}
+
+
+def document(*parts: Iterable[str], grain_s: int = 0) -> dict[str, Any]:
+    found = build(views.compute(cells(*parts, grain_s=grain_s), MINUTE_S), About("tests"), MINUTE_S)
+    assert "<html" in as_html(found)
+    return found
+
+
+def login(minute: int, remote: str, **changes: Any) -> str:
+    return line("SaslAuthenticate", minute, connection=f"10.0.0.1:9092-{remote}-7", client_id=None, **LOGIN | changes)
+
+
+def test_who_was_refused_what() -> None:
+    alice = {"principal": "User:alice", "client_id": "a"}
+    lines = [
+        line("Produce", 1, **alice, error=DENIED, topics=[topic("orders", 0, DENIED), topic("logs", 5)]),
+        line("Fetch", 1, **alice, error=DENIED, topics=[topic("orders", 0, DENIED)]),
+        line("Fetch", 2, **alice, error=DENIED, topics=[topic("orders", 0, DENIED)]),
+        line("JoinGroup", 2, **alice, error="GROUP_AUTHORIZATION_FAILED"),
+        line("JoinGroup", 2, principal="User:bob", client_id="b", error="UNKNOWN_MEMBER_ID"),
+    ]
+    for parts in ([lines], [lines[:2], lines[2:]]):
+        found = document(*parts)["security"]
+        assert found["refused_topics"] == [
+            {"topic": "orders", "api": "Fetch", **alice, "requests": 2},
+            {"topic": "orders", "api": "Produce", **alice, "requests": 1},
+        ]
+        assert found["refused"] == [{"api": "JoinGroup", "error": "GROUP_AUTHORIZATION_FAILED", **alice, "requests": 1}]
+
+
+def test_failed_logins_by_address() -> None:
+    lines = [
+        login(1, "10.0.0.5:40000"),
+        login(3, "10.0.0.5:40001"),
+        login(3, "10.0.0.5:40002", error="UNSUPPORTED_SASL_MECHANISM"),
+        login(2, "0:0:0:0:0:0:0:1:40000"),
+        login(2, "10.0.0.6:40000", error=None, principal="User:alice"),
+        line("Produce", 2, error="CORRUPT_MESSAGE"),
+    ]
+    for parts in ([lines], [lines[1:], lines[:1]]):
+        found = document(*parts)
+        assert [
+            (row["address"], row["error"], row["requests"], row["first"][-5:], row["last"][-5:])
+            for row in found["security"]["failed_logins"]
+        ] == [
+            ("10.0.0.5", "SASL_AUTHENTICATION_FAILED", 2, "08:01", "08:03"),
+            ("0:0:0:0:0:0:0:1", "SASL_AUTHENTICATION_FAILED", 1, "08:02", "08:02"),
+            ("10.0.0.5", "UNSUPPORTED_SASL_MECHANISM", 1, "08:03", "08:03"),
+        ]
+        assert "security: 0 refusals, 4 failed logins from 2 addresses" in as_text(found)
+
+
+@pytest.mark.parametrize("grain_s", [0, DAY_S])
+def test_many_failed_logins_of_an_address_are_a_finding(grain_s: int) -> None:
+    few = [login(number % 5, f"10.0.0.5:{number}") for number in range(limits.FAILED_LOGINS_FLOOR - 1)]
+    about = About("tests", grain_s=grain_s or MINUTE_S)
+    names = {}
+    for count in (0, 1):
+        lines = [*few, *[login(5, "10.0.0.5:1", error="ILLEGAL_SASL_STATE")] * count, login(2, "10.0.0.6:40000")]
+        tables = views.compute(cells(lines, grain_s=grain_s), MINUTE_S)
+        names[count] = [each for each in build(tables, about, MINUTE_S)["findings"] if each["name"] == "failed-logins"]
+    assert names[0] == []
+    (found,) = names[1]
+    assert found["evidence"] == {
+        "address": "10.0.0.5",
+        "attempts": 20,
+        "errors": "ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED",
+        "listeners": "SASL",
+    }
+    assert found["where"] == "connection LIKE '%-10.0.0.5:%'"
+
+
+def test_plain_text_is_told_where_there_is_an_encrypted_listener() -> None:
+    plain = [line("Fetch", 1, client_id="old"), line("Fetch", 1, client_id="older", listener="S", protocol="SASL_PLAINTEXT")]
+    assert document(plain)["security"]["plain_text"] == []
+    found = document([*plain, line("Fetch", 1, client_id="new", listener="SSL", protocol="SSL")])["security"]["plain_text"]
+    assert [(row["client_id"], row["listener"], row["protocol"], row["requests"]) for row in found] == [
+        ("old", "PLAINTEXT", "PLAINTEXT", 1),
+        ("older", "S", "SASL_PLAINTEXT", 1),
+    ]
+
+
+def test_a_log_without_any_of_it_has_no_such_part() -> None:
+    found = document([line("Fetch", 1)])
+    assert not any(found["security"].values())
+    assert ">Security<" not in as_html(found)
+    assert "security" not in as_text(found)
