@@ -5,7 +5,8 @@ import os
 import shutil
 import ssl
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from tests.clients.clients import (
 from tests.clients.served import ServedBroker
 from tests.clients.test_tls import can_list_topics
 from tests.ports import free_port
+from tests.security.oauth.tokens import Issuer
 from tests.security.sasl.wire import Wire
 from tests.security.scram.scram_client import SALT
 from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
@@ -48,6 +50,12 @@ class Sasl(NamedTuple):
     folder: Path
     plain_text: str
     tls: str
+    issuer: Issuer
+
+    def bearer(self, lifetime_s: int = 600) -> str:
+        """Return a token of alice's."""
+        now_s = int(time.time())
+        return self.issuer.sign(sub="alice", aud="kafka", iat=now_s - 1, exp=now_s + lifetime_s)
 
     def address(self, protocol: str) -> str:
         return self.tls if protocol == "SASL_SSL" else self.plain_text
@@ -64,6 +72,8 @@ def sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sasl]:
     authority = Authority()
     authority.write_trust(folder / "ca.pem")
     authority.issue("CN=broker,O=Tests", ["localhost"], is_rsa=True).write_pem(folder / "broker.pem", KEY_PASSWORD)
+    issuer = Issuer()
+    (folder / "jwks.json").write_text(json.dumps(issuer.jwks))
     port, tls_port = free_port(), free_port()
     broker = ServedBroker(
         folder / "data",
@@ -72,14 +82,16 @@ def sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sasl]:
         "ssl.keystore.type=PEM",
         f"ssl.keystore.location={folder / 'broker.pem'}",
         f"ssl.key.password={KEY_PASSWORD}",
-        f"sasl.enabled.mechanisms={','.join(MECHANISMS)}",
+        f"sasl.enabled.mechanisms={','.join(MECHANISMS)},OAUTHBEARER",
+        f"sasl.oauthbearer.jwks.endpoint.url={(folder / 'jwks.json').as_uri()}",
+        "sasl.oauthbearer.expected.audience=kafka",
         f"sasl.jaas.config={SECURITY}.plain.PlainLoginModule required user_alice={PASSWORD};"
-        f" {SECURITY}.scram.ScramLoginModule required;",
+        f" {SECURITY}.scram.ScramLoginModule required; {SECURITY}.oauthbearer.OAuthBearerLoginModule required;",
     )
     broker.listeners += f",SASL_PLAINTEXT://localhost:{port},SASL_SSL://localhost:{tls_port}"
     broker.start()
     add_alice(Wire(broker.port))
-    yield Sasl(broker, folder, f"localhost:{port}", f"localhost:{tls_port}")
+    yield Sasl(broker, folder, f"localhost:{port}", f"localhost:{tls_port}", issuer)
     assert broker.stop() == 0
     text = broker.output.read_text()
     assert "Failed authentication with" in text
@@ -150,6 +162,7 @@ def succeeds(command: list[str], password: str, expected: bytes) -> bool:
     return done.returncode == 0
 
 
+@pytest.mark.long
 def test_kcat(sasl: Sasl) -> None:
     """Not SCRAM: librdkafka before 2.6.1 repeats a nonce wrongly, and no broker that checks it (CVE-2024-56128) lets it in."""
     if kcat() is None:
@@ -239,3 +252,49 @@ def test_kafka_configs_makes_changes_and_deletes_users(sasl: Sasl) -> None:
     assert can_list_topics("confluent-kafka", sasl.tls, settings)
     java_tool(tool, *who, "--alter", "--delete-config", "SCRAM-SHA-256")
     assert not can_list_topics("confluent-kafka", sasl.tls, settings)
+
+
+# Signed bearer tokens.
+
+
+def bearing(client: str, bearer: Callable[[], str]) -> dict[str, Any]:
+    """Return the settings of a client that gets its tokens from a function."""
+    if client == "confluent-kafka":
+        return {
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": lambda _: (bearer(), time.time() + 500),
+        }
+    if client == "kafka-python":
+        from kafka.sasl.oauth import AbstractTokenProvider
+
+        class Provider(AbstractTokenProvider):  # type: ignore[misc]
+            def token(self) -> str:
+                return bearer()
+
+        return {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": Provider()}
+    from aiokafka.abc import AbstractTokenProvider as AsyncTokenProvider
+
+    class AsyncProvider(AsyncTokenProvider):  # type: ignore[misc]
+        async def token(self) -> str:
+            return bearer()
+
+    return {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": AsyncProvider()}
+
+
+@pytest.mark.parametrize("client", SENDERS)
+def test_each_client_logs_in_with_a_signed_token(sasl: Sasl, client: str) -> None:
+    settings = bearing(client, sasl.bearer)
+    SENDERS[client](sasl.plain_text, f"oauth.{client}", VALUES, **settings)
+    assert READERS["confluent-kafka"](sasl.broker.bootstrap, f"oauth.{client}", len(VALUES)) == VALUES
+    if client == "confluent-kafka":  # the others take the refusal for an answer, go on, and are disconnected
+        assert not can_list_topics(client, sasl.plain_text, bearing(client, lambda: sasl.bearer(-100)))
+
+
+def test_kafkajs_and_franz_go_log_in_with_a_signed_token(sasl: Sasl) -> None:
+    commands = [[franz_go(sasl.folder), sasl.plain_text, "OAUTHBEARER", "-"]]
+    if kafkajs_ready():
+        commands.append(["node", str(HERE / "kafkajs" / "sasl.js"), sasl.plain_text, "oauthbearer", "-"])
+    for command in commands:
+        assert succeeds(command, sasl.bearer(), b"1\n")
+        assert not succeeds(command, Issuer().sign(sub="alice", aud="kafka", iat=1, exp=4_000_000_000), b"1\n")

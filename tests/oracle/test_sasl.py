@@ -11,6 +11,7 @@ from tests.clients.clients import java_class_path
 from tests.clients.served import ServedBroker
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.ports import free_port
+from tests.security.oauth.tokens import message, unsecured
 from tests.security.sasl.wire import Wire
 from tests.security.scram.scram_client import SALT, ScramClient
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
@@ -28,11 +29,13 @@ UNKNOWN_VERSION = struct.pack(">hhihbb", 18, 99, 1, -1, 0, 0)
 REAUTH_MS = 3_000
 PREFIX = "listener.name.sasl_plaintext"
 SETTINGS = {
-    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
     f"{PREFIX}.plain.sasl.jaas.config": f'{SECURITY}.plain.PlainLoginModule required user_alice="alice-secret" '
     'user_bob="bob-secret";',
     f"{PREFIX}.scram-sha-256.sasl.jaas.config": f"{SECURITY}.scram.ScramLoginModule required;",
     f"{PREFIX}.scram-sha-512.sasl.jaas.config": f"{SECURITY}.scram.ScramLoginModule required;",
+    f"{PREFIX}.oauthbearer.sasl.jaas.config": f"{SECURITY}.oauthbearer.OAuthBearerLoginModule required "
+    'unsecuredLoginStringClaim_sub="broker" unsecuredValidatorRequiredScope="read write";',
     f"{PREFIX}.plain.connections.max.reauth.ms": str(REAUTH_MS),
     f"{PREFIX}.sasl.server.max.receive.size": "4000",
     "sasl.server.max.receive.size": "4000",
@@ -126,6 +129,20 @@ def with_scram(user: str, password: str, **changes: str) -> Story:
     return tell
 
 
+def with_oauth(changes: dict[str, Any], authorization_id: str = "", **extensions: str) -> Story:
+    claims = {"sub": "alice", "scope": ["read", "write"], "iat": 1_700_000_000, "exp": 4_000_000_000, **changes}
+    bearer = unsecured(**{name: value for name, value in claims.items() if value is not None})
+
+    def tell(wire: Wire) -> list[Any]:
+        found = [handshake(wire, "OAUTHBEARER")]
+        answer = token(wire, message(bearer, authorization_id, **extensions))
+        if answer is not None and answer[2]:
+            return [*found, answer, token(wire, b"\x01")]
+        return [*found, answer and (*answer[:3], answer[3] > 10**12), served(wire)]
+
+    return tell
+
+
 def later(wire: Wire) -> str:
     time.sleep(REAUTH_MS / 1000 + 0.2)
     return "later"
@@ -186,6 +203,18 @@ STORIES: dict[str, Story] = {
     "scram, wrong password": with_scram("alice", "wrong"),
     "scram, unknown user": with_scram("mallory", "wrong"),
     "scram, own nonce": with_scram("alice", "alice-secret", nonce="fyko+d2lbbFgONRv9qkxdawL"),
+    "oauth": with_oauth({}),
+    "oauth, authorization id": with_oauth({}, "alice"),
+    "oauth, other authorization id": with_oauth({}, "bob"),
+    "oauth, extensions": with_oauth({}, traceId="x"),
+    "oauth, expired": with_oauth({"exp": 1}),
+    "oauth, not yet": with_oauth({"iat": 4_000_000_000, "exp": 4_000_000_001}),
+    "oauth, no name": with_oauth({"sub": None}),
+    "oauth, one scope": with_oauth({"scope": "read"}),
+    "oauth, no scope": with_oauth({"scope": None}),
+    "oauth, signed": lambda wire: [handshake(wire, "OAUTHBEARER"), token(wire, message("a.b.c")), token(wire, b"\x01")],
+    "oauth, no token": lambda wire: [handshake(wire, "OAUTHBEARER"), token(wire, b"n,,\x01\x01")],
+    "oauth, garbage": lambda wire: [handshake(wire, "OAUTHBEARER"), token(wire, b"hello")],
     "scram, garbage": lambda wire: [handshake(wire, "SCRAM-SHA-512"), token(wire, b"hello")],
 }
 

@@ -68,6 +68,10 @@ _BROKER = """
     ssl.handshake.timeout.ms ssl.handshake.max.pending connection.failed.authentication.delay.ms
 
     sasl.enabled.mechanisms sasl.jaas.config sasl.server.callback.handler.class sasl.server.max.receive.size
+    sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwks.endpoint.refresh.ms
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+    sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
+    sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
     connections.max.reauth.ms sasl.server.authentication.timeout.ms sasl.server.authentication.max.pending
 
     access.log.enable access.log.dir access.log.queue.size access.log.write.interval.ms access.log.roll.bytes

@@ -140,6 +140,8 @@ class SocketServer:
         for retirement in self._retirements:
             retirement.join()  # bounded, since stopping a thread is
         self._watch.stop()
+        for name in list(self._builders):
+            self._builders.pop(name).close()
 
     # State.
 

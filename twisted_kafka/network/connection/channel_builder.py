@@ -35,7 +35,7 @@ class IChannelBuilder(Interface):
         """Use files that have changed since, and log what expires soon. Called every few seconds."""
 
     def close() -> None:
-        """Remove the listener's metrics: it is gone."""
+        """Remove the listener's metrics and release its resources: it is gone."""
 
 
 BuilderOf = Callable[[EndPoint], IChannelBuilder]

@@ -29,6 +29,9 @@ class IListenerAuthentication(Protocol):
     def reconfigure(self, config: KafkaConfig) -> None:
         """Use these settings for authentications that begin from now on. Raises ConfigError."""
 
+    def close(self) -> None:
+        """Release resources."""
+
 
 @implementer(IChannelBuilder)
 class SaslChannelBuilder:
@@ -69,5 +72,6 @@ class SaslChannelBuilder:
         self._inner.refresh(config)
 
     def close(self) -> None:
-        """Remove the metrics of the transports."""
+        """Remove the metrics of the transports, and release the mechanisms' resources."""
         self._inner.close()
+        self._authentication.close()

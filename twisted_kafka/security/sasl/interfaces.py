@@ -11,6 +11,7 @@ from typing import Protocol
 
 from zope.interface import Interface
 
+from twisted_kafka.security.oauth.claims import OAuthToken
 from twisted_kafka.security.sasl.jaas import JaasEntry
 from twisted_kafka.security.scram.credentials import ScramCredential
 
@@ -81,6 +82,30 @@ class DelegationTokenCredentialCallback:
         self.credential: ScramCredential | None = None
         self.token_owner: str | None = None
         self.token_expires_at_ms: int | None = None
+
+
+class OAuthBearerValidatorCallback:
+    """Asks whether a bearer token is valid. The handler sets ``token``, or what is wrong. (Kafka: OAuthBearerValidatorCallback.)"""
+
+    __slots__ = ("error_openid_configuration", "error_scope", "error_status", "token", "token_value")
+
+    def __init__(self, token_value: str) -> None:
+        self.token_value = token_value
+        self.token: OAuthToken | None = None
+        self.error_status: str | None = None
+        self.error_scope: str | None = None
+        self.error_openid_configuration: str | None = None
+
+
+class OAuthBearerExtensionsValidatorCallback:
+    """Asks about the SASL extensions that came with a valid token. The handler adds to ``invalid``, by name, what is wrong."""
+
+    __slots__ = ("extensions", "invalid", "token")
+
+    def __init__(self, token: OAuthToken, extensions: Mapping[str, str]) -> None:
+        self.token = token
+        self.extensions = extensions
+        self.invalid: dict[str, str] = {}
 
 
 class IAuthenticateCallbackHandler(Interface):

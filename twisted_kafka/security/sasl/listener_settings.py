@@ -58,6 +58,12 @@ def ensure_login_module(config: KafkaConfig, listener_name: str, mechanism: str,
         raise ConfigError(f"Invalid value for {key}: it must have an entry of {module}, which {mechanism} needs")
 
 
+def class_name(config: KafkaConfig, listener_name: str, mechanism: str) -> str:
+    """Return the name of the configured class of callback handlers; empty for none."""
+    value = find_setting(config, listener_name, mechanism, CALLBACK_HANDLER).value
+    return value if isinstance(value, str) else ""
+
+
 def custom_handler(
     config: KafkaConfig, listener_name: str, mechanism: str, entries: Sequence[JaasEntry], known: Collection[str]
 ) -> Any | None:

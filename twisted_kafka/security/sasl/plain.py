@@ -87,5 +87,4 @@ class PlainServerCallbackHandler:
         callback.is_authenticated = expected is not None and is_equal
 
     def close(self) -> None:
-        """Forget the passwords."""
-        self._passwords = {}
+        """Do nothing: exchanges that have begun may still go on."""

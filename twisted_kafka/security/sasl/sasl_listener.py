@@ -13,8 +13,15 @@ from twisted_kafka.network.requests.kafka_principal import USER, KafkaPrincipal
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.security.sasl.authenticator import SaslServerAuthenticator
 from twisted_kafka.security.sasl.interfaces import ISaslServer
-from twisted_kafka.security.sasl.listener_settings import custom_handler, ensure_login_module, find_setting, jaas_entries
-from twisted_kafka.security.sasl.mechanisms import MECHANISMS, SaslResources
+from twisted_kafka.security.sasl.listener_settings import (
+    JAAS,
+    class_name,
+    custom_handler,
+    ensure_login_module,
+    find_setting,
+    jaas_entries,
+)
+from twisted_kafka.security.sasl.mechanisms import MECHANISMS, HandlerOrder, MechanismKind, SaslResources
 
 ENABLED: Final = "sasl.enabled.mechanisms"
 MAX_REAUTHENTICATION: Final = "connections.max.reauth.ms"
@@ -56,6 +63,7 @@ class SaslListener:
         self._resources = resources
         self.mechanisms: Mapping[str, Mechanism] = self._made(config)
         """By name."""
+        self._config = config.copy()
 
     def authenticator(self, connection: ConnectionInfo) -> IAuthenticator:
         """Return the authentication of a new connection (``IListenerAuthentication.authenticator``)."""
@@ -63,12 +71,18 @@ class SaslListener:
 
     def validate_reconfiguration(self, config: KafkaConfig) -> None:
         """Raise ConfigError if ``reconfigure`` would fail; change nothing."""
-        _close(self._made(config))
+        if self._is_changed(config):
+            _close(self._made(config))
 
     def reconfigure(self, config: KafkaConfig) -> None:
         """Use other settings for exchanges that begin from now on. If it raises ConfigError, nothing has changed."""
-        before, self.mechanisms = self.mechanisms, self._made(config)
-        _close(before)
+        if self._is_changed(config):
+            before, self.mechanisms = self.mechanisms, self._made(config)
+            self._config = config.copy()
+            _close(before)
+
+    def _is_changed(self, config: KafkaConfig) -> bool:
+        return any("sasl." in key or key.endswith(MAX_REAUTHENTICATION) for key in self._config.changed_keys(config))
 
     def close(self) -> None:
         """Close the callback handlers."""
@@ -102,11 +116,26 @@ class SaslListener:
         handler = custom_handler(config, self._listener_name, name, entries, kind.known_handlers)
         if handler is None:
             ensure_login_module(config, self._listener_name, name, kind.login_module, entries)
-            handler = kind.make_handler(self._resources)
-            handler.configure(dict(config.originals), name, entries)
+            handler = self._own_handler(config, name, kind)
+            try:
+                handler.configure(dict(config.originals), name, entries)
+            except ValueError as error:
+                handler.close()
+                key = find_setting(config, self._listener_name, name, JAAS).key
+                raise ConfigError(f"Invalid value for {key}: {error}") from None
         max_ms = find_setting(config, self._listener_name, name, MAX_REAUTHENTICATION).value
         assert isinstance(max_ms, int)
-        return Mechanism(name, handler, max_ms, lambda handler: kind.make_server(handler, self._resources))
+        return Mechanism(name, handler, max_ms, kind.make_server)
+
+    def _own_handler(self, config: KafkaConfig, name: str, kind: MechanismKind) -> Any:
+        listener_name = self._listener_name
+        order = HandlerOrder(
+            self._resources,
+            listener_name,
+            class_name(config, listener_name, name),
+            lambda key: find_setting(config, listener_name, name, key).value,
+        )
+        return kind.make_handler(order)
 
 
 def _close(mechanisms: Mapping[str, Mechanism]) -> None:

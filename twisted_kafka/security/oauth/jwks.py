@@ -1,0 +1,128 @@
+"""The keys of a JWKS endpoint, fetched at the start and then on a thread of its own. (Kafka: RefreshingHttpsJwks.)"""
+
+import json
+import threading
+import urllib.request
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+from twisted.logger import Logger
+
+from twisted_kafka.timing.clock import IClock
+
+TIMEOUT_S: Final = 10.0
+"""How long one answer of the endpoint may take."""
+
+MAX_BYTES: Final = 1024 * 1024
+"""The size of its answer, at most."""
+
+ATTEMPTS: Final = 4
+"""How often it is asked at the start before the start fails. Later, it is asked until it answers."""
+
+EARLY_NS: Final = 60_000_000_000
+"""A token with an unknown key has the keys fetched at once, at most this often."""
+
+SCHEMES: Final = ("https", "http", "file")
+
+_log = Logger()
+
+
+class JwksSettings(NamedTuple):
+    """Keys ``sasl.oauthbearer.jwks.endpoint.*``."""
+
+    url: str
+    refresh_ms: int
+    backoff_ms: int
+    backoff_max_ms: int
+
+
+class JwksError(Exception):
+    """The endpoint does not answer with keys."""
+
+
+def fetch(url: str) -> bytes:
+    """Return what is at an address; raise OSError or ValueError."""
+    if urlsplit(url).scheme not in SCHEMES:
+        raise ValueError(f"the address must begin with one of {', '.join(SCHEMES)}")
+    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+        found: bytes = answer.read(MAX_BYTES + 1)
+    if len(found) > MAX_BYTES:
+        raise ValueError(f"the answer has more than {MAX_BYTES} bytes")
+    return found
+
+
+class Jwks:
+    """The current keys. Any thread may ask for them; ``start`` and ``close`` are called once."""
+
+    def __init__(self, settings: JwksSettings, clock: IClock, get: Callable[[str], bytes] = fetch) -> None:
+        self._settings = settings
+        self._now_ns = clock.monotonic_ns
+        self._get = get
+        self._wake = threading.Event()
+        self._is_closed = False
+        self._asked_early_ns: int | None = None
+        self.keys: KeySet = KeySet([])
+
+    def start(self) -> None:
+        """Fetch the keys, and do so again from time to time. Raises JwksError if the endpoint does not answer."""
+        for attempt in range(ATTEMPTS):
+            try:
+                self.refresh()
+                break
+            except JwksError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                self._wake.wait(self._backoff_s(attempt))
+        threading.Thread(target=self._run, name="kafka-jwks-refresh", daemon=True).start()
+
+    def refresh(self) -> None:
+        """Fetch the keys; raise JwksError, after which the former ones are still used."""
+        try:
+            found: Any = json.loads(self._get(self._settings.url))
+            keys = KeySet.import_key_set(found)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, JoseError) as error:
+            raise JwksError(f"{type(error).__name__}: {error}") from error
+        self.keys = keys
+
+    def refresh_early(self) -> None:
+        """Have the keys fetched soon: a token has a key that is unknown, and may be new."""
+        now_ns = self._now_ns()
+        if self._asked_early_ns is None or now_ns - self._asked_early_ns >= EARLY_NS:
+            self._asked_early_ns = now_ns
+            self._wake.set()
+
+    def is_due(self) -> bool:
+        """Whether the keys are to be fetched early. Asking ends it."""
+        found = self._wake.is_set()
+        self._wake.clear()
+        return found
+
+    def close(self) -> None:
+        """End the thread, once the endpoint has answered or ``TIMEOUT_S`` is over if it is being asked. Does not wait for it."""
+        self._is_closed = True
+        self._wake.set()
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._is_closed:
+            self._wake.wait(self._settings.refresh_ms / 1000 if not failures else self._backoff_s(failures))
+            self.is_due()
+            if self._is_closed:
+                return
+            try:
+                self.refresh()
+                failures = 0
+            except JwksError as error:
+                failures += 1
+                if failures & (failures - 1) == 0:  # the first, second, fourth ...
+                    _log.error("The keys at {url} cannot be fetched: {why}", url=self._settings.url, why=error)
+            except Exception:  # noqa: BLE001 the thread must go on
+                failures += 1
+                _log.failure("Fetching the keys at {url} failed", url=self._settings.url)
+
+    def _backoff_s(self, failures: int) -> float:
+        settings = self._settings
+        return min(settings.backoff_ms << min(failures, 30), max(settings.backoff_ms, settings.backoff_max_ms)) / 1000
