@@ -101,7 +101,7 @@ KINDS: dict[str, Kind] = {
     "connections": Kind(
         HOUR_S,
         ("connection", *CLIENT, "software", "software_version"),
-        ("requests", "failed", "request_bytes", "response_bytes", "total_us", "first_us", "last_us"),
+        ("requests", "failed", "request_bytes", "response_bytes", "total_us", "throttle_us", "first_us", "last_us"),
     ),
     "transactions": Kind(
         HOUR_S,

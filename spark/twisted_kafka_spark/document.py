@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark.cells import MINUTE_S
+from twisted_kafka_spark.findings.detectors import throttled_shares
 from twisted_kafka_spark.findings.find import find, find_over_all
 from twisted_kafka_spark.histogram import middle, quantiles
 from twisted_kafka_spark.kafka_names import WAITS_BY_DESIGN
@@ -202,10 +203,12 @@ def _heat(rows: Sequence[Row], apis: Sequence[Row], every: Sequence[int], tick_s
 
 def _clients(tables: Tables) -> list[Values]:
     times = _histograms(tables["client_latency"], "client_id", "principal")
+    shares = throttled_shares(tables["throttled_connection"])
     return [
         {
             **_busy(row, "client_id", "principal", "software", "software_version"),
             "latency_us": quantiles(times[row["client_id"], row["principal"]]),
+            "throttled_share": round(shares.get((row["client_id"], row["principal"]), 0.0), 4),
         }
         for row in tables["client"]
     ]

@@ -319,7 +319,13 @@ def _cells_of_requests(frame: Frame, grain_s: int) -> bundles.Cells:
         _cells("requests", rows, traffic, grain_s, {"max_us": amounts["total_us"]}),
         _cells("latency", rows, {}, grain_s),
         _cells("clients", rows, {}, grain_s),
-        _cells("connections", rows, {"failed": failed, **sizes, "total_us": times["total_us"]}, grain_s, ends),
+        _cells(
+            "connections",
+            rows,
+            {"failed": failed, **sizes, **{name: times[name] for name in ("total_us", "throttle_us")}},
+            grain_s,
+            ends,
+        ),
     ]
     for phase in PHASES:
         rows.keys["bucket"] = _bucketed(amounts[phase])

@@ -16,6 +16,9 @@ THROTTLED_REQUESTS_FLOOR = 20
 THROTTLED_SHARE = 0.05
 """Share of a client's requests that were throttled."""
 THROTTLED_MEAN_US = 10_000
+THROTTLED_TIME_SHARE = 0.5
+"""Share of a connection's time that it was throttled, however few of its requests were."""
+THROTTLED_TIME_FLOOR_US = 60_000_000
 
 ERRORS_A_MINUTE_FLOOR = 20
 ERRORS_SHARE = 0.05

@@ -90,6 +90,9 @@ VIEWS: dict[str, View] = {
     "client_minute": View("requests", (TIME.name, *CLIENT, "api"), least=MINUTE_FLOOR),
     "throttled_minute": View("requests", (TIME.name, *CLIENT, "api"), where=pc.field("throttled") > 0),
     "connection": View("connections", ("connection", *CLIENT), ranks=("requests", "failed", "total_us"), top=15),
+    "throttled_connection": View(
+        "connections", ("connection", *CLIENT), where=pc.field("throttle_us") > 0, ranks=("throttle_us",), top=500
+    ),
     "topic": View("topics", ("topic",), ranks=("bytes", "requests"), derived=_MOVED),
     "topic_total": View("topics", (), derived=_MOVED),
     "topic_api": View("topics", ("topic", "api"), ranks=("bytes", "requests"), top=100),
@@ -108,8 +111,8 @@ VIEWS: dict[str, View] = {
 }
 
 _FOR_FINDINGS = (
-    *("tick", "listener", "client", "client_api", "client_minute", "throttled_minute", "old_version"),
-    *("error_minute", "error_client", "topic", "topic_total", "topic_error", "line", "failed_login"),
+    *("tick", "listener", "client", "client_api", "client_minute", "throttled_minute", "throttled_connection"),
+    *("old_version", "error_minute", "error_client", "topic", "topic_total", "topic_error", "line", "failed_login"),
 )
 KINDS_FOR_FINDINGS = ("requests", "connections", "topics", "topic_ids", "lines", "transactions", "logins")
 """The kinds of cells from which those views and the new connections are computed."""

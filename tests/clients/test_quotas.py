@@ -175,16 +175,16 @@ def test_kafka_configs(served: ServedBroker) -> None:
         ),
     ):
         quotas = "producer_byte_rate=1024,consumer_byte_rate=2048,request_percentage=25,controller_mutation_rate=5"
-        assert "Completed updating config" in configs("--alter", "--add-config", quotas, *entity)
+        assert "Completed updating" in configs("--alter", "--add-config", quotas, *entity)
         shown = configs("--describe", *entity)
         assert f"Quota configs for {told} are " in shown
         for quota in ("producer_byte_rate=1024.0", "consumer_byte_rate=2048.0", "request_percentage=25.0", "mutation_rate=5.0"):
             assert quota in shown
         removed = "producer_byte_rate,consumer_byte_rate,request_percentage,controller_mutation_rate"
-        assert "Completed updating config" in configs("--alter", "--delete-config", removed, *entity)
+        assert "Completed updating" in configs("--alter", "--delete-config", removed, *entity)
         assert "1024" not in configs("--describe", *entity)
     address = ["--entity-type", "ips", "--entity-name", "127.9.9.9"]
-    assert "Completed updating config" in configs("--alter", "--add-config", "connection_creation_rate=7", *address)
+    assert "Completed updating" in configs("--alter", "--add-config", "connection_creation_rate=7", *address)
     assert "connection_creation_rate=7.0" in configs("--describe", *address)
 
 

@@ -20,7 +20,6 @@ NO_PEERS = "takes another broker: one that is away, or has a replica"
 POLICY = "policies are Java classes there and Python classes here; tests/admin/test_policies.py"
 NO_DELETION = "delete.topic.enable=false would keep the other scenarios from deleting; tests/admin/test_topics.py"
 DISK = "takes a disk that fails; tests/clients/test_log_dirs.py"
-MUTATION_QUOTA = "takes quotas of controller mutations, which are not enforced yet"
 NO_MAGIC = "all logs have records of format 2"
 NO_FEATURES = "Apache Kafka with ZooKeeper has no features to update; here see tests/server/apis/administration/test_features.py"
 PLUGIN = "Apache Kafka serves it with a Java plug-in only; tests/telemetry"
@@ -192,7 +191,7 @@ DOCUMENTED: dict[str, dict[E, str]] = {
         E.INVALID_REQUEST,
         E.REQUEST_TIMED_OUT,
     )
-    | {E.POLICY_VIOLATION: POLICY, E.TOPIC_AUTHORIZATION_FAILED: NO_AUTHORIZER, E.THROTTLING_QUOTA_EXCEEDED: MUTATION_QUOTA},
+    | {E.POLICY_VIOLATION: POLICY, E.TOPIC_AUTHORIZATION_FAILED: NO_AUTHORIZER, E.THROTTLING_QUOTA_EXCEEDED: PROVOKED},
     "CreatePartitions": _CONTROLLER
     | _provoked(
         E.UNKNOWN_TOPIC_OR_PARTITION,
@@ -205,7 +204,7 @@ DOCUMENTED: dict[str, dict[E, str]] = {
         E.REASSIGNMENT_IN_PROGRESS: NO_PEERS,
         E.POLICY_VIOLATION: POLICY,
         E.TOPIC_AUTHORIZATION_FAILED: NO_AUTHORIZER,
-        E.THROTTLING_QUOTA_EXCEEDED: MUTATION_QUOTA,
+        E.THROTTLING_QUOTA_EXCEEDED: PROVOKED,
     },
     "DeleteTopics": _CONTROLLER
     | _provoked(
@@ -217,7 +216,7 @@ DOCUMENTED: dict[str, dict[E, str]] = {
     )
     | {
         E.TOPIC_DELETION_DISABLED: NO_DELETION,
-        E.THROTTLING_QUOTA_EXCEEDED: MUTATION_QUOTA,
+        E.THROTTLING_QUOTA_EXCEEDED: PROVOKED,
     },
     "DeleteRecords": _provoked(E.OFFSET_OUT_OF_RANGE, E.UNKNOWN_TOPIC_OR_PARTITION, E.INVALID_TOPIC_EXCEPTION, E.POLICY_VIOLATION)
     | {

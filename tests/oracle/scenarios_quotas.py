@@ -1,4 +1,6 @@
-"""Quotas of addresses; filters and changes that make no sense."""
+"""Quotas of addresses, users and clients; filters and changes that make no sense; mutations beyond their quota."""
+
+import time
 
 from tests.oracle.talk import Talk, scenario
 from twisted_kafka.protocol.messages.quotas import (
@@ -8,6 +10,13 @@ from twisted_kafka.protocol.messages.quotas import (
     DescribeClientQuotasRequest,
     EntityData,
     OpData,
+)
+from twisted_kafka.protocol.messages.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
 )
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
@@ -72,3 +81,71 @@ def filters(talk: Talk, version: int) -> None:
 @scenario(AlterClientQuotasRequest)
 def quotas_of_users(talk: Talk, version: int) -> None:
     change(talk, version, [("user", "a")], OpData(key="producer_byte_rate", value=1024.0), only=True)
+
+
+CLIENTS: list[list[tuple[str, str | None]]] = [
+    [("user", "al@ice"), ("client-id", "a/b {n}")],
+    [("user", "al@ice"), ("client-id", None)],
+    [("user", "al@ice {n}")],
+    [("user", None), ("client-id", "app {n}")],
+    [("user", None), ("client-id", None)],
+    [("user", None)],
+    [("client-id", "app {n}")],
+    [("client-id", None)],
+]
+LARGE = 1e15
+
+
+@scenario(AlterClientQuotasRequest)
+def quotas_of_all_kinds_of_clients(talk: Talk, version: int) -> None:
+    keys = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+    for each in CLIENTS:
+        entity = [(kind, None if name is None else name.format(n=version)) for kind, name in each]
+        exact = [(kind, DEFAULT if name is None else EXACT, name) for kind, name in entity]
+        change(talk, version, entity, *(OpData(key=key, value=LARGE) for key in keys), only=True)
+        describe(talk, version, *exact, strict=True)
+        change(talk, version, entity, *(OpData(key=key, value=LARGE) for key in keys))
+        describe(talk, version, *exact, strict=True)
+        change(talk, version, entity, OpData(key=keys[0], remove=True), OpData(key=keys[2], value=1e9))
+        describe(talk, version, *exact)
+        change(talk, version, entity, *(OpData(key=key, remove=True) for key in keys))
+        describe(talk, version, *exact)
+
+
+@scenario(AlterClientQuotasRequest)
+def values_of_quotas(talk: Talk, version: int) -> None:
+    entity: list[tuple[str, str | None]] = [("user", f"values {version}")]
+    for key in ("producer_byte_rate", "request_percentage", "controller_mutation_rate"):
+        for value in (1.5, 0.0, 1e-9, 2.0**62, 12.000_000_1):
+            change(talk, version, entity, OpData(key=key, value=value))
+            describe(talk, version, ("user", EXACT, entity[0][1]))
+    change(talk, version, entity, OpData(key="producer_byte_rate", value=-1.0))
+    change(talk, version, entity, OpData(key="request_percentage", value=-1.0))
+    change(talk, version, entity, OpData(key="connection_creation_rate", value=1.0))
+    change(talk, version, entity, OpData(key="unheard.of", value=1.0))
+    keys = ("producer_byte_rate", "request_percentage", "controller_mutation_rate")
+    change(talk, version, entity, *(OpData(key=key, remove=True) for key in keys))
+
+
+@scenario(CreateTopicsRequest, since=5)
+def mutations_beyond_the_quota(talk: Talk, version: int) -> None:
+    """Topics are created and deleted until the tokens are gone; from version 6 on, the next ones are refused."""
+    client = f"mutations {version}"
+    entity: list[tuple[str, str | None]] = [("client-id", client)]
+    change(talk, 1, entity, OpData(key="controller_mutation_rate", value=0.5))
+    time.sleep(1)  # until the change has reached the quota
+    limited = talk.another(client.encode())
+    names = [talk.topic(name) for name in "abc"]
+
+    def create(name: str, partitions: int) -> None:
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        limited.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), version)
+
+    create(names[0], 3)
+    create(names[1], 12)
+    create(names[2], 1)
+    limited.ask(CreateTopicsRequest(topics=[CreatableTopic(name=names[2], num_partitions=2)], validate_only=True), version)
+    more = [CreatePartitionsTopic(name=names[0], count=4, assignments=None)]
+    limited.ask(CreatePartitionsRequest(topics=more, timeout_ms=30_000), min(version - 3, 3))
+    limited.ask(DeleteTopicsRequest(topic_names=[names[1]], timeout_ms=30_000), min(version - 1, 5))
+    change(talk, 1, entity, OpData(key="controller_mutation_rate", remove=True))

@@ -98,6 +98,7 @@ UNORDERED = {
     ("OffsetFetchResponse", "topics"): "name",
     ("AlterClientQuotasResponseEntryData", "entity"): "entity_type",
     ("DescribeClientQuotasResponseEntryData", "entity"): "entity_type",
+    ("DescribeClientQuotasResponseEntryData", "values"): "key",
     ("OffsetFetchResponseGroup", "topics"): "name",
     ("OffsetCommitResponseTopic", "partitions"): "partition_index",
     ("TxnOffsetCommitResponse", "topics"): "name",
@@ -200,9 +201,9 @@ class Talk:
         self._others: list[Talk] = []
         self.answers: list[tuple[str, Any]] = []
 
-    def another(self) -> "Talk":
-        """Return a further connection of the same conversation."""
-        other = Talk(self._port, self._name, self._client_id)
+    def another(self, client_id: bytes | None = None) -> "Talk":
+        """Return a further connection of the same conversation, perhaps of another client."""
+        other = Talk(self._port, self._name, client_id or self._client_id)
         other.answers = self.answers
         self._others.append(other)
         return other

@@ -87,8 +87,23 @@ def nodes(of_first: int, of_others: int) -> list[str]:
     ]
 
 
+def throttled(requests: int, seconds: float) -> list[str]:
+    """As many requests in ten minutes, throttled for so long each, and a thousand on another connection that are not."""
+    waits = PHASES | {"throttle_us": int(seconds * 1e6)}
+    held = [line("Produce", n * 10 // requests, **waits, total_us=sum(waits.values())) for n in range(requests)]
+    return held + [
+        line("Fetch", n % 10, topics=[topic("orders", 5)], connection="127.0.0.1:9092-127.0.0.1:9-9") for n in range(1000)
+    ]
+
+
 IDLE = limits.IDLE_FETCHES_FLOOR
 CASES: dict[str, tuple[str, Callable[[], list[str]], Callable[[], list[str]]]] = {
+    "throttled most of the time": (
+        "throttled-client",
+        lambda: throttled(8, 50),
+        lambda: throttled(8, 20),
+    ),
+    "throttled often": ("throttled-client", lambda: throttled(400, 0.05), lambda: throttled(400, 0.005)),
     "reconnects": (
         "reconnect-storm",
         lambda: connecting(limits.NEW_CONNECTIONS_FLOOR),

@@ -251,3 +251,19 @@ def test_the_error_of_a_missing_or_old_java_is_one_line_nospark(
     assert errors.count("\n") == 1
     assert "Java 17 or newer" in errors
     assert "extra `jdk`" in errors
+
+
+def test_clients_that_a_quota_holds_back_are_in_a_table_and_a_finding(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.mkdir()
+    held = [line("Produce", minute, sequence=minute, client_id="held", throttle_us=45_000_000) for minute in range(10)]
+    free = [line("Fetch", minute, sequence=10 + minute, client_id="free", connection="b") for minute in range(10)]
+    (log / "node-1-000001.jsonl").write_text("".join(held + free))
+    document, page = report(log, tmp_path)
+    clients = {row["client_id"]: (row["throttled"], row["throttle_us"], row["throttled_share"]) for row in document["clients"]}
+    assert clients == {"held": (10, 450_000_000, round(450 / 585, 4)), "free": (0, 0, 0)}
+    (found,) = [each for each in document["findings"] if each["name"] == "throttled-client"]
+    assert found["evidence"]["share of time"] == "77%"
+    held_back = page.partition("Clients that a quota holds back most")[2].partition("</table>")[0]
+    assert "held" in held_back
+    assert "free" not in held_back

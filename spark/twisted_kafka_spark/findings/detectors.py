@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark import thresholds as limits
@@ -53,14 +53,36 @@ def _spanned(name: str, title: str, span: Span, where: str, advice: str, **evide
     )
 
 
+def throttled_shares(rows: Iterable[Row]) -> dict[Who, float]:
+    """Return the share of its time that each client was throttled, on the connection where that was most.
+
+    A connection's time is from its first line to its last, and the throttling that the last line tells.
+    """
+    shares: dict[Who, float] = defaultdict(float)
+    for row in rows:
+        who = row["client_id"], row["principal"]
+        throttle_us = row["throttle_us"]
+        span_us = max(row["last_us"] - row["first_us"], 0) + throttle_us / row["requests"]
+        shares[who] = max(shares[who], min(throttle_us / max(span_us, 1), 1.0))
+    return shares
+
+
+def _is_often_throttled(row: Row) -> bool:
+    throttled = row["throttled"]
+    if throttled < limits.THROTTLED_REQUESTS_FLOOR or throttled < limits.THROTTLED_SHARE * row["requests"]:
+        return False
+    return bool(row["throttle_us"] / throttled >= limits.THROTTLED_MEAN_US)
+
+
 def throttled_clients(tables: Tables) -> Iterator[Finding]:
-    """Find clients that are throttled by a quota."""
+    """Find clients that are throttled by a quota: in many of their requests, or most of the time of a connection."""
+    shares = throttled_shares(tables["throttled_connection"])
     minutes = _by_client(tables["throttled_minute"], ("Produce", "Fetch", *{row["api"] for row in tables["throttled_minute"]}))
     for row in tables["client"]:
         throttled, requests = row["throttled"] or 0, row["requests"]
-        if throttled < limits.THROTTLED_REQUESTS_FLOOR or throttled < limits.THROTTLED_SHARE * requests:
-            continue
-        if row["throttle_us"] / throttled < limits.THROTTLED_MEAN_US:
+        share = shares.get((row["client_id"], row["principal"]), 0.0)
+        is_long = row["throttle_us"] >= limits.THROTTLED_TIME_FLOOR_US and share >= limits.THROTTLED_TIME_SHARE
+        if not throttled or not (is_long or _is_often_throttled(row)):
             continue
         times = sorted(minutes.get((row["client_id"], row["principal"]), {}))
         yield Finding(
@@ -72,6 +94,7 @@ def throttled_clients(tables: Tables) -> Iterator[Finding]:
                 "throttled requests": throttled,
                 "requests": requests,
                 "mean throttle ms": round(row["throttle_us"] / throttled / 1000, 1),
+                "share of time": f"{share:.0%}",
             },
             equal(client_id=row["client_id"]) + " AND throttle_us > 0",
             "Increase its quota (kafka-configs --entity-type clients) if the load is intended; otherwise reduce its load.",

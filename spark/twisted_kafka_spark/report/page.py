@@ -24,6 +24,14 @@ _BUSY = (
     count("failed", "failed"),
     time_of("total time", "total_us"),
 )
+_THROTTLED = (
+    count("requests", "requests"),
+    count("throttled", "throttled"),
+    time_of("throttled for", "throttle_us"),
+    Column("of its time", lambda row: f"{row['throttled_share']:.0%}"),
+    bytes_of("received", "request_bytes"),
+    bytes_of("sent", "response_bytes"),
+)
 
 
 def as_html(document: Values) -> str:
@@ -145,10 +153,12 @@ def _clients(document: Values) -> str:
     columns = [*_CLIENT, software, *_BUSY, time_of("p99", "latency_us", "p99"), bar("", "requests", clients)]
     by_error = sorted((row for row in clients if row["failed"]), key=lambda row: -row["failed"])
     by_time = sorted(clients, key=lambda row: -(row["total_us"] or 0))
+    held_back = sorted((row for row in clients if row["throttle_us"]), key=lambda row: -row["throttle_us"])
     return (
         table("Busiest clients", clients, columns)
         + folded("By errors", table("Clients with the most errors", by_error, columns))
         + folded("By time", table("Clients with the most total time", by_time, columns))
+        + (table("Clients that a quota holds back most", held_back, [*_CLIENT, software, *_THROTTLED]) if held_back else "")
         + folded("Principals", table("Busiest principals", document["principals"], [text("principal", "principal"), *_BUSY]))
         + folded(
             "Connections",

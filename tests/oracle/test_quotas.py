@@ -1,0 +1,103 @@
+"""The same load on Apache Kafka 3.9 and on this broker, with the same quotas: how long each has clients wait."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.clients.served import ServedBroker
+from tests.oracle.apache_kafka import ApacheKafka
+from tests.oracle.scenarios_data import START_MS, produce
+from tests.oracle.scenarios_quotas import change
+from tests.oracle.talk import Talk
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from twisted_kafka.protocol.messages.groups import HeartbeatRequest
+from twisted_kafka.protocol.messages.quotas import OpData
+from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import SimpleRecord
+
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(300)]
+
+APPLIED_S = 1.0
+"""Longer than a changed quota takes to reach the broker's sensors."""
+TOLERANCE_MS = 400
+
+BATCH = build_batch([SimpleRecord(START_MS, None, b"x" * 40_000, ())])
+
+
+class Load:
+    """Sends requests, each on a connection of its own: those that were used are muted."""
+
+    def __init__(self, port: int, client: str, key: str, limit: float) -> None:
+        self._talk = Talk(port, client, b"admin")
+        self._client = client.encode()
+        change(self._talk, 1, [("client-id", client)], OpData(key=key, value=limit))
+        self._talk.create("t")
+        self.topic = self._talk.topic("t")
+        time.sleep(APPLIED_S)
+        self._began = 0.0
+        self.owed_ms: list[int] = []
+        """The throttle time of each request, and the time since the first one: together they do not depend on how fast all went."""
+
+    def ask(self, request: Any, version: int) -> Any:
+        self._began = self._began or time.monotonic()
+        answer = self._talk.another(self._client).ask(request, version)
+        passed_ms = (time.monotonic() - self._began) * 1000
+        self.owed_ms.append(round(answer.throttle_time_ms + passed_ms) if answer.throttle_time_ms else 0)
+        return answer
+
+    def fill(self) -> None:
+        """Produce as another client."""
+        self._talk.ask(produce(self._talk.topic("t"), BATCH), 8)
+
+    def close(self) -> None:
+        self._talk.close()
+
+
+def produce_too_much(port: int) -> list[int]:
+    load = Load(port, "throttled-producer", "producer_byte_rate", 10_000)
+    for _ in range(5):
+        assert load.ask(produce(load.topic, BATCH), 8).responses[0].partition_responses[0].error_code == 0
+    load.close()
+    return load.owed_ms
+
+
+def fetch_too_much(port: int) -> list[int]:
+    load = Load(port, "throttled-consumer", "consumer_byte_rate", 6_000)
+    load.fill()
+    wanted = FetchTopic(topic=load.topic, partitions=[FetchPartition(fetch_offset=0, partition_max_bytes=1_000_000)])
+    sizes = []
+    for _ in range(4):
+        answer = load.ask(FetchRequest(min_bytes=1, max_wait_ms=100, topics=[wanted]), 11)
+        sizes.append(sum(len(partition.records) for topic in answer.responses for partition in topic.partitions))
+    load.close()
+    assert [bool(size) for size in sizes] == [True, False, False, False]
+    return load.owed_ms
+
+
+def ask_too_much(port: int) -> list[int]:
+    """The time on threads differs between brokers, the longest wait does not."""
+    load = Load(port, "throttled-asker", "request_percentage", 0.000_01)
+    told = [load.ask(HeartbeatRequest(group_id="g"), 3).throttle_time_ms for _ in range(3)]
+    load.close()
+    return told
+
+
+def create_too_much(port: int) -> list[int]:
+    load = Load(port, "throttled-administrator", "controller_mutation_rate", 0.5)
+    for number, version in enumerate((5, 6, 5, 7)):
+        topic = CreatableTopic(name=f"{load.topic}-{number}", num_partitions=8, replication_factor=1)
+        load.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), version)
+    load.close()
+    return load.owed_ms
+
+
+@pytest.mark.parametrize("use", [produce_too_much, fetch_too_much, ask_too_much, create_too_much])
+def test_clients_wait_as_long(kafka: ApacheKafka, ours: ServedBroker, use: Callable[[int], list[int]]) -> None:
+    expected, found = use(kafka.port), use(ours.port)
+    print(f"{use.__name__}: Apache Kafka {expected}, here {found}")
+    assert any(expected)
+    assert [bool(each) for each in found] == [bool(each) for each in expected]
+    assert found == pytest.approx(expected, abs=TOLERANCE_MS)
