@@ -48,11 +48,11 @@ def tls_settings() -> dict[str, object]:
 class Pair:
     """Broker 1 coordinates all transactions, broker 2 all groups; each leads a partition of the topic."""
 
-    def __init__(self, directory: Path, version: int = 0, *, has_tls: bool = False) -> None:
+    def __init__(self, directory: Path, version: int = 0, *, has_tls: bool = False, **more: object) -> None:
         self.directory = directory
         self.listener = "INSIDE" if has_tls else PRIVILEGED
         listeners = {PRIVILEGED: "PLAINTEXT", **({"INSIDE": "SSL"} if has_tls else {})}
-        settings = tls_settings() if has_tls else {}
+        settings = (tls_settings() if has_tls else {}) | more
         self.first, self.second = (Member(each, directory / str(each), listeners, **settings) for each in (1, 2))
         self._running: list[Member] = []
         for member, coordinates in ((self.first, 1), (self.second, 0)):
@@ -165,3 +165,20 @@ def test_a_broker_that_is_away_gets_its_markers_when_it_is_back(make: Callable[.
     eventually(lambda: {producer.state() for producer in producers} == {"CompleteCommit"})
     assert sorted(pair.markers_there()) == sorted((each, True) for each in ids)
     assert read_committed(pair.second.talk, 1) == [b"there"] * 20
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_brokers_need_the_right_to_act_for_the_cluster(make: Callable[..., Pair], is_trusted: bool) -> None:
+    """The test itself is nobody, and has it."""
+    users = ["User:ANONYMOUS", *(["User:CN=broker"] if is_trusted else [])]
+    pair = make(has_tls=True, authorizer_class_name="kafka.security.authorizer.AclAuthorizer", super_users=";".join(users))
+    producer = TransactionalProducer(pair.first.talk, "tx", 0)
+    producer.add(1)
+    error = producer.produce(pair.second.talk, 1, b"value")
+    if is_trusted:
+        assert error == 0
+        producer.end(True)
+        producer.await_state("CompleteCommit")
+        assert pair.markers_there() == [(producer.now.producer_id, True)]
+    else:
+        assert error == ErrorCode.INVALID_TXN_STATE  # the producer is not told that the broker may not ask

@@ -8,6 +8,7 @@ import pytest
 
 from tests.coordinator.broker_network import LISTENER, REQUEST_TIMEOUT_MS, BrokerNetwork, cluster, marked
 from tests.coordinator.transaction_bench import TransactionBench
+from tests.network.network_fakes import lines_of
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.transaction.marker_channels import MarkerChannels
 from twisted_kafka.coordinator.transaction.marker_writer import MarkerAppender, MarkerWriter
@@ -172,6 +173,22 @@ def test_a_marker_that_is_superseded_is_given_up(world: World, error: ErrorCode)
     world.advance(10 * RETRY_MS)
     assert world.network.received(2) == []
     assert world.state() == "PrepareCommit"
+
+
+def test_a_broker_that_refuses_markers_does_not_fill_the_log(world: World) -> None:
+    """Its authorizer may not know this broker: that is for an operator to change, which may take a while."""
+    world.end("tx", THERE)
+
+    def refuse() -> None:
+        for _ in range(50):
+            answer(world.one_request(), lambda _: ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            world.advance(RETRY_MS)
+
+    lines = lines_of(refuse)
+    assert 1 <= len(lines) <= 10
+    assert lines[0] == "Cannot write markers of 'tx' yet: t-1 CLUSTER_AUTHORIZATION_FAILED"
+    answer(world.one_request())
+    assert world.state() == "CompleteCommit"
 
 
 def test_a_coordinator_that_resigned_sends_nothing_more_and_its_successor_all(world: World) -> None:

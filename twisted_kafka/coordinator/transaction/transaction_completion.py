@@ -15,6 +15,7 @@ from twisted_kafka.coordinator.transaction.transaction_marker import IMarkerWrit
 from twisted_kafka.coordinator.transaction.transaction_metadata import TransactionMetadata, completed
 from twisted_kafka.coordinator.transaction.transaction_state import TransactionState
 from twisted_kafka.coordinator.transaction.transaction_store import TransactionStore
+from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
@@ -70,6 +71,7 @@ class TransactionCompletion:
         "_clock",
         "_coordinator",
         "_effects",
+        "_failures",
         "_is_send_waiting",
         "_store",
         "_to_write",
@@ -86,6 +88,7 @@ class TransactionCompletion:
         self._writer = writer
         self._clock = clock
         self._coordinator = coordinator
+        self._failures = LogRateLimit(clock.monotonic_ns)
         self._unknown_destinations: set[str] = set()
         self._unconfirmed: set[str] = set()
         self._to_write: deque[_Marked] = deque()
@@ -207,8 +210,13 @@ class TransactionCompletion:
             self._complete(prepared)
             return
         unexpected = {partition: error for partition, error in errors.items() if error not in _WRITTEN | _EXPECTED}
-        if unexpected:
-            _log.error("Cannot write markers of {id!r} yet: {errors}", id=prepared.transactional_id, errors=_named(unexpected))
+        if unexpected and self._failures.allow():
+            _log.error(
+                "Cannot write markers of {id!r} yet: {errors}{more}",
+                id=prepared.transactional_id,
+                errors=_named(unexpected),
+                more=self._failures.take_suppressed(),
+            )
         if ErrorCode.LEADER_NOT_AVAILABLE in errors.values():
             self._unknown_destinations.add(prepared.transactional_id)
         self._retry_markers(prepared, left)
