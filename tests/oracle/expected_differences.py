@@ -60,7 +60,7 @@ EXPECTED: tuple[Difference, ...] = (
 
 DENIED: tuple[Difference, ...] = (
     Difference("own-place", r"^describe-log-dirs (super|allowed): .*\.(log_dir|usable_bytes)$"),
-    Difference("invalid-acls", r"^guarded_acls_bad (8|9|1[0-2]|17|18): CreateAclsRequest .*\.error_code$"),
+    Difference("invalid-acls", r"^guarded_acls_bad (8|9|1[0-2]|17|19|20): CreateAclsRequest .*\.error_code$"),
     Difference("request-in-a-message", r"^describe-acls (nobody|denied .*): .*\.error_message"),
 )
 """Differences in who may do what; the places are ``sample standing: request path``."""

@@ -110,6 +110,8 @@ def guarded_acls_bad(talk: Talk, version: int) -> None:
         {"resource_type": GROUP, "operation": 12},
     ):
         create(talk, version, creation(name, **values))
+    create(talk, version, creation("a/b", resource_type=GROUP), creation("a/", resource_type=GROUP))
+    create(talk, version, creation(".", resource_type=GROUP), creation("..", resource_type=GROUP))
     if version:
         for pattern_type in (0, ANY, MATCH, 55):
             create(talk, version, creation(name, resource_pattern_type=pattern_type))
