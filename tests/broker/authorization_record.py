@@ -25,7 +25,7 @@ def guarded_broker(folder: Path) -> Iterator[tuple[Broker, Guarded]]:
     """Run a broker with an authorizer and what the samples ask for."""
     make_certificates(folder)
     own = {key: str(value) for key, value in settings(folder).items()}
-    own |= {"broker.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"}
+    own |= {"access.log.dir": str(folder / "access"), "broker.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"}
     with Broker(own, data_dir=folder / "data") as broker:
         plain, tls = (end_point.port for end_point in broker.listeners)
         guarded = Guarded(plain, tls, folder)
