@@ -8,11 +8,19 @@ import pytest
 
 from tests.security.sasl.wire import Wire
 from twisted_kafka.broker.broker import Broker, StartError
+from twisted_kafka.broker.inter_broker_client import InterBrokerClient
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.metadata.cache import Node
+from twisted_kafka.network.client.errors import AuthenticationError
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from twisted_kafka.security.scram.formulas import SCRAM_SHA_512, salted_password
+from twisted_kafka.timing.clock import SystemClock
 
 KEY = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
 SETTINGS = {
@@ -93,3 +101,67 @@ def test_bad_settings_refuse_the_start_in_one_line(changes: dict[str, str], why:
         Broker(SETTINGS | changes, data_dir=tmp_path).start()
     assert "\n" not in str(raised.value)
     assert "s3cret" not in str(raised.value)
+
+
+# Between brokers.
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "jaas", "why"),
+    [
+        ("PLAIN", 'x.PlainLoginModule required username="alice" password="alice-s3cret";', None),
+        ("PLAIN", 'x.PlainLoginModule required username="alice" password="no-s3cret";', "Invalid username or password"),
+        ("SCRAM-SHA-512", 'x.ScramLoginModule required username="dave" password="dave-s3cret";', None),
+        ("SCRAM-SHA-512", 'x.ScramLoginModule required username="dave" password="no-s3cret";', "invalid credentials"),
+        ("OAUTHBEARER", 'x.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";', None),
+        ("SCRAM-SHA-256", 'x.ScramLoginModule required username="dave" password="dave-s3cret";', "not have the mechanism"),
+    ],
+)
+def test_a_client_of_another_broker_logs_in(between: Broker, mechanism: str, jaas: str, why: str | None) -> None:
+    protocol = {"security.inter.broker.protocol": "SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol": mechanism}
+    config = KafkaConfig.embedded({**protocol, f"listener.name.sasl_plaintext.{mechanism.lower()}.sasl.jaas.config": jaas})
+    client = InterBrokerClient(config, "test-client", "test", SystemClock())
+    port = int(between.bootstrap_servers.split(",")[0].rpartition(":")[2])
+    try:
+        answer = client.send(Node(1, "127.0.0.1", port, None), MetadataRequest(topics=[]))
+        if why is None:
+            assert answer.result(10).brokers
+        else:
+            with pytest.raises(AuthenticationError, match=why) as raised:
+                answer.result(10)
+            assert "s3cret" not in str(raised.value)
+    finally:
+        client.stop()
+
+
+@pytest.fixture(scope="module")
+def between() -> Iterator[Broker]:
+    settings = {
+        **SETTINGS,
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
+        "sasl.jaas.config": "x.ScramLoginModule required; x.OAuthBearerLoginModule required;",
+    }
+    with Broker(settings) as running:
+        (port,) = (each.port for each in running.listeners if each.listener_name == "PLAINTEXT")
+        salted = salted_password(SCRAM_SHA_512, b"dave-s3cret", b"salt", 4096)
+        upsertion = ScramCredentialUpsertion(name="dave", mechanism=2, iterations=4096, salt=b"salt", salted_password=salted)
+        Wire(port).send(AlterUserScramCredentialsRequest(upsertions=[upsertion]), 0)
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "jaas", "why"),
+    [
+        ("GSSAPI", "", "Invalid value 'GSSAPI' for sasl.mechanism.inter.broker.protocol"),
+        ("PLAIN", "x.PlainLoginModule required;", "must have username and password"),
+        ("OAUTHBEARER", "x.OAuthBearerLoginModule required;", "unsecuredLoginStringClaim_sub"),
+    ],
+)
+def test_settings_that_are_of_no_use_between_brokers_are_named(mechanism: str, jaas: str, why: str) -> None:
+    protocol = {"security.inter.broker.protocol": "SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol": mechanism}
+    config = KafkaConfig.embedded({**protocol, "sasl.jaas.config": jaas})
+    client = InterBrokerClient(config, "test-client", "test", SystemClock())
+    with pytest.raises(ConfigError, match=why):
+        client.send(Node(1, "127.0.0.1", 1, None), MetadataRequest(topics=[])).result(10)
+    client.stop()

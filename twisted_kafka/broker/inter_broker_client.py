@@ -110,8 +110,13 @@ class InterBrokerClient:
             software_version=_SEPARATORS.sub("-", __version__),
         )
 
+        uses_sasl = config.security_protocol_map[config.inter_broker_listener_name].startswith("SASL_")
+        if uses_sasl:
+            from twisted_kafka.security.sasl.clients import inter_broker_clients
+
         def make(reactor: Any) -> NetworkClient:
-            connector = self._connector = connector_for(config, config.inter_broker_listener_name, reactor)
+            clients = inter_broker_clients(config, config.inter_broker_listener_name, self._clock) if uses_sasl else None
+            connector = self._connector = connector_for(config, config.inter_broker_listener_name, reactor, clients)
             return NetworkClient(reactor, connector, settings)
 
         return BlockingNetworkClient(self._thread_name, make, self._clock)

@@ -1,20 +1,33 @@
 """Which connector this broker uses for other brokers' listeners. (Kafka: ChannelBuilders.clientChannelBuilder.)"""
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import PLAINTEXT
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.network.client.connector import IConnector, PlaintextConnector
+from twisted_kafka.network.client.sasl_connector import ISaslClient, SaslConnector
 
 
-def connector_for(config: KafkaConfig, listener_name: str, reactor: Any) -> IConnector:
-    """Return the connector for other brokers' listeners of this name; raises ConfigError."""
+def connector_for(
+    config: KafkaConfig, listener_name: str, reactor: Any, sasl_clients: Callable[[], ISaslClient] | None = None
+) -> IConnector:
+    """Return the connector for other brokers' listeners of this name; raises ConfigError.
+
+    ``sasl_clients`` makes the client of each exchange, if the listener's protocol is one with SASL.
+    """
     protocol = config.security_protocol_map[listener_name]
-    if protocol == PLAINTEXT:
-        return PlaintextConnector(reactor)
-    if protocol == "SSL":
-        from twisted_kafka.network.client.tls_connector import TlsConnector  # loaded only if needed: docs/adr/0006
+    if protocol.startswith("SASL_"):
+        if sasl_clients is None:
+            raise ConfigError(f"There is nothing to authenticate with at other brokers ({protocol}, listener {listener_name})")
+        return SaslConnector(_transports(config, listener_name, reactor, protocol), sasl_clients, reactor)
+    return _transports(config, listener_name, reactor, protocol)
 
-        return TlsConnector(config, listener_name, reactor)
-    raise ConfigError(f"This broker does not support {protocol} for connections to other brokers yet (listener {listener_name})")
+
+def _transports(config: KafkaConfig, listener_name: str, reactor: Any, protocol: str) -> IConnector:
+    if protocol.endswith(PLAINTEXT):
+        return PlaintextConnector(reactor)
+    from twisted_kafka.network.client.tls_connector import TlsConnector  # loaded only if needed: docs/adr/0006
+
+    return TlsConnector(config, listener_name, reactor)

@@ -230,6 +230,11 @@ class NodeClient:
 
     def _send_waiting(self) -> None:
         limit = self._settings.max_in_flight_requests_per_connection
+        if self._waiting and self._is_session_ending():
+            if not self._in_flight:  # otherwise when they are answered
+                why = DisconnectedError(f"the session with {self.node.text} is about to end")
+                self._disconnect(why, why)
+            return
         while self._waiting and len(self._in_flight) < limit and self.state == states.READY:
             request = self._waiting.popleft()
             if request.is_over:
@@ -244,6 +249,11 @@ class NodeClient:
             request.correlation_id = self._next_correlation_id()
             self._in_flight.append(request)
             self._write(request.api_key, request.version, request.correlation_id, body)
+
+    def _is_session_ending(self) -> bool:
+        """Return whether the connection has to be replaced before another request is sent (KIP-368)."""
+        renew_at_s = None if self._connection is None else self._connection.renew_at_s
+        return renew_at_s is not None and self._reactor.seconds() >= renew_at_s
 
     def _version_of(self, request: PendingRequest) -> int:
         if self._versions is not None:

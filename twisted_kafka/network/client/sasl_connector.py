@@ -1,0 +1,156 @@
+"""Connections that authenticate with SASL before they may be used. (Kafka: SaslClientAuthenticator.)
+
+A session that the node limits (KIP-368) is not renewed: its connection is replaced, once its requests are answered.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from twisted.internet.defer import Deferred
+from zope.interface import implementer
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.network.client.broker_connection import BrokerConnection, IConnectionOwner, PeerRefusedError
+from twisted_kafka.network.client.client_settings import Node
+from twisted_kafka.network.client.connector import IConnector
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.errors import UnsupportedVersionError
+from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
+from twisted_kafka.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.protocol.wire import MalformedMessageError
+
+HANDSHAKE_VERSION: Final = 1
+AUTHENTICATE_VERSION: Final = 1
+"""With the session's lifetime. Brokers have it since Kafka 2.2."""
+
+RENEWAL: Final = 0.85
+"""After this part of its session, a connection is replaced. (Kafka re-authenticates between 85 and 95 %.)"""
+
+MAX_STEPS: Final = 10
+"""Tokens in one exchange, at most."""
+
+CLIENT_ID: Final = "sasl"
+
+
+class SaslRefusedError(Exception):
+    """The server has not proved who it is, or has sent something that is not a step of the exchange."""
+
+
+class ISaslClient(Protocol):
+    """The client's side of one exchange."""
+
+    @property
+    def mechanism(self) -> str:
+        """The name of the mechanism."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the server has nothing more to prove."""
+
+    def evaluate(self, challenge: bytes) -> bytes:
+        """Return the next token; the first challenge is empty. Raises SaslRefusedError."""
+
+
+@implementer(IConnectionOwner)
+class SaslExchange:
+    """Owns a connection until it is authenticated, and passes everything on from then on."""
+
+    def __init__(self, owner: IConnectionOwner, client: ISaslClient, seconds: Callable[[], float]) -> None:
+        self._owner = owner
+        self._client = client
+        self._seconds = seconds
+        self._steps = 0
+        self._is_chosen = self._awaits_answer = self._is_over = False
+
+    def connection_made(self, connection: BrokerConnection) -> None:
+        """Pass it on (``IConnectionOwner``)."""
+        self._owner.connection_made(connection)
+
+    def connection_secured(self, connection: BrokerConnection) -> None:
+        """Choose the mechanism (``IConnectionOwner``)."""
+        self._send(connection, SaslHandshakeRequest(mechanism=self._client.mechanism), HANDSHAKE_VERSION)
+
+    def frame_received(self, connection: BrokerConnection, frame: Buffer) -> None:
+        """Take the server's answer, or pass on what comes later (``IConnectionOwner``)."""
+        if self._is_over:
+            self._owner.frame_received(connection, frame)
+            return
+        try:
+            self._take(connection, frame)
+        except (SaslRefusedError, MalformedMessageError, UnsupportedVersionError) as error:
+            connection.close(PeerRefusedError(str(error)))
+
+    def connection_lost(self, connection: BrokerConnection, why: BaseException | None) -> None:
+        """Pass it on (``IConnectionOwner``)."""
+        self._owner.connection_lost(connection, why)
+
+    def _take(self, connection: BrokerConnection, frame: Buffer) -> None:
+        key = SaslAuthenticateResponse.KEY if self._is_chosen else SaslHandshakeResponse.KEY
+        version = AUTHENTICATE_VERSION if self._is_chosen else HANDSHAKE_VERSION
+        correlation_id, offset = parse_response_header(key, version, frame)
+        if correlation_id != self._steps:
+            raise SaslRefusedError("it answered another request")
+        if not self._is_chosen:
+            handshake = SaslHandshakeResponse.decode(frame, version, offset)
+            if handshake.error_code:
+                enabled = ", ".join(handshake.mechanisms)
+                raise SaslRefusedError(f"it does not have the mechanism {self._client.mechanism} enabled, but {enabled}")
+            self._is_chosen = True
+            self._next(connection, b"")
+            return
+        answer = SaslAuthenticateResponse.decode(frame, version, offset)
+        if answer.error_code:
+            raise SaslRefusedError(answer.error_message or f"error {answer.error_code}")
+        token = bytes(answer.auth_bytes)
+        self._awaits_answer = False
+        if not self._client.is_complete:
+            self._next(connection, token)
+        if self._client.is_complete and not self._awaits_answer:
+            self._is_over = True
+            if answer.session_lifetime_ms > 0:
+                connection.renew_at_s = self._seconds() + answer.session_lifetime_ms / 1000 * RENEWAL
+            self._owner.connection_secured(connection)
+
+    def _next(self, connection: BrokerConnection, challenge: bytes) -> None:
+        """Send the client's next token, if it has one."""
+        if self._steps > MAX_STEPS:
+            raise SaslRefusedError(f"the exchange takes more than {MAX_STEPS} steps")
+        token = self._client.evaluate(challenge)
+        self._awaits_answer = bool(token)
+        if not token and not self._client.is_complete:
+            raise SaslRefusedError("the exchange cannot go on")
+        if token:
+            self._send(connection, SaslAuthenticateRequest(auth_bytes=token), AUTHENTICATE_VERSION)
+
+    def _send(self, connection: BrokerConnection, request: Message, version: int) -> None:
+        self._steps += 1
+        connection.send_frame((encode_request_header(request.KEY, version, self._steps, CLIENT_ID), request.encode(version)))
+
+
+@implementer(IConnector)
+class SaslConnector:
+    """Authenticates the connections of another connector."""
+
+    def __init__(self, inner: IConnector, make_client: Callable[[], ISaslClient], reactor: Any) -> None:
+        """``make_client`` is called for each connection; it raises ConfigError."""
+        self._inner = inner
+        self._make_client = make_client
+        self._reactor = reactor
+        make_client()
+
+    def connect(self, node: Node, owner: IConnectionOwner, max_response_bytes: int, timeout_s: float) -> "Deferred[object]":
+        """Connect."""
+        exchange = SaslExchange(owner, self._make_client(), self._reactor.seconds)
+        connecting: Deferred[object] = self._inner.connect(node, exchange, max_response_bytes, timeout_s)
+        return connecting
+
+    def reconfigure(self, config: KafkaConfig) -> None:
+        """Use these settings for new connections. Raises ConfigError."""
+        self._inner.reconfigure(config)
+        self._make_client()
