@@ -7,10 +7,11 @@ from zope.interface import implementer
 
 from tests.quota.quotas import Quotas, request_of
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ThrottlingQuotaExceededError
 from twisted_kafka.quota import client_quota_manager
 from twisted_kafka.quota.client_quota_callback import ClientQuotaType, IClientQuotaCallback, QuotaEntity
-from twisted_kafka.quota.client_quota_manager import EXPIRATION_MS
+from twisted_kafka.quota.client_quota_manager import EXPIRATION_MS, ClientBandwidthQuotaManager
 from twisted_kafka.quota.controller_mutation_quota_manager import UNBOUNDED
 
 NODES = {
@@ -19,6 +20,11 @@ NODES = {
     "users/<default>": {"producer_byte_rate": "50"},
     "clients/app": {"consumer_byte_rate": "7"},
 }
+
+
+def use(manager: ClientBandwidthQuotaManager, context: RequestContext, size_bytes: int) -> int:
+    """Record bytes; return how long the client has to wait."""
+    return manager.record(context, size_bytes, manager.now_ms())
 
 
 def limits(quotas: Quotas) -> dict[str, float]:
@@ -60,10 +66,10 @@ def test_a_value_that_is_no_number_leaves_the_quota_as_it_was() -> None:
 
 def test_a_user_s_clients_share_their_quota() -> None:
     produce = Quotas(NODES).managers.produce
-    assert produce.record(request_of("al@ice", "a"), 900) == 0
-    assert produce.record(request_of("al@ice", "b"), 900) == 8000
-    assert produce.record(request_of("bob", "a"), 500) == 0
-    assert produce.record(request_of("bob", None), 1) > 0
+    assert use(produce, request_of("al@ice", "a"), 900) == 0
+    assert use(produce, request_of("al@ice", "b"), 900) == 8000
+    assert use(produce, request_of("bob", "a"), 500) == 0
+    assert use(produce, request_of("bob", None), 1) > 0
 
 
 def test_a_consumer_gets_no_more_at_once_than_it_may_have_in_all_windows() -> None:
@@ -85,13 +91,13 @@ def test_windows_are_those_of_the_configuration() -> None:
 def test_idle_sensors_expire() -> None:
     quotas = Quotas(NODES)
     produce = quotas.managers.produce
-    produce.record(request_of("bob"), 1)
+    use(produce, request_of("bob"), 1)
     quotas.clock.advance_ms(EXPIRATION_MS)
-    produce.record(request_of("al@ice"), 1)
+    use(produce, request_of("al@ice"), 1)
     quotas.clock.advance_ms(1)
     quotas.scheduler.run_due()
     assert quotas.measured("Produce", "byte-rate").keys() == {"user:al%40ice"}
-    assert produce.record(request_of("bob"), 1) == 0
+    assert use(produce, request_of("bob"), 1) == 0
     assert len(produce) == 2
 
 
@@ -101,8 +107,8 @@ def test_clients_with_ever_new_ids_do_not_fill_the_memory(monkeypatch: pytest.Mo
     produce = quotas.managers.produce
     for number in range(100):
         quotas.clock.advance_ms(1)
-        produce.record(request_of(client_id="old"), 1)
-        produce.record(request_of(client_id=f"client-{number}"), 1)
+        use(produce, request_of(client_id="old"), 1)
+        use(produce, request_of(client_id=f"client-{number}"), 1)
         assert len(produce) <= 20
     assert {"client-id:old", "client-id:client-99"} <= quotas.measured("Produce", "byte-rate").keys()
 
@@ -184,14 +190,14 @@ def test_a_class_of_the_operator_s_decides() -> None:
     assert (ClientQuotaType.PRODUCE, QuotaEntity("a"), 5) in callback.updates
     assert quotas.managers.is_enabled
     produce = quotas.managers.produce
-    assert produce.record(request_of("red-alice"), 10_000) == 0
-    assert produce.record(request_of("red-bob"), 10_000) == 10_000
-    assert produce.record(request_of("blue-carol"), 1_000_000) == 0
+    assert use(produce, request_of("red-alice"), 10_000) == 0
+    assert use(produce, request_of("red-bob"), 10_000) == 10_000
+    assert use(produce, request_of("blue-carol"), 1_000_000) == 0
     assert quotas.measured("Produce", "byte-rate") == {"team:red": 2000, "team:blue": 100_000}
     callback.limit, callback.must_reset = 4000, True
-    assert produce.record(request_of("red-bob"), 0) == 0
+    assert use(produce, request_of("red-bob"), 0) == 0
     quotas.managers.cluster_changed(100)
-    assert produce.record(request_of("red-bob"), 0) > 0
+    assert use(produce, request_of("red-bob"), 0) > 0
     quotas.managers.close()
     assert callback.is_closed
 

@@ -415,3 +415,29 @@ def test_every_response_can_tell_a_throttle_time_in_every_version() -> None:
                 throttled = with_throttle_time(message(), 5)
                 told = message.decode(throttled.encode(version), version)
                 assert getattr(told, "throttle_time_ms", 0) in (0, 5)
+
+
+def _raise(error: Exception) -> Result:
+    raise error
+
+
+class Authenticating:
+    """The authenticator of a connection."""
+
+    is_authenticated = False
+
+    def admits(self, api_key: int, now_ns: int) -> bool:
+        return True
+
+
+def test_steps_of_the_authentication_cost_nothing() -> None:
+    broker = with_request_quota()
+    broker.family.takes_ms = 150
+    authenticator = Authenticating()
+    broker.channel.connection.authenticator = authenticator  # type: ignore[assignment]
+    assert broker.send(HEARTBEAT, 3).throttle_time_ms == 0
+    broker.family.answer = lambda context: _raise(GroupAuthorizationError("no"))
+    assert broker.send(HEARTBEAT, 3).throttle_time_ms == 0
+    assert broker.quotas.measured("Request", "request-time") == {}
+    authenticator.is_authenticated = True
+    assert broker.send(HEARTBEAT, 3).throttle_time_ms == 1000

@@ -30,13 +30,15 @@ class _Sample:
 
 
 class _SampledStat:
-    __slots__ = ("_current", "_ring", "_samples", "_window_ms")
+    __slots__ = ("_current", "_ring", "_samples", "_window_ms", "at_most")
 
     def __init__(self, samples: int = SAMPLES, window_ms: int = WINDOW_MS) -> None:
         self._samples = samples
         self._window_ms = window_ms
         self._ring: list[_Sample] = []
         self._current = 0
+        self.at_most = 0.0
+        """The sum of all samples, also of those that have expired and were not reset yet, if no value is negative."""
 
     def record(self, value: float, now_ms: int) -> None:
         """Add ``value`` to the window of ``now_ms``, which must not decrease between calls."""
@@ -48,12 +50,14 @@ class _SampledStat:
         sample.value += value
         sample.count += 1
         sample.last_ms = now_ms
+        self.at_most += value
 
     def _advance(self, now_ms: int) -> _Sample:
         self._current = (self._current + 1) % (self._samples + 1)  # one more: a sample may overlap the start of the window
         if self._current >= len(self._ring):
             self._ring.append(_Sample(now_ms))
         else:
+            self.at_most -= self._ring[self._current].value
             self._ring[self._current].reset(now_ms)
         return self._ring[self._current]
 
@@ -63,6 +67,7 @@ class _SampledStat:
         total, count, oldest_ms = 0.0, 0, now_ms
         for sample in self._ring:
             if sample.last_ms <= expired_ms:
+                self.at_most -= sample.value
                 sample.reset(now_ms)
             else:
                 total += sample.value

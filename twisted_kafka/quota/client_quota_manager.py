@@ -41,6 +41,7 @@ class ClientQuotaManager(Generic[_S]):
         self.is_enabled = callback is not None
         """Whether use is measured: from the first quota that was set until the broker stops, as in Kafka."""
         self._windows = windows
+        self._most_s = (windows.samples - 1) * windows.window_ms / 1000
         self._clock = clock
         self._callback: Any = DefaultQuotaCallback() if callback is None else callback
         self._is_custom = callback is not None
@@ -149,20 +150,20 @@ class ClientBandwidthQuotaManager(ClientQuotaManager[RateSensor]):
     def _make(self, tags: Tags, limit: float) -> RateSensor:
         return RateSensor(tags, self._windows, limit, self.now_ms())
 
-    def record(self, context: RequestContext, size_bytes: int) -> int:
+    def record(self, context: RequestContext, size_bytes: int, now_ms: int) -> int:
         """Record bytes; return how many milliseconds the client has to wait."""
-        return self.sensor_of(context).record(size_bytes, self.now_ms()) if self.is_enabled else 0
+        return self.sensor_of(context).record(size_bytes, now_ms) if self.is_enabled else 0
 
-    def unrecord(self, context: RequestContext, size_bytes: int) -> None:
+    def unrecord(self, context: RequestContext, size_bytes: int, now_ms: int) -> None:
         """Take back bytes that are not sent after all."""
         if self.is_enabled:
-            self.sensor_of(context).record_only(-size_bytes, self.now_ms())
+            self.sensor_of(context).record_only(-size_bytes, now_ms)
 
     def max_bytes_in_window(self, context: RequestContext) -> float:
         """Return the most bytes that a client may get at once without having to wait in any case."""
         if not self.is_enabled:
             return math.inf
-        return self.sensor_of(context).limit * (self._windows.samples - 1) * self._windows.window_ms / 1000
+        return self.sensor_of(context).limit * self._most_s
 
 
 class ClientRequestQuotaManager(ClientQuotaManager[RateSensor]):
@@ -181,16 +182,16 @@ class ClientRequestQuotaManager(ClientQuotaManager[RateSensor]):
     def _make(self, tags: Tags, limit: float) -> RateSensor:
         return RateSensor(tags, self._windows, limit, self.now_ms(), self._windows.window_ms)
 
-    def record(self, context: RequestContext, thread_ns: float) -> int:
+    def record(self, context: RequestContext, thread_ns: float, now_ms: int) -> int:
         """Record time on a handler's thread; return how many milliseconds the client has to wait."""
-        return self.sensor_of(context).record(thread_ns * _PERCENT_PER_NS, self.now_ms()) if self.is_enabled else 0
+        return self.sensor_of(context).record(thread_ns * _PERCENT_PER_NS, now_ms) if self.is_enabled else 0
 
-    def record_only(self, context: RequestContext, thread_ns: float) -> None:
+    def record_only(self, context: RequestContext, thread_ns: float, now_ms: int) -> None:
         """Record time on a network thread: it counts when the next request is answered."""
         if self.is_enabled:
-            self.sensor_of(context).record_only(thread_ns * _PERCENT_PER_NS, self.now_ms())
+            self.sensor_of(context).record_only(thread_ns * _PERCENT_PER_NS, now_ms)
 
-    def record_exempt(self, thread_ns: float) -> None:
+    def record_exempt(self, thread_ns: float, now_ms: int) -> None:
         """Record the time of requests that are never throttled: those among brokers, and produces with acks=0."""
         if self.is_enabled:
-            self._exempt.record_only(thread_ns * _PERCENT_PER_NS, self.now_ms())
+            self._exempt.record_only(thread_ns * _PERCENT_PER_NS, now_ms)

@@ -65,18 +65,21 @@ class Sensor:
 class RateSensor(Sensor):
     """A rate of bytes, or of thread time in percent."""
 
-    __slots__ = ("_max_ms",)
+    __slots__ = ("_least_window_s", "_max_ms")
 
     def __init__(self, tags: Tags, windows: QuotaWindows, limit: float, now_ms: int, max_throttle_ms: int = _MAX_MS) -> None:
         super().__init__(tags, windows, limit, now_ms)
         self._max_ms = max_throttle_ms
+        self._least_window_s = max((windows.samples - 1) * windows.window_ms, 1) / 1000
 
     def record(self, value: float, now_ms: int) -> int:
         """Record a use; return how long the client has to wait."""
         with self._lock:
             self.last_ms = now_ms
-            self._rate.record(value, now_ms)
-            return 0 if self.limit == math.inf else self._throttle_ms(now_ms)
+            rate = self._rate
+            rate.record(value, now_ms)
+            # Most clients are far below their limit: then no sample needs to be looked at.
+            return 0 if rate.at_most <= self.limit * self._least_window_s else self._throttle_ms(now_ms)
 
     def record_only(self, value: float, now_ms: int) -> None:
         """Record a use, or take one back with a negative value."""

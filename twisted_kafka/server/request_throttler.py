@@ -43,6 +43,7 @@ EXEMPT: Final = frozenset(
 )
 """Requests among brokers, whose time counts but is not limited. So are followers' fetches."""
 
+_AUTHENTICATION: Final = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
 _PRODUCE: Final = ApiKey.PRODUCE
 _FETCH: Final = ApiKey.FETCH
 
@@ -63,13 +64,18 @@ class RequestThrottler:
         ``shared_by`` is the number of requests that were handled together: each has used its part of the time.
         """
         quotas, context = self.quotas, request.context
-        thread_ns = self._thread_ns(request) / shared_by
+        is_of_interest = quotas.request.is_enabled or context.api_key == _PRODUCE or isinstance(result, Measured | Limited)
+        if not is_of_interest or is_authentication(context):
+            return result  # type: ignore[return-value]  # it is neither Measured nor Limited
+        now_ns = self._now_ns()
+        now_ms = now_ns // 1_000_000
+        thread_ns = _thread_ns(request, now_ns) / shared_by
         if isinstance(result, Measured):
-            return self._throttle_fetch(channel, request, result, thread_ns)
+            return self._throttle_fetch(channel, request, result, thread_ns, now_ms)
         key = context.api_key
         if isinstance(result, Outcome):  # a produce with acks=0
-            quotas.request.record_exempt(thread_ns)
-            waiting_ms = quotas.produce.record(context, request.request_bytes) if key == _PRODUCE else 0
+            quotas.request.record_exempt(thread_ns, now_ms)
+            waiting_ms = quotas.produce.record(context, request.request_bytes, now_ms) if key == _PRODUCE else 0
             if waiting_ms and result is NO_RESPONSE:
                 quotas.throttle(quotas.produce, channel, request, waiting_ms)
             return result
@@ -78,11 +84,11 @@ class RequestThrottler:
         if isinstance(result, Limited):
             manager, other_ms, result = quotas.controller_mutation, result.quota.throttle_ms(), result.response
         elif key == _PRODUCE:
-            manager, other_ms = quotas.produce, quotas.produce.record(context, request.request_bytes)
+            manager, other_ms = quotas.produce, quotas.produce.record(context, request.request_bytes, now_ms)
         elif is_exempt(context):
-            quotas.request.record_exempt(thread_ns)
+            quotas.request.record_exempt(thread_ns, now_ms)
             return result
-        request_ms = quotas.request.record(context, thread_ns)
+        request_ms = quotas.request.record(context, thread_ns, now_ms)
         throttle_ms = max(other_ms, request_ms)
         if not throttle_ms:
             return result
@@ -94,32 +100,33 @@ class RequestThrottler:
         quotas = self.quotas
         if request.throttle_ns:  # the response could not be encoded
             return with_throttle_time(response, request.throttle_ns // 1_000_000)
-        thread_ns = self._thread_ns(request)
-        if is_exempt(request.context):
-            quotas.request.record_exempt(thread_ns)
+        if is_authentication(request.context):
             return response
-        throttle_ms = quotas.request.record(request.context, thread_ns)
+        now_ns = self._now_ns()
+        now_ms = now_ns // 1_000_000
+        thread_ns = _thread_ns(request, now_ns)
+        if is_exempt(request.context):
+            quotas.request.record_exempt(thread_ns, now_ms)
+            return response
+        throttle_ms = quotas.request.record(request.context, thread_ns, now_ms)
         if not throttle_ms:
             return response
         quotas.throttle(quotas.request, channel, request, throttle_ms)
         return with_throttle_time(response, throttle_ms)
 
-    def _throttle_fetch(self, channel: RequestChannel, request: Request, result: Measured, thread_ns: float) -> Response:
+    def _throttle_fetch(
+        self, channel: RequestChannel, request: Request, result: Measured, thread_ns: float, now_ms: int
+    ) -> Response:
         """Send nothing of what was fetched if the client has to wait: the next fetch gets it."""
         quotas, context = self.quotas, request.context
-        request_ms = quotas.request.record(context, thread_ns)
-        fetch_ms = quotas.fetch.record(context, result.size_bytes)
+        request_ms = quotas.request.record(context, thread_ns, now_ms)
+        fetch_ms = quotas.fetch.record(context, result.size_bytes, now_ms)
         throttle_ms = max(fetch_ms, request_ms)
         if not throttle_ms:
             return result.answer()
-        quotas.fetch.unrecord(context, result.size_bytes)
+        quotas.fetch.unrecord(context, result.size_bytes, now_ms)
         quotas.throttle(quotas.fetch if fetch_ms > request_ms else quotas.request, channel, request, throttle_ms)
         return result.throttled(throttle_ms)
-
-    def _thread_ns(self, request: Request) -> int:
-        if not request.local_complete_ns:
-            request.local_complete_ns = self._now_ns()
-        return max(request.local_complete_ns - request.dequeued_ns, 0)
 
     def request_completed(self, request: Request) -> None:
         """Record how long the network thread took to send the response, if the client took it at once.
@@ -127,13 +134,27 @@ class RequestThrottler:
         It counts when the client's next request is answered. (Kafka: RequestChannel.Request's networkThreadTimeNanos.)
         """
         manager = self.quotas.request
-        if not manager.is_enabled or request.is_sent_slowly or not request.response_bytes:
+        if not manager.is_enabled or request.is_sent_slowly or not request.response_bytes or is_authentication(request.context):
             return
         thread_ns = request.sent_ns - request.response_dequeued_ns
+        now_ms = request.sent_ns // 1_000_000
         if is_exempt(request.context):
-            manager.record_exempt(thread_ns)
+            manager.record_exempt(thread_ns, now_ms)
         else:
-            manager.record_only(request.context, thread_ns)
+            manager.record_only(request.context, thread_ns, now_ms)
+
+
+def _thread_ns(request: Request, now_ns: int) -> int:
+    """Return how long a handler's thread has worked on a request."""
+    if not request.local_complete_ns:
+        request.local_complete_ns = now_ns
+    return max(request.local_complete_ns - request.dequeued_ns, 0)
+
+
+def is_authentication(context: RequestContext) -> bool:
+    """Whether a request is a step of its connection's authentication. Quotas are those of whom it authenticates, as in Kafka."""
+    authenticator = context.connection.authenticator
+    return authenticator is not None and (context.api_key in _AUTHENTICATION or not authenticator.is_authenticated)
 
 
 def is_exempt(context: RequestContext) -> bool:

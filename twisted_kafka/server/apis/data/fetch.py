@@ -227,7 +227,7 @@ class FetchApis:
     ) -> Answer:
         if self._quotas.is_enabled and not params.is_from_follower:
             return Measured(
-                size_of(params.version, by_topic(fetch_context.peek(reads))),
+                size_of(params.version, by_topic(fetch_context.peek(reads))) if self._quotas.fetch.is_enabled else 0,
                 partial(self._send, context, params, fetch_context, reads),
                 partial(_throttled, context, fetch_context),
             )
