@@ -48,10 +48,10 @@ class Nobody:
     def authorize_by_resource_type(self, *_: Any) -> bool:
         return False
 
-    def create_acls(self, bindings: Sequence[Any]) -> list[KafkaError | None]:
+    def create_acls(self, context: RequestContext, bindings: Sequence[Any]) -> list[KafkaError | None]:
         return [None] * len(bindings)
 
-    def delete_acls(self, filters: Sequence[Any]) -> list[Any]:
+    def delete_acls(self, context: RequestContext, filters: Sequence[Any]) -> list[Any]:
         return []
 
     def acls(self, _: Any) -> list[Any]:

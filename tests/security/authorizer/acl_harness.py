@@ -52,7 +52,7 @@ class Brokers:
         return self.authorizers[0]
 
     def create(self, *bindings: AclBinding) -> None:
-        assert self.authorizer.create_acls(bindings) == [None] * len(bindings)
+        assert self.authorizer.create_acls(context_of(), bindings) == [None] * len(bindings)
 
     def allows(
         self,

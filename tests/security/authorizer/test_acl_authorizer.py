@@ -11,7 +11,7 @@ from tests.security.authorizer.acl_harness import Brokers, acl, context_of
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metadata.store import BadVersionError, StoreError
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.security.authorizer.acl_authorizer import DECISIONS_MAX
+from twisted_kafka.security.authorizer.acl_authorizer import REMEMBERED_AT_ONCE_MAX, REMEMBERED_MAX, REMEMBERED_NAME_MAX
 from twisted_kafka.security.authorizer.acl_binding import AclBindingFilter
 from twisted_kafka.security.authorizer.acl_store import UPDATES_MAX
 from twisted_kafka.security.authorizer.acl_types import AclOperation, PatternType, ResourceType
@@ -70,7 +70,7 @@ def test_changes_count_at_once(tmp_path: Path) -> None:
     assert not brokers.allows("t")
     brokers.create(acl("t"))
     assert brokers.allows("t")
-    brokers.authorizer.delete_acls([AclBindingFilter(name="t")])
+    brokers.authorizer.delete_acls(context_of(), [AclBindingFilter(name="t")])
     assert not brokers.allows("t")
 
 
@@ -80,7 +80,7 @@ def test_other_brokers_follow_changes(tmp_path: Path) -> None:
     brokers.create(acl("ab", prefixed=True))
     brokers.store.pump()
     assert brokers.allows("abc", broker=1)
-    brokers.authorizers[1].delete_acls([AclBindingFilter()])
+    brokers.authorizers[1].delete_acls(context_of(), [AclBindingFilter()])
     brokers.store.pump()
     assert not brokers.allows("abc")
 
@@ -133,7 +133,7 @@ def test_the_nodes_are_kafkas(tmp_path: Path) -> None:
         "name": "orders-",
         "patternType": "PREFIXED",
     }
-    brokers.authorizer.delete_acls([AclBindingFilter(name="t")])
+    brokers.authorizer.delete_acls(context_of(), [AclBindingFilter(name="t")])
     assert brokers.store.get("/kafka-acl/Topic/t") is None
 
 
@@ -149,7 +149,7 @@ def test_a_binding_is_deleted_for_the_first_filter_that_selects_it(tmp_path: Pat
     one, other, third = acl("t"), acl("t", "User:bob"), acl("u")
     brokers.create(one, other, third)
     filters = [AclBindingFilter(principal="User:bob"), AclBindingFilter(name="t"), AclBindingFilter(name="x")]
-    results = brokers.authorizer.delete_acls(filters)
+    results = brokers.authorizer.delete_acls(context_of(), filters)
     assert [list(each.bindings) for each in results] == [[(other, None)], [(one, None)], []]
     assert list(brokers.authorizer.acls(AclBindingFilter())) == [third]
 
@@ -157,14 +157,14 @@ def test_a_binding_is_deleted_for_the_first_filter_that_selects_it(tmp_path: Pat
 @pytest.mark.parametrize("name", ["a/b", ".", "..", "a\0"])
 def test_a_name_that_cannot_be_a_nodes_is_refused(tmp_path: Path, name: str) -> None:
     brokers = Brokers(tmp_path)
-    errors = brokers.authorizer.create_acls([acl(name), acl("t")])
+    errors = brokers.authorizer.create_acls(context_of(), [acl(name), acl("t")])
     assert errors[0] is not None
     assert (errors[0].code, errors[1]) == (ErrorCode.INVALID_REQUEST, None)
     assert brokers.allows("t")
 
 
 def test_a_principal_without_a_type_is_refused(tmp_path: Path) -> None:
-    (error,) = Brokers(tmp_path).authorizer.create_acls([acl("t", "alice")])
+    (error,) = Brokers(tmp_path).authorizer.create_acls(context_of(), [acl("t", "alice")])
     assert error is not None
     assert error.code == ErrorCode.INVALID_REQUEST
 
@@ -190,7 +190,7 @@ def test_a_change_that_comes_too_late_is_made_again(
 ) -> None:
     brokers = Brokers(tmp_path)
     monkeypatch.setattr(brokers.store, "batch", Interfered(brokers, times).batch)
-    (error,) = brokers.authorizer.create_acls([acl("t")])
+    (error,) = brokers.authorizer.create_acls(context_of(), [acl("t")])
     assert (error is not None) is gives_up
     assert brokers.allows("t") is not gives_up
 
@@ -198,7 +198,7 @@ def test_a_change_that_comes_too_late_is_made_again(
 def test_acls_of_two_brokers_for_one_resource_are_kept(tmp_path: Path) -> None:
     brokers = Brokers(tmp_path, 2)
     brokers.create(acl("t"))
-    assert brokers.authorizers[1].create_acls([acl("t", "User:bob")]) == [None]
+    assert brokers.authorizers[1].create_acls(context_of(), [acl("t", "User:bob")]) == [None]
     brokers.store.pump()
     for broker in (0, 1):
         for principal in ("User:alice", "User:bob"):
@@ -226,13 +226,23 @@ def test_a_node_that_breaks_leaves_the_acls_as_they_were(tmp_path: Path) -> None
     assert brokers.allows("t")
 
 
-def test_decisions_that_are_kept_are_bounded(tmp_path: Path) -> None:
+def test_what_is_remembered_is_bounded(tmp_path: Path) -> None:
     brokers = Brokers(tmp_path)
     brokers.create(acl("t", prefixed=True))
-    names = [f"t{number}" for number in range(DECISIONS_MAX + 2)]
-    assert all(brokers.all_of(names))
-    assert len(brokers.authorizer._decisions) <= DECISIONS_MAX
-    assert all(brokers.all_of(names[-2:]))
+
+    def remembers(name: str) -> bool:
+        return brokers.authorizer.remembers(context_of(), READ, ResourceType.TOPIC, name)
+
+    many = [f"t{number}" for number in range(REMEMBERED_AT_ONCE_MAX + 1)]
+    assert all(brokers.all_of(many))
+    assert not any(map(remembers, many))
+    longest = "t" * REMEMBERED_NAME_MAX
+    assert brokers.all_of([longest, longest + "t"]) == [True, True]
+    assert (remembers(longest), remembers(longest + "t")) == (True, False)
+    names = [f"t{number}" for number in range(REMEMBERED_MAX + 1)]
+    assert all(brokers.allows(name) for name in names)
+    assert len(brokers.authorizer._remembered) <= REMEMBERED_MAX
+    assert remembers(names[-1])
 
 
 def test_denials_are_logged_and_permissions_at_debug(tmp_path: Path) -> None:
@@ -270,7 +280,7 @@ def test_only_permissions_that_still_hold_are_remembered(tmp_path: Path) -> None
     assert not remembers("t")
     brokers.audits[0].set_level(LogLevel.info)
     assert remembers("t")
-    brokers.authorizers[1].create_acls([acl("t", denies=True)])
+    brokers.authorizers[1].create_acls(context_of(), [acl("t", denies=True)])
     brokers.store.pump()
     assert not remembers("t")
     assert not brokers.allows("t")

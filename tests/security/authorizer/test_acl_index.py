@@ -1,5 +1,6 @@
 """Decisions of the index, compared with reading all entries one after the other."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,6 +115,35 @@ def test_some_resource_is_allowed_where_others_are_unless_all_are_denied() -> No
     assert by_type(allows_others=True)
     assert by_type(acl("a", denies=True), allows_others=True)
     assert not by_type(acl("*", denies=True), allows_others=True)
+
+
+@pytest.mark.parametrize(
+    ("written", "address", "is_same"),
+    [
+        ("0:0:0:0:0:0:0:1", "::1", True),
+        ("::1", "0:0:0:0:0:0:0:1", True),
+        ("10.0.0.1", "::ffff:10.0.0.1", True),
+        ("fe80::1%eth0", "fe80::1%eth0", True),
+        ("2001:DB8::1", "2001:db8::1", True),
+        ("::2", "::1", False),
+        ("host.example", "10.0.0.1", False),
+    ],
+)
+def test_addresses_are_the_same_however_they_are_written(written: str, address: str, is_same: bool) -> None:
+    index = index_of([acl("a", "User:*", host=written)])
+    asked = "User:alice", address, AclOperation.READ, ResourceType.TOPIC
+    assert index.decide(*asked, "a") is is_same
+    assert index.decide_by_type(*asked, allows_others=False) is is_same
+
+
+def test_of_two_ways_to_write_a_host_one_can_go() -> None:
+    one, other = acl("*", host="::1", denies=True), acl("*", host="0:0:0:0:0:0:0:1", denies=True)
+    index = index_of([one, other, acl("a")])
+    asked = "User:alice", "::1", AclOperation.READ, ResourceType.TOPIC
+    index.replace(one.pattern, frozenset({one.entry}))
+    assert index.entries(one.pattern) == {one.entry}
+    assert not index.decide(*asked, "a")
+    assert not index.decide_by_type(*asked, allows_others=True)
 
 
 def test_a_filter_selects_by_each_field() -> None:

@@ -28,8 +28,14 @@ from twisted_kafka.timing.clock import IClock
 SUPER_USERS: Final = "super.users"
 ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 
-DECISIONS_MAX: Final = 10_000
-"""Most decisions that are kept. All are then dropped: they are cheap to make again."""
+REMEMBERED_MAX: Final = 10_000
+"""Most permissions that are remembered. All are then dropped: they are cheap to find again."""
+
+REMEMBERED_NAME_MAX: Final = 256
+"""Longest name of a resource that is remembered. Clients choose the names of groups, up to 32 KiB."""
+
+REMEMBERED_AT_ONCE_MAX: Final = 1000
+"""Of so many actions at once none is remembered: those of one request for all topics must not drive out everything else."""
 
 _Asked = tuple[KafkaPrincipal, str, AclOperation, ResourceType, str]
 
@@ -46,7 +52,7 @@ class AclAuthorizer:
         self._index = AclIndex()
         self._super_users: frozenset[tuple[str, str]] = frozenset()
         self._allows_others = False
-        self._decisions: dict[_Asked, bool] = {}
+        self._remembered: set[_Asked] = set()  # what is allowed; who is denied everything cannot fill it
         # Held from reading a pattern's entries to replacing them in the index: what is older never replaces what is newer.
         self._lock = threading.Lock()
 
@@ -59,7 +65,7 @@ class AclAuthorizer:
         for pattern, entries in self._store.load():
             with self._lock:
                 self._index.replace(pattern, entries)
-        self._decisions = {}
+        self._remembered = set()
 
     def close(self) -> None:
         """Stop following changes."""
@@ -71,24 +77,26 @@ class AclAuthorizer:
         """Whether the operation was allowed before and still is, and there is nothing to log: the cheapest answer."""
         connection = context.connection
         asked = (connection.principal, connection.client_address, operation, resource_type, name)
-        return self._decisions.get(asked, False) and not self._audit.logs_allowed
+        return asked in self._remembered and not self._audit.logs_allowed
 
     def authorize(self, context: RequestContext, actions: Sequence[Action]) -> list[bool]:
         """Decide (``IAuthorizer``)."""
         audit = self._audit
         connection = context.connection
         principal, host = connection.principal, connection.client_address
-        # Taken before the index is read: a change replaces it after the index, so no decision outlives what it was made from.
-        decisions = self._decisions
+        # Taken before the index is read: a change replaces it after the index, so nothing outlives what it was decided from.
+        remembered = self._remembered
+        remembers = len(actions) <= REMEMBERED_AT_ONCE_MAX
         results = []
         for operation, resource_type, name, logs_denied in actions:
             asked = (principal, host, operation, resource_type, name)
-            allowed = decisions.get(asked)
-            if allowed is None:
+            allowed = asked in remembered
+            if not allowed:
                 allowed = self._decide(principal, host, operation, resource_type, name)
-                if len(decisions) >= DECISIONS_MAX:
-                    decisions.clear()
-                decisions[asked] = allowed
+                if allowed and remembers and len(name) <= REMEMBERED_NAME_MAX:
+                    if len(remembered) >= REMEMBERED_MAX:
+                        remembered.clear()
+                    remembered.add(asked)
             if not allowed:
                 if logs_denied:
                     audit.denied(context, operation, resource_type, name)
@@ -129,7 +137,7 @@ class AclAuthorizer:
             if filter.matches_entry(entry)
         ]
 
-    def create_acls(self, bindings: Sequence[AclBinding]) -> list[KafkaError | None]:
+    def create_acls(self, context: RequestContext, bindings: Sequence[AclBinding]) -> list[KafkaError | None]:
         """Create each binding (``IAuthorizer``)."""
         errors: list[KafkaError | None] = [_entry_problem(each) for each in bindings]
         added: dict[ResourcePattern, set[int]] = {}
@@ -148,7 +156,7 @@ class AclAuthorizer:
                     errors[position] = failure
         return errors
 
-    def delete_acls(self, filters: Sequence[AclBindingFilter]) -> list[DeletedAcls]:
+    def delete_acls(self, context: RequestContext, filters: Sequence[AclBindingFilter]) -> list[DeletedAcls]:
         """Delete what each filter selects (``IAuthorizer``)."""
         selected: dict[ResourcePattern, dict[AclBinding, int]] = {}
 
@@ -183,7 +191,7 @@ class AclAuthorizer:
             for pattern, result in results.items():
                 if not isinstance(result, KafkaError):
                     self._index.replace(pattern, result)
-            self._decisions = {}
+            self._remembered = set()
         return results
 
     def _changed(self, pattern: ResourcePattern) -> None:
@@ -197,7 +205,7 @@ class AclAuthorizer:
                 _log.error("ACLs stay as they were: {error}", error=error)
                 return
             if has_changed:
-                self._decisions = {}
+                self._remembered = set()
 
 
 def parse_super_users(text: str) -> frozenset[tuple[str, str]]:

@@ -6,6 +6,7 @@ that occurs. One thread changes the index at a time, any may read meanwhile: ent
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address
 from typing import Final
 
 from twisted_kafka.security.authorizer.acl_binding import AccessControlEntry, ResourcePattern
@@ -18,6 +19,20 @@ from twisted_kafka.security.authorizer.acl_types import (
     PermissionType,
     ResourceType,
 )
+
+
+def normal_host(host: str) -> str:
+    """Return the shortest form of an IP address, and other text as it is.
+
+    Java writes ``::1`` as ``0:0:0:0:0:0:0:1``, and IPv4 addresses in IPv6 ones as IPv4. What Kafka's ACLs deny is denied here.
+    """
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(address if mapped is None else mapped)
+
 
 Entries = frozenset[AccessControlEntry]
 
@@ -63,7 +78,7 @@ class AclIndex:
             else:
                 del self._entries[pattern]
             self._replace_in_table(pattern, entries, is_new=not before)
-            self._replace_by_type(pattern, before - entries, entries - before)
+            self._replace_by_type(pattern, before, entries)
             return True
 
     def _replace_in_table(self, pattern: ResourcePattern, entries: Entries, *, is_new: bool) -> None:
@@ -73,7 +88,7 @@ class AclIndex:
         if entries:
             by_principal: dict[str, list[AccessControlEntry]] = {}
             for entry in entries:
-                by_principal.setdefault(entry.principal, []).append(entry)
+                by_principal.setdefault(entry.principal, []).append(entry._replace(host=normal_host(entry.host)))
             table[name] = {principal: tuple(found) for principal, found in by_principal.items()}
         else:
             del table[name]
@@ -88,17 +103,17 @@ class AclIndex:
             del counts[length]
         self._lengths[resource_type] = tuple(sorted(counts))
 
-    def _replace_by_type(self, pattern: ResourcePattern, removed: Entries, added: Entries) -> None:
+    def _replace_by_type(self, pattern: ResourcePattern, before: Entries, entries: Entries) -> None:
         resource_type, name, pattern_type = pattern
         at = int(pattern_type is PatternType.PREFIXED)
-        for entry in removed:
-            key = (resource_type, entry.permission_type, entry.principal, entry.host, entry.operation)
+        # Keys, not entries: two entries may write the same host in different ways.
+        old, new = ({_type_key(resource_type, entry) for entry in each} for each in (before, entries))
+        for key in old - new:
             names = self._by_type[key]
-            names[at].discard(name)
+            names[at].remove(name)
             if not names[0] and not names[1]:
                 del self._by_type[key]
-        for entry in added:
-            key = (resource_type, entry.permission_type, entry.principal, entry.host, entry.operation)
+        for key in new - old:
             self._by_type.setdefault(key, (set(), set()))[at].add(name)
 
     def matching(self, resource_type: ResourceType, name: str) -> Iterator[_ByPrincipal]:
@@ -121,6 +136,7 @@ class AclIndex:
 
         A denial goes before any permission. Entries of other principals and hosts are about the resource, too.
         """
+        host = normal_host(host)
         implying = IMPLYING[operation]
         is_known = is_allowed = False
         for by_principal in self.matching(resource_type, name):
@@ -142,6 +158,7 @@ class AclIndex:
 
         ``allows_others``: resources that no entry is about are allowed.
         """
+        host = normal_host(host)
         with self._lock:
             denied = self._named(principal, host, operation, resource_type, PermissionType.DENY)
             if any(WILDCARD in literal for literal, _ in denied):
@@ -166,6 +183,10 @@ class AclIndex:
             for what in (operation, AclOperation.ALL)
         )
         return [each for each in found if each is not None]
+
+
+def _type_key(resource_type: ResourceType, entry: AccessControlEntry) -> _TypeKey:
+    return resource_type, entry.permission_type, entry.principal, normal_host(entry.host), entry.operation
 
 
 def _is_denied(name: str, *, is_prefix: bool, denied: Iterable[tuple[set[str], set[str]]]) -> bool:

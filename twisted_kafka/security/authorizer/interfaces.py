@@ -41,10 +41,10 @@ class IAuthorizer(Interface):
     def authorize_by_resource_type(context: RequestContext, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Return whether the principal is allowed the operation on some resource of the type."""
 
-    def create_acls(bindings: Sequence[AclBinding]) -> list[KafkaError | None]:
-        """Create each binding; return its error, or None if it exists now."""
+    def create_acls(context: RequestContext, bindings: Sequence[AclBinding]) -> list[KafkaError | None]:
+        """Create each binding, as the context's principal asks; return its error, or None if it exists now."""
 
-    def delete_acls(filters: Sequence[AclBindingFilter]) -> list[DeletedAcls]:
+    def delete_acls(context: RequestContext, filters: Sequence[AclBindingFilter]) -> list[DeletedAcls]:
         """Delete what each filter selects. A binding that several select is in the first one's result."""
 
     def acls(filter: AclBindingFilter) -> Iterable[AclBinding]:  # noqa: A002 the field's word

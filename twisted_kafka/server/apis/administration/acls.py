@@ -83,7 +83,7 @@ class AclApis:
         self._authorization.require_cluster(context, AclOperation.ALTER)
         authorizer = self._enabled()
         bindings = [each for each in made if isinstance(each, AclBinding)]
-        errors = iter(authorizer.create_acls(bindings) if bindings else ())
+        errors = iter(authorizer.create_acls(context, bindings) if bindings else ())
         results = []
         for each in made:
             error = next(errors) if isinstance(each, AclBinding) else each
@@ -102,7 +102,7 @@ class AclApis:
         return DeleteAclsResponse(
             filter_results=[
                 DeleteAclsFilterResult(error_code=0, error_message=None, matching_acls=list(_deleted(context, each)))
-                for each in self._enabled().delete_acls(filters)
+                for each in self._enabled().delete_acls(context, filters)
             ]
         )
 
