@@ -2,6 +2,7 @@
 
 import json
 import ssl
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -24,7 +25,13 @@ from tests.oracle.authorization_samples import (
 from tests.oracle.conftest import SETTINGS
 from tests.oracle.scenarios_data import fill
 from tests.oracle.talk import ErrorText, Talk
-from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest
+from twisted_kafka.protocol.messages.acls import (
+    AclCreation,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
 from twisted_kafka.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -35,6 +42,7 @@ from twisted_kafka.security.authorizer.acl_types import PatternType, PermissionT
 
 ALICE = "User:alice"
 ACLS_VERSION = 3
+ACLS_TIMEOUT_S = 20
 RECORD = Path(__file__).parents[1] / "data" / "security" / "authorization.json"
 """What Apache Kafka answers: the error codes and the masks of operations, by sample, standing and versions."""
 
@@ -140,6 +148,7 @@ def grant(talk: Talk, standing: Standing) -> None:
     if creations:
         answer = talk.ask(CreateAclsRequest(creations=creations), ACLS_VERSION)
         assert [each.error_code for each in answer.results] == [0] * len(creations), answer
+        await_acls(talk, len(creations))
 
 
 def revoke(talk: Talk) -> None:
@@ -153,6 +162,24 @@ def revoke(talk: Talk) -> None:
         permission_type=1,
     )
     talk.ask(DeleteAclsRequest(filters=[wanted]), ACLS_VERSION)
+    await_acls(talk, 0)
+
+
+def await_acls(talk: Talk, count: int) -> None:
+    """Wait until the broker has so many ACLs of the client: with KRaft it hears later of them than is answered."""
+    wanted = DescribeAclsRequest(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=ALICE,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+    deadline = time.monotonic() + ACLS_TIMEOUT_S
+    while sum(len(each.acls) for each in talk.ask(wanted, ACLS_VERSION, note=False).resources) != count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def answers(broker: Guarded, sample: Sample, standing: Standing, versions: range) -> list[tuple[str, Any]]:

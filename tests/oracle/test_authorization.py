@@ -19,8 +19,8 @@ from tests.oracle.authorization_matrix import (
     settings,
     standings,
 )
-from tests.oracle.authorization_samples import SAMPLES, Sample
-from tests.oracle.conftest import running
+from tests.oracle.authorization_samples import KRAFT_SAMPLES, SAMPLES, Sample
+from tests.oracle.conftest import BOTH_PROTOCOLS, running
 from tests.oracle.expected_differences import DENIED, Difference
 from tests.oracle.scenarios_acls import guarded_acls, guarded_acls_bad
 from tests.oracle.talk import Talk, differences
@@ -29,6 +29,7 @@ from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900)]
 
+STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SEEN: set[Difference] = set()
 RAN: set[str] = set()
 
@@ -56,6 +57,33 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Guarded,
         yield brokers
 
 
+@pytest.fixture(scope="module")
+def guarded_kraft(tmp_path_factory: pytest.TempPathFactory, guarded: tuple[Guarded, Guarded]) -> Iterator[tuple[Guarded, Guarded]]:
+    """Apache Kafka in KRaft mode and this broker."""
+    certificates = guarded[0].folder
+    own = {**settings(certificates), **BOTH_PROTOCOLS, "authorizer.class.name": STANDARD}
+    kafka = ApacheKafka(tmp_path_factory.mktemp("kraft"), kraft=True, **own)  # type: ignore[arg-type]
+    tls_port, controller_port = free_port(), free_port()
+    listeners = f"PLAINTEXT://127.0.0.1:{kafka.port},SSL://127.0.0.1:{tls_port}"
+    kafka.change(
+        **{
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": listeners,
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
+        }
+    )
+    with running(kafka):
+        broker = Guarded(kafka.port, tls_port, certificates)
+        prepare(broker)
+        yield broker, guarded[1]
+
+
+@pytest.mark.parametrize("sample", KRAFT_SAMPLES, ids=lambda sample: sample.name)
+def test_the_answers_are_those_of_kraft(guarded_kraft: tuple[Guarded, Guarded], sample: Sample) -> None:
+    compare(guarded_kraft, sample, is_recorded=False)
+
+
 def versions_of(broker: Guarded) -> dict[int, tuple[int, int]]:
     talk = Talk(broker.port, "versions")
     answer = talk.ask(ApiVersionsRequest(client_software_name="oracle", client_software_version="1"), 3)
@@ -65,15 +93,20 @@ def versions_of(broker: Guarded) -> dict[int, tuple[int, int]]:
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 def test_the_answers_are_kafkas(guarded: tuple[Guarded, Guarded], sample: Sample) -> None:
-    kafka, ours = guarded
-    served = [versions_of(each)[sample.key] for each in guarded]
+    compare(guarded, sample, is_recorded=True)
+
+
+def compare(brokers: tuple[Guarded, Guarded], sample: Sample, *, is_recorded: bool) -> None:
+    kafka, ours = brokers
+    served = [versions_of(each)[sample.key] for each in brokers]
     first = max(sample.versions[0], *(low for low, _ in served))
     last = min(sample.versions[1], *(high for _, high in served))
     found = []
     for standing in standings(sample):
         versions = range(first, last + 1)
         both = [answers(each, sample, standing, versions) for each in (kafka, ours)]
-        assert recorded()[sample.name][standing.name] == digest(both[0], first), "python -m tests.broker.authorization_record"
+        if is_recorded:
+            assert recorded()[sample.name][standing.name] == digest(both[0], first), "python -m tests.broker.authorization_record"
         for (step, expected), (_, said) in zip(*both, strict=True):
             for path, kafkas, our in differences(in_order(expected), in_order(said)):
                 where = f"{sample.name} {standing.name}: {step} {path}"
@@ -121,6 +154,6 @@ NOT_ASKING = {17, 18, 36, 68, 69}
 
 
 def test_every_expected_difference_is_there() -> None:
-    if len(RAN) < len(SAMPLES) + 8:
+    if len(RAN) < len(SAMPLES) + len(KRAFT_SAMPLES) + 8:
         pytest.skip("not all samples ran")
     assert [each for each in DENIED if each not in SEEN] == []
