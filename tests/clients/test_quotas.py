@@ -21,6 +21,7 @@ from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRe
 from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasRequestEntryData, EntityData, OpData
 
 LIMIT = 1_000_000
+"""In bytes per second. A record takes a hundredth of it."""
 SECONDS = float(os.environ.get("QUOTA_SECONDS", "60"))
 START_S = 30
 ROOT = Path(__file__).parents[2]
@@ -188,4 +189,13 @@ def test_kafka_configs(served: ServedBroker) -> None:
     assert "connection_creation_rate=7.0" in configs("--describe", *address)
 
 
-assert len(VALUE) < LIMIT // 10, "a record must not take a tenth of a second's quota"
+def test_quotas_apply_again_after_a_restart(start_broker: Callable[..., ServedBroker]) -> None:
+    limited = Limited(start_broker)
+    limited.limit("held", producer_byte_rate=1000)
+    assert limited.broker.stop() == 0
+    limited.broker.start()
+    limited.create("kept")
+    with flowing("confluent", "produce", limited.broker, "kept", "held"):
+        limited.wait_for("in", "kept", len(VALUE))
+        page = metrics_page(limited.metrics_port)
+    assert re.search(r'^kafka_server_produce_throttle_time\{client_id="held"\} [1-9]', page, re.MULTILINE)

@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -206,3 +207,34 @@ def test_a_class_of_the_operator_s_decides() -> None:
 def test_a_class_that_cannot_be_loaded_refuses_the_start(name: str) -> None:
     with pytest.raises(ConfigError, match=r"client\.quota\.callback\.class"):
         Quotas(client_quota_callback_class=name)
+
+
+def test_nothing_is_lost_while_quotas_change_under_load() -> None:
+    """Four threads record bytes of many clients while quotas come and go: the bytes of all sensors are those that were recorded."""
+    quotas = Quotas({"clients/<default>": {"producer_byte_rate": "1000000"}})
+    produce = quotas.managers.produce
+    failures: list[BaseException] = []
+    begun = threading.Barrier(5)
+
+    def record(number: int) -> None:
+        begun.wait()
+        try:
+            for at in range(2000):
+                use(produce, request_of(f"user-{at % 7}", f"client-{(at + number) % 11}"), 1)
+        except BaseException as error:  # noqa: BLE001 the test's thread tells
+            failures.append(error)
+
+    threads = [threading.Thread(target=record, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    begun.wait()
+    changes = 0
+    while not changes or any(thread.is_alive() for thread in threads):
+        entity = ("users/user-1", "users/user-2/clients/client-3", "users/<default>", "clients/client-4")[changes % 4]
+        quotas.configs.write(entity, {"producer_byte_rate": "5"} if changes % 8 < 4 else {})
+        quotas.managers.expire()
+        changes += 1
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert sum(quotas.measured("Produce", "byte-rate").values()) == pytest.approx(8000 / 10)
