@@ -10,7 +10,7 @@ import argparse
 import contextlib
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,10 +58,10 @@ def creation(name: str, principal: str, *, prefixed: bool = False) -> AclCreatio
     )
 
 
-def create(port: int, count: int) -> None:
+def create(port: int, count: int, topics: Sequence[str] = (TOPIC,)) -> None:
     """Create ACLs: half of them of users of one topic each, half of prefixes, and those of the client that is measured."""
-    made = [creation(TOPIC, "User:ANONYMOUS")]
-    for number in range(count - 1):
+    made = [creation(topic, "User:ANONYMOUS") for topic in topics]
+    for number in range(count - len(made)):
         is_prefixed = bool(number % 2)
         name = f"team-{number}." if is_prefixed else f"topic-{number}"
         made.append(creation(name, f"User:user-{number % 1000}", prefixed=is_prefixed))

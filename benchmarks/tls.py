@@ -78,6 +78,12 @@ class Connection:
             self.socket = context.wrap_socket(plain, server_hostname="localhost", session=session)
         self._buffer = bytearray(1 << 20)
 
+    def answer(self, request: bytes) -> bytes:
+        """Return the response without its size."""
+        self.socket.sendall(request)
+        (size,) = struct.unpack(">i", self._read(4))
+        return self._read(size)
+
     def ask(self, request: bytes) -> int:
         self.socket.sendall(request)
         (size,) = struct.unpack(">i", self._read(4))
@@ -98,8 +104,8 @@ class Connection:
         self.socket.close()
 
 
-def measure(what: str, pid: int, seconds: float, step: Callable[[], float], unit: str) -> None:
-    """Repeat ``step``, which returns the units of its work, and print the rate and the broker's CPU time per unit.
+def measured(pid: int, seconds: float, step: Callable[[], float]) -> tuple[float, float]:
+    """Repeat ``step``, which returns the units of its work; return the rate, and the broker's CPU time per unit in microseconds.
 
     A warm-up of the same length is not measured, because a JVM compiles code meanwhile.
     """
@@ -111,8 +117,14 @@ def measure(what: str, pid: int, seconds: float, step: Callable[[], float], unit
     while time.perf_counter() - began < seconds:
         done += step()
     took, used = time.perf_counter() - began, cpu_seconds(pids) - used
-    each = f"{used / done * 1e3:8.3f} ms" if unit.startswith("MB") else f"{used / done * 1e6:8.0f} us"
-    print(f"    {what:34}{done / took:10.0f} {unit}/s {each} of broker CPU per unit", flush=True)
+    return done / took, used / done * 1e6
+
+
+def measure(what: str, pid: int, seconds: float, step: Callable[[], float], unit: str) -> None:
+    """Print what ``measured`` returns."""
+    rate, cpu_us = measured(pid, seconds, step)
+    each = f"{cpu_us / 1e3:8.3f} ms" if unit.startswith("MB") else f"{cpu_us:8.0f} us"
+    print(f"    {what:34}{rate:10.0f} {unit}/s {each} of broker CPU per unit", flush=True)
 
 
 def resident_kb(pid: int) -> int:

@@ -1,0 +1,242 @@
+"""What security costs this broker and Apache Kafka, each relative to its own rate without.
+
+    python -m benchmarks.security [--no-kafka] [--seconds 3] [--only logins|requests] [--override KEY=VALUE]
+
+Logins: new connections per second that send one request, without authentication and with each mechanism. Requests: with 8
+connections and one request in flight each, without anything; with quotas for all users that nobody reaches; with an authorizer and
+no ACLs; with 10,000 ACLs. Prints rates, the broker's processor time for each, and rates relative to the first line. TLS has a
+program of its own, `benchmarks.tls`.
+"""
+
+import argparse
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.acls import AUTHORIZER, create
+from benchmarks.scratch import scratch
+from benchmarks.tls import API_VERSIONS, Connection, frame, measured
+from tests.clients.clients import java_class_path
+from tests.clients.served import BROKER_PYTHON, ServedBroker
+from tests.oracle.apache_kafka import ApacheKafka
+from tests.oracle.talk import Talk
+from tests.ports import free_port
+from tests.security.scram.scram_client import ScramClient
+from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasRequestEntryData, EntityData, OpData
+from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
+from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from twisted_kafka.security.scram import formulas
+from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "beside"))
+
+import frames
+from bench import Broker as Loaded
+from bench import compile_tools
+
+MODULES = "org.apache.kafka.common.security"
+USER, PASSWORD, SALT = "alice", "alice-secret", b"benchmark-salt"
+MECHANISMS = ("PLAIN", *(mechanism.name for mechanism in SCRAM_MECHANISMS))
+FRAMES = ("heartbeat", "fetch_empty", "produce_1x100")
+UNREACHED = 1e12
+ACLS = 10_000
+CONNECTIONS = 8
+"""Each with one request in flight."""
+
+
+class Started(NamedTuple):
+    """A broker of the benchmark."""
+
+    name: str
+    pid: int
+    port: int
+    sasl_port: int
+
+
+def settings(plain: str, sasl_port: int) -> dict[str, object]:
+    prefix = "listener.name.sasl_plaintext"
+    return {
+        "listeners": f"{plain},SASL_PLAINTEXT://127.0.0.1:{sasl_port}",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        f"{prefix}.plain.sasl.jaas.config": f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
+        **{
+            f"{prefix}.{mechanism.name.lower()}.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required;"
+            for mechanism in SCRAM_MECHANISMS
+        },
+    }
+
+
+@contextlib.contextmanager
+def brokers(options: argparse.Namespace, folder: Path, **more: object) -> Iterator[list[Started]]:
+    """Start the brokers."""
+    folder.mkdir(parents=True)
+    with contextlib.ExitStack() as stack:
+        ours, port = ServedBroker(folder / "ours", *options.override), free_port()
+        chosen = settings(ours.listeners, port) | more
+        ours.listeners = str(chosen.pop("listeners"))
+        ours.overrides += tuple(f"{key}={value}" for key, value in chosen.items())
+        stack.callback(ours.kill)
+        ours.start()
+        assert ours.process is not None
+        started = [Started("twisted_kafka", ours.process.pid, ours.port, port)]
+        if options.kafka:
+            kafka, port = ApacheKafka(folder / "kafka"), free_port()
+            kafka.change(**settings(f"PLAINTEXT://127.0.0.1:{kafka.port}", port), **more)
+            stack.callback(kafka.kill)
+            kafka.start()
+            started.append(Started("Apache Kafka 3.9", kafka.broker_pid, kafka.port, port))
+        yield started
+
+
+# Logins
+
+
+def make_user(port: int) -> None:
+    upsertions = [
+        ScramCredentialUpsertion(
+            name=USER,
+            mechanism=mechanism.number,
+            iterations=formulas.MIN_ITERATIONS,
+            salt=SALT,
+            salted_password=formulas.salted_password(mechanism, PASSWORD.encode(), SALT, formulas.MIN_ITERATIONS),
+        )
+        for mechanism in SCRAM_MECHANISMS
+    ]
+    talk = Talk(port, "security")
+    answer = talk.ask(AlterUserScramCredentialsRequest(deletions=[], upsertions=upsertions), 0, note=False)
+    assert not any(each.error_code for each in answer.results), answer
+    talk.close()
+
+
+class Login:
+    """Logs in on one connection after the other."""
+
+    def __init__(self, port: int, mechanism: str) -> None:
+        self._port = port
+        self._handshake = frame(SaslHandshakeRequest(mechanism=mechanism), 1)
+        self._mechanism = mechanism
+
+    def __call__(self) -> float:
+        connection = Connection(self._port, None)
+        connection.ask(self._handshake)
+        if self._mechanism == "PLAIN":
+            self._send(connection, f"\0{USER}\0{PASSWORD}".encode())
+        else:
+            mechanism = next(each for each in SCRAM_MECHANISMS if each.name == self._mechanism)
+            client = ScramClient(USER, PASSWORD, mechanism)
+            final = self._send(connection, client.final(self._send(connection, client.first())))
+            assert client.is_server(final)
+        connection.ask(API_VERSIONS)
+        connection.close()
+        return 1
+
+    def _send(self, connection: Connection, token: bytes) -> bytes:
+        answer = SaslAuthenticateResponse.decode(connection.answer(frame(SaslAuthenticateRequest(auth_bytes=token), 1)), 1, 4)
+        assert not answer.error_code, answer.error_message
+        return bytes(answer.auth_bytes)
+
+
+def plain_connection(port: int) -> float:
+    connection = Connection(port, None)
+    connection.ask(API_VERSIONS)
+    connection.close()
+    return 1
+
+
+def logins(options: argparse.Namespace, folder: Path) -> None:
+    # The client would spend most of the time on what it knows already.
+    formulas_of_client = sys.modules[ScramClient.__module__]
+    formulas_of_client.salted_password = functools.cache(formulas.salted_password)  # type: ignore[attr-defined]
+    with brokers(options, folder) as started:
+        for broker in started:
+            make_user(broker.port)
+            print(broker.name)
+            steps: list[tuple[str, Callable[[], float]]] = [
+                ("a connection without", functools.partial(plain_connection, broker.port)),
+                *((mechanism, Login(broker.sasl_port, mechanism)) for mechanism in MECHANISMS),
+            ]
+            first = 0.0
+            for name, step in steps:
+                rate, cpu_us = measured(broker.pid, options.seconds, step)
+                first = first or rate
+                print(f"    {name:24}{rate:8.0f}/s {cpu_us:8.0f} us of broker CPU  {rate / first:5.2f}", flush=True)
+
+
+# Requests
+
+
+def give_quotas(port: int) -> None:
+    entity = [EntityData(entity_type="user", entity_name=None)]
+    keys = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
+    ops = [OpData(key=key, value=UNREACHED, remove=False) for key in keys]
+    talk = Talk(port, "security")
+    answer = talk.ask(
+        AlterClientQuotasRequest(entries=[AlterClientQuotasRequestEntryData(entity=entity, ops=ops)], validate_only=False),
+        0,
+        note=False,
+    )
+    assert not any(each.error_code for each in answer.entries), answer
+    talk.close()
+
+
+class Rates:
+    """Measures requests of each frame, and compares with what was measured first."""
+
+    def __init__(self, options: argparse.Namespace, tools: Path) -> None:
+        self._seconds = options.seconds
+        self._tools = tools
+        self._first: dict[tuple[str, str], float] = {}
+
+    def print(self, what: str, topics: str, started: list[Started]) -> None:
+        """``topics`` begins the names of topics and groups: a group that was used before waits for its old member."""
+        print(what)
+        for name in FRAMES:
+            for broker in started:
+                loaded = Loaded(broker.name, f"127.0.0.1:{broker.port}", [broker.pid], self._tools)
+                path = loaded.file(name, frames.prepare("127.0.0.1", broker.port, f"{topics}-{name}")[name])
+                for _ in range(2):  # the first one warms up
+                    result: Any = loaded.measure("kload", broker.port, CONNECTIONS, 1, self._seconds, path)
+                first = self._first.setdefault((broker.name, name), result["req/s"])
+                cpu_us = result["cpu_broker"] / result["req"] * 1e6
+                rate = result["req/s"]
+                print(f"    {broker.name:18}{name:16}{rate:8.0f}/s {cpu_us:8.1f} us of broker CPU  {rate / first:5.2f}", flush=True)
+
+
+def requests(options: argparse.Namespace, folder: Path) -> None:
+    rates = Rates(options, compile_tools(folder / "tools"))
+    with brokers(options, folder / "plain") as started:
+        rates.print("nothing", "plain", started)
+        for broker in started:
+            give_quotas(broker.port)
+        rates.print("quotas", "quotas", started)
+    with brokers(options, folder / "authorized", **AUTHORIZER) as started:
+        rates.print("an authorizer without ACLs", "authorized", started)
+        for broker in started:
+            create(broker.port, ACLS, [f"acls-{name}" for name in FRAMES])
+        rates.print(f"{ACLS:,} ACLs", "acls", started)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.security", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--only", choices=("logins", "requests"))
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of this broker")
+    parser.add_argument("--kafka", action=argparse.BooleanOptionalAction, default=None)
+    options = parser.parse_args()
+    if options.kafka is None:
+        options.kafka = java_class_path() is not None
+    print(f"this broker runs on {BROKER_PYTHON}")
+    with scratch() as directory:
+        for name, part in (("logins", logins), ("requests", requests)):
+            if options.only in (None, name):
+                part(options, directory / name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
