@@ -32,6 +32,15 @@ def answers(port: int) -> bool:
         return False
 
 
+def is_open(port: int) -> bool:
+    """Whether something listens on this port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
 def lists_brokers(port: int) -> bool:
     """Whether the Metadata of a broker that answers names one: a topic created before that has no brokers for its replicas."""
     request = struct.pack(">hhihi", 3, 1, 1, -1, 0)
@@ -69,6 +78,10 @@ class ServedBroker:
         self.overrides = overrides
         self.output = data.parent / f"{data.name}.out"
         self.process: subprocess.Popen[bytes] | None = None
+        self.options: tuple[str, ...] = ()
+        """Further options of the command line."""
+        self.is_ready = answers
+        """Whether the broker serves this port."""
         self.environment: dict[str, str] = {}
         """Beside this process's own."""
 
@@ -82,7 +95,7 @@ class ServedBroker:
 
     def command(self) -> list[str]:
         twistd = str(Path(BROKER_PYTHON).with_name("twistd"))
-        words = [twistd, "--pidfile=", "-n", "kafka", "--listeners", self.listeners, "--data-dir", str(self.data)]
+        words = [twistd, "--pidfile=", "-n", "kafka", "--listeners", self.listeners, "--data-dir", str(self.data), *self.options]
         for override in self.overrides:
             words += ["--override", override]
         return words
@@ -98,7 +111,7 @@ class ServedBroker:
                 env={**os.environ, **self.environment},
             )
         began = time.monotonic()
-        while not answers(self.port):
+        while not self.is_ready(self.port):
             if self.process.poll() is not None or self._is_late(time.monotonic() - began):
                 raise AssertionError(f"the broker did not start:\n{self.output.read_text()[-3000:]}")
             time.sleep(0.02)
