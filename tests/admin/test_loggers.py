@@ -77,3 +77,22 @@ def test_there_must_be_such_a_logger_and_such_a_level(
 ) -> None:
     with pytest.raises(error):
         logs.levels.set(logger, level)
+
+
+def test_the_authorizers_logger_has_a_level_though_it_is_no_module(logs: Logs) -> None:
+    name = "kafka.authorizer.logger"
+    assert [logs.log(level, name) for level in ("debug", "info")] == [False, True]
+    assert name in logs.levels.all()
+    logs.levels.set(name, "DEBUG")
+    assert logs.log("debug", name)
+    logs.levels.set(name, "WARN")
+    assert not logs.log("info", name)
+
+
+def test_who_follows_a_logger_hears_of_its_level(logs: Logs) -> None:
+    heard: list[Any] = []
+    logs.levels.follow("kafka.authorizer.logger", heard.append)
+    logs.levels.set("kafka.authorizer.logger", "DEBUG")
+    logs.levels.set("kafka.authorizer.logger", None)
+    logs.levels.set("root", "ERROR")
+    assert heard == [LogLevel.info, LogLevel.debug, LogLevel.info, LogLevel.error]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 from zope.interface import implementer
 
 from tests.oracle.talk import Talk
@@ -16,6 +17,11 @@ from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.messages.acls import DescribeAclsRequest
+from twisted_kafka.protocol.messages.configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestAlterableConfig,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
+)
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, ListGroupsRequest
 from twisted_kafka.security.authorizer.interfaces import Action, IAuthorizer
 from twisted_kafka.security.authorizer.loading import ACL_AUTHORIZERS
@@ -92,6 +98,30 @@ def test_kafkas_names_mean_the_acl_authorizer(name: str, tmp_path: Path) -> None
         talk = talk_to(broker)
         assert talk.ask(HeartbeatRequest(group_id="g"), 4).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
         assert talk.ask(DescribeAclsRequest(), 3) is None  # without codes it is no request
+        talk.close()
+
+
+def test_the_level_of_its_logger_changes_while_it_runs() -> None:
+    settings = {"authorizer.class.name": ACL_AUTHORIZERS[0], "super.users": "User:ANONYMOUS"}
+    with Broker(settings) as broker:
+        talk = talk_to(broker)
+
+        def lines_of_a_request(level: str) -> list[str]:
+            change = IncrementalAlterConfigsRequestAlterableConfig(name="kafka.authorizer.logger", value=level)
+            resource = IncrementalAlterConfigsRequestAlterConfigsResource(
+                resource_type=8, resource_name=str(broker.broker_id), configs=[change]
+            )
+            answer = talk.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+            assert answer.responses[0].error_code == 0
+            with capturedLogs() as events:
+                talk.ask(HeartbeatRequest(group_id="g"), 4)
+            return [formatEvent(each) for each in events if each["log_namespace"] == "kafka.authorizer.logger"]
+
+        assert lines_of_a_request("INFO") == []
+        line = "Allowed Read on Group:LITERAL:g to User:ANONYMOUS at 127.0.0.1, asked by Heartbeat"
+        assert lines_of_a_request("DEBUG") == [line]
+        assert lines_of_a_request("DEBUG") == [line], "what is remembered is logged, too"
+        assert lines_of_a_request("INFO") == []
         talk.close()
 
 

@@ -27,6 +27,7 @@ STEPS = [
     (kafka_server, "register_broker"),
     (kafka_server.KafkaController, "startup"),
     (kafka_server.Administration, "start"),
+    (kafka_server, "make_authorizer"),
     (kafka_server.IpConnectionRates, "start"),
     (kafka_server.KafkaRequestHandlerPool, "start"),
     (kafka_server.SocketServer, "enable_request_processing"),
