@@ -6,6 +6,7 @@ that occurs. One thread changes the index at a time, any may read meanwhile: ent
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
 
@@ -20,7 +21,11 @@ from twisted_kafka.security.authorizer.acl_types import (
     ResourceType,
 )
 
+HOSTS_MAX: Final = 1000
+"""Most hosts whose shortest form is remembered: finding it costs more than a decision."""
 
+
+@lru_cache(HOSTS_MAX)
 def normal_host(host: str) -> str:
     """Return the shortest form of an IP address, and other text as it is.
 
