@@ -6,6 +6,7 @@ import shutil
 import ssl
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +41,7 @@ SECURITY = "org.apache.kafka.common.security"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PASSWORD = "alice-s3cret"
 WRONG = "wr0ng-s3cret"
+SESSION_MS = 2_000
 VALUES = [b"value %d" % number for number in range(200)]
 
 
@@ -252,6 +254,79 @@ def test_kafka_configs_makes_changes_and_deletes_users(sasl: Sasl) -> None:
     assert can_list_topics("confluent-kafka", sasl.tls, settings)
     java_tool(tool, *who, "--alter", "--delete-config", "SCRAM-SHA-256")
     assert not can_list_topics("confluent-kafka", sasl.tls, settings)
+
+
+# Sessions that end (KIP-368).
+
+
+@pytest.fixture(scope="module")
+def short_sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
+    """A broker whose SASL listener ends sessions after SESSION_MS; its port is the end of ``listeners``."""
+    broker = ServedBroker(
+        tmp_path_factory.mktemp("sessions") / "data",
+        "sasl.enabled.mechanisms=PLAIN",
+        f"sasl.jaas.config={SECURITY}.plain.PlainLoginModule required user_alice={PASSWORD};",
+        f"connections.max.reauth.ms={SESSION_MS}",
+    )
+    broker.listeners += f",SASL_PLAINTEXT://127.0.0.1:{free_port()}"
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+def handshakes(broker: ServedBroker, client_id: str) -> list[int]:
+    """Return how often each connection of a client has begun to authenticate."""
+    lines = [json.loads(line) for path in broker.access_dir.rglob("*.jsonl") for line in path.read_text().splitlines()]
+    counts = Counter(line["connection"] for line in lines if line["api"] == "SaslHandshake" and line["client_id"] == client_id)
+    return sorted(counts.values())
+
+
+@pytest.mark.long
+def test_librdkafka_authenticates_again_under_load(short_sessions: ServedBroker) -> None:
+    from confluent_kafka import Producer
+
+    errors: list[object] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": short_sessions.listeners.rpartition("/")[2],
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": PASSWORD,
+            "client.id": "again",
+            "linger.ms": 0,
+            "error_cb": errors.append,
+        }
+    )
+    deadline = time.monotonic() + 4 * SESSION_MS / 1000
+    sent = 0
+    while time.monotonic() < deadline:
+        producer.produce("again", b"%d" % sent, on_delivery=lambda error, _: error is None or errors.append(error))
+        producer.poll(0.002)
+        sent += 1
+    assert producer.flush(30) == 0
+    assert not errors
+    assert handshakes(short_sessions, "again")[-1] >= 3
+    assert len(READERS["confluent-kafka"](short_sessions.bootstrap, "again", sent)) == sent
+
+
+@pytest.mark.long
+def test_java_authenticates_again_under_load(short_sessions: ServedBroker, tmp_path: Path) -> None:
+    if java_class_path() is None:
+        pytest.skip("needs Java and Maven")
+    address = short_sessions.listeners.rpartition("/")[2]
+    module = f'{SECURITY}.plain.PlainLoginModule required username="alice" password="{PASSWORD}";'
+    settings = tmp_path / "producer.properties"
+    settings.write_text(
+        f"bootstrap.servers={address}\nclient.id=java\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={module}\n"
+    )
+    rate = 500
+    count = rate * 4 * SESSION_MS // 1000
+    words = ["--topic", "java", "--num-records", str(count), "--record-size", "100", "--throughput", str(rate)]
+    told = java_tool("org.apache.kafka.tools.ProducerPerformance", *words, "--producer.config", str(settings))
+    assert f"{count} records sent" in told
+    assert "Exception" not in told
+    assert handshakes(short_sessions, "java")[-1] >= 3
 
 
 # Signed bearer tokens.

@@ -26,6 +26,7 @@ class ConnectionStats:
         self.connections_created = 0
         self.connections_closed = 0
         self.expired_connections_killed = 0
+        """Those whose session ended without re-authentication. (Kafka does not count idle ones either.)"""
         self.dropped_responses = 0
         """Responses to connections that had been closed."""
         self.request_bytes = 0

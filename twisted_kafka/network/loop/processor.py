@@ -418,7 +418,6 @@ class Processor:
         """Close connections idle for ``connections.max.idle.ms``, except those whose request is being handled."""
         for channel in idle_channels(self.channels.values(), self.now_ns() - self.settings.idle_ms * 1_000_000):
             _log.info("Closing idle connection {id}", id=channel.connection_id)
-            self.stats.expired_connections_killed += 1
             channel.close()
 
     def close_silent_holders(self) -> None:
