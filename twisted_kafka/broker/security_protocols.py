@@ -2,15 +2,19 @@
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import PLAINTEXT, EndPoint
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection.channel_builder import PLAINTEXT_BUILDER, BuilderOf, IChannelBuilder
+from twisted_kafka.network.connection.principal_channel_builder import PrincipalChannelBuilder
+from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
+from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.security.delegation_tokens import DelegationTokenManager
 from twisted_kafka.security.principal import ssl_principal_builder
+from twisted_kafka.security.principal_builder import AuthenticationContext, built, custom_builder
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import KafkaScheduler
 
@@ -27,25 +31,39 @@ def channel_builders(config: KafkaConfig, metrics: MetricsRegistry, sasl_resourc
     ``sasl_resources`` is called if there is a listener with SASL.
     """
 
-    def transports_of(end_point: EndPoint) -> IChannelBuilder:
+    def transports_of(end_point: EndPoint, principals: Any) -> IChannelBuilder:
         if end_point.security_protocol in (PLAINTEXT, SASL_PLAINTEXT):
             return PLAINTEXT_BUILDER
         from twisted_kafka.network.tls.ssl_channel_builder import SslChannelBuilder  # loaded when needed (docs/adr/0006)
 
         rules = config.for_listener(end_point.listener_name, "ssl.principal.mapping.rules")
-        return SslChannelBuilder(config, end_point, metrics, ssl_principal_builder(str(rules)))
+        by_rules = ssl_principal_builder(str(rules))
+
+        def to_principal(name: str, connection: ConnectionInfo) -> KafkaPrincipal:
+            return by_rules(name) if principals is None else built(principals, _context(connection, name))
+
+        return SslChannelBuilder(config, end_point, metrics, to_principal)
 
     def builder_of(end_point: EndPoint) -> IChannelBuilder:
-        transports = transports_of(end_point)
+        principals = custom_builder(config, end_point.listener_name)
+        transports = transports_of(end_point, principals)
         if end_point.security_protocol not in (SASL_PLAINTEXT, SASL_SSL):
-            return transports
+            if principals is None:
+                return transports
+            return PrincipalChannelBuilder(transports, lambda connection: built(principals, _context(connection)))
         from twisted_kafka.network.connection.sasl_channel_builder import SaslChannelBuilder  # loaded when needed, as above
         from twisted_kafka.security.sasl.sasl_listener import SaslListener
 
-        listener = SaslListener(config, end_point.listener_name, sasl_resources())
+        listener = SaslListener(config, end_point.listener_name, sasl_resources(), principals)
         return SaslChannelBuilder(transports, listener, listener.limits)
 
     return builder_of
+
+
+def _context(connection: ConnectionInfo, distinguished_name: str | None = None) -> AuthenticationContext:
+    return AuthenticationContext(
+        connection.security_protocol, connection.listener_name, connection.client_address, distinguished_name
+    )
 
 
 def make_sasl_resources(

@@ -67,7 +67,7 @@ _BROKER = """
     ssl.truststore.type ssl.principal.mapping.rules ssl.allow.dn.changes ssl.allow.san.changes
     ssl.handshake.timeout.ms ssl.handshake.max.pending connection.failed.authentication.delay.ms
 
-    sasl.enabled.mechanisms sasl.jaas.config sasl.server.callback.handler.class sasl.server.max.receive.size
+    principal.builder.class sasl.enabled.mechanisms sasl.jaas.config sasl.server.callback.handler.class sasl.server.max.receive.size
     sasl.mechanism.inter.broker.protocol sasl.oauthbearer.token.endpoint.url
     sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwks.endpoint.refresh.ms
     sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms

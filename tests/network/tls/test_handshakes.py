@@ -28,7 +28,7 @@ class Setup:
         self.metrics = MetricsRegistry(ManualClock())
         tags: dict[str, object] = {"listener": "L", "networkProcessor": 1}
         limits = HandshakeLimits(timeout_s, max_pending)
-        self.handshakes = Handshakes(self.reactor, limits, KafkaPrincipal.parse, self.metrics, tags)
+        self.handshakes = Handshakes(self.reactor, limits, lambda name, _: KafkaPrincipal.parse(name), self.metrics, tags)
 
     def begin(self) -> Handshaking:
         one = Handshaking(self.handshakes)

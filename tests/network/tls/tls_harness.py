@@ -56,7 +56,7 @@ class Listener:
         config = self.config()
         end_point = config.listeners[0]
         rules = ssl_principal_builder(config.string("ssl.principal.mapping.rules"))
-        self.builder = SslChannelBuilder(config, EndPoint(*end_point), self.metrics, rules)
+        self.builder = SslChannelBuilder(config, EndPoint(*end_point), self.metrics, lambda name, _: rules(name))
         self.make = self.builder.for_processor(0, self.reactor)
 
     def config(self, **changes: str) -> KafkaConfig:

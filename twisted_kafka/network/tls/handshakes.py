@@ -12,8 +12,8 @@ from twisted_kafka.network.tls.ciphers import java_cipher_name
 
 _GROUP: Final = "socket-server-metrics"
 
-ToPrincipal = Callable[[str], KafkaPrincipal]
-"""Maps the distinguished name of a certificate to a principal; raises ValueError if no rule matches."""
+ToPrincipal = Callable[[str, ConnectionInfo], KafkaPrincipal]
+"""Maps the distinguished name of a connection's certificate to a principal; raises ValueError if no rule matches."""
 
 _log = Logger()
 

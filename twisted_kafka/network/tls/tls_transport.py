@@ -205,7 +205,7 @@ class TlsTransport(KafkaTransport):
         certificate = None if uses_sasl else tls.get_peer_certificate(as_cryptography=True)
         if certificate is not None:
             try:
-                connection.principal = self._handshakes.to_principal(java_name(certificate.subject.public_bytes()))
+                connection.principal = self._handshakes.to_principal(java_name(certificate.subject.public_bytes()), connection)
             except ValueError as error:
                 return self._refuse(str(error))
         if not uses_sasl:

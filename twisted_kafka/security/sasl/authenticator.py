@@ -56,7 +56,7 @@ class ISaslListener(Protocol):
     def mechanisms(self) -> Mapping[str, IMechanism]:
         """The enabled mechanisms by name."""
 
-    def principal_of(self, server: ISaslServer, connection: ConnectionInfo) -> KafkaPrincipal:
+    def principal_of(self, server: ISaslServer, mechanism: str, connection: ConnectionInfo) -> KafkaPrincipal:
         """Return the principal of a client that has authenticated itself."""
 
 
@@ -208,7 +208,7 @@ class SaslServerAuthenticator:
         """Make the client the connection's principal; return the session's lifetime in ms, 0 if it does not end."""
         assert self._mechanism is not None, "a mechanism is chosen"
         connection, clock = self._connection, self._listener.clock
-        principal = self._listener.principal_of(server, connection)
+        principal = self._listener.principal_of(server, self._mechanism.name, connection)
         if self.has_been_authenticated:
             self._ensure_unchanged(principal)
         now_ns = clock.monotonic_ns()

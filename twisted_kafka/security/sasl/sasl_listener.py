@@ -11,6 +11,7 @@ from twisted_kafka.network.connection.pending_authentications import Authenticat
 from twisted_kafka.network.requests.authenticator import IAuthenticator
 from twisted_kafka.network.requests.kafka_principal import USER, KafkaPrincipal
 from twisted_kafka.network.requests.request_context import ConnectionInfo
+from twisted_kafka.security.principal_builder import AuthenticationContext, built
 from twisted_kafka.security.sasl.authenticator import SaslServerAuthenticator
 from twisted_kafka.security.sasl.interfaces import ISaslServer
 from twisted_kafka.security.sasl.listener_settings import (
@@ -49,8 +50,9 @@ class Mechanism:
 class SaslListener:
     """One listener. Its mechanisms may change while it runs; an exchange that has begun goes on with those that it began with."""
 
-    def __init__(self, config: KafkaConfig, listener_name: str, resources: SaslResources) -> None:
-        """Raises ConfigError."""
+    def __init__(self, config: KafkaConfig, listener_name: str, resources: SaslResources, principals: Any = None) -> None:
+        """``principals`` is the operator's ``IKafkaPrincipalBuilder``, if there is one. Raises ConfigError."""
+        self._principals = principals
         self.clock = resources.clock
         self.failed_attempts = resources.failed_attempts
         self.max_receive_bytes = config.int("sasl.server.max.receive.size")
@@ -88,9 +90,19 @@ class SaslListener:
         """Close the callback handlers."""
         _close(self.mechanisms)
 
-    def principal_of(self, server: ISaslServer, connection: ConnectionInfo) -> KafkaPrincipal:
-        """Return the principal of a client that has authenticated itself (Kafka: DefaultKafkaPrincipalBuilder)."""
-        return KafkaPrincipal(USER, server.authorization_id, server.is_token_authenticated)
+    def principal_of(self, server: ISaslServer, mechanism: str, connection: ConnectionInfo) -> KafkaPrincipal:
+        """Return the principal of a client that has authenticated itself; raise ValueError if the operator's class fails."""
+        if self._principals is None:  # Kafka: DefaultKafkaPrincipalBuilder
+            return KafkaPrincipal(USER, server.authorization_id, server.is_token_authenticated)
+        context = AuthenticationContext(
+            connection.security_protocol,
+            connection.listener_name,
+            connection.client_address,
+            mechanism=mechanism,
+            authorization_id=server.authorization_id,
+            is_token_authenticated=server.is_token_authenticated,
+        )
+        return built(self._principals, context)._replace(token_authenticated=server.is_token_authenticated)
 
     def _made(self, config: KafkaConfig) -> dict[str, Mechanism]:
         enabled = config.for_listener(self._listener_name, ENABLED)

@@ -1,0 +1,72 @@
+"""``principal.builder.class``: a Python class that makes the principals of connections. (Kafka: KafkaPrincipalBuilder.)
+
+Kafka's own class, the default, means this broker's rules: the name in the certificate, mapped by
+``ssl.principal.mapping.rules``, or the name that SASL has authenticated.
+"""
+
+# ruff: noqa: N805 - the methods of a zope interface have no self
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from twisted.python.reflect import namedAny
+from zope.interface import Interface
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
+
+KEY: Final = "principal.builder.class"
+DEFAULT: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+
+
+class AuthenticationContext(NamedTuple):
+    """What is known of a client. None for what its security protocol does not say."""
+
+    security_protocol: str
+    listener_name: str
+    client_address: str
+    distinguished_name: str | None = None
+    """The name in its certificate, without the mapping rules."""
+    mechanism: str | None = None
+    """The SASL mechanism ..."""
+    authorization_id: str | None = None
+    """... and the name that it has authenticated."""
+    is_token_authenticated: bool = False
+
+
+class IKafkaPrincipalBuilder(Interface):
+    """Makes principals. Called by network threads and by those that handle requests, several at a time: it must not block."""
+
+    def configure(configs: Mapping[str, str]) -> None:
+        """Called first, with the broker's settings as text."""
+
+    def build(context: AuthenticationContext) -> KafkaPrincipal:
+        """Return the principal of a client. An exception refuses the client."""
+
+
+def custom_builder(config: KafkaConfig, listener_name: str) -> Any | None:
+    """Return the builder of a listener; None: the default. Raises ConfigError if it cannot be made."""
+    name = config.for_listener(listener_name, KEY)
+    if not isinstance(name, str) or name in ("", DEFAULT):
+        return None
+    try:
+        builder = namedAny(name)()  # type: ignore[no-untyped-call]
+        missing = [method for method in ("configure", "build") if not callable(getattr(builder, method, None))]
+        if missing:
+            raise TypeError(f"it has no method {', '.join(missing)}")
+        builder.configure(dict(config.originals))
+    except Exception as error:
+        raise ConfigError(f"Invalid value {name!r} for {KEY}: must be a Python class that can be instantiated ({error})") from error
+    return builder
+
+
+def built(builder: Any, context: AuthenticationContext) -> KafkaPrincipal:
+    """Return what a builder makes; raise ValueError for anything else than a principal, and for any failure."""
+    try:
+        principal = builder.build(context)
+    except Exception as error:
+        raise ValueError(f"{KEY} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(principal, KafkaPrincipal):
+        raise ValueError(f"{KEY} made no KafkaPrincipal")
+    return principal
