@@ -298,10 +298,15 @@ def test_librdkafka_authenticates_again_under_load(short_sessions: ServedBroker)
             "error_cb": errors.append,
         }
     )
+
+    def delivered(error: object, _: object) -> None:
+        if error is not None:
+            errors.append(error)
+
     deadline = time.monotonic() + 4 * SESSION_MS / 1000
     sent = 0
     while time.monotonic() < deadline:
-        producer.produce("again", b"%d" % sent, on_delivery=lambda error, _: error is None or errors.append(error))
+        producer.produce("again", b"%d" % sent, on_delivery=delivered)
         producer.poll(0.002)
         sent += 1
     assert producer.flush(30) == 0

@@ -8,6 +8,7 @@ from twisted.logger import Logger
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
+from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.network.tls.ciphers import java_cipher_name
 
 _GROUP: Final = "socket-server-metrics"
