@@ -1,6 +1,8 @@
 """The AclAuthorizer over a metadata store: what it keeps there, what it follows, and what it answers."""
 
 import json
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,29 @@ def test_other_brokers_follow_changes(tmp_path: Path) -> None:
     brokers.authorizers[1].delete_acls(context_of(), [AclBindingFilter()])
     brokers.store.pump()
     assert not brokers.allows("abc")
+
+
+def test_a_change_while_acls_are_loaded_is_not_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers(tmp_path, 2)
+    brokers.create(acl("t"))
+    brokers.store.pump()
+    starting = brokers.authorizers[1]
+    other = threading.Thread(target=brokers.store.pump)
+    get_many = brokers.store.get_many
+
+    def changed_meanwhile(paths: Sequence[str]) -> Any:
+        found = get_many(paths)
+        monkeypatch.undo()
+        brokers.authorizer.delete_acls(context_of(), [AclBindingFilter()])
+        other.start()
+        other.join(0.1)  # it has to wait until what was read is in the index
+        return found
+
+    monkeypatch.setattr(brokers.store, "get_many", changed_meanwhile)
+    starting.configure({})
+    other.join(10)
+    assert not brokers.allows("t", broker=1)
+    assert list(starting.acls(AclBindingFilter())) == []
 
 
 def test_a_closed_authorizer_follows_no_more(tmp_path: Path) -> None:

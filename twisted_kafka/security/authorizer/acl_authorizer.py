@@ -6,7 +6,7 @@ DescribeConfigs; an entry that denies them denies only them.
 """
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from twisted.logger import Logger
@@ -62,10 +62,18 @@ class AclAuthorizer:
         self._allows_others = parse_allow_everyone(configs.get(ALLOW_EVERYONE, "false"))
         self._store.prepare()
         self._store.follow(self._changed)
-        for pattern, entries in self._store.load():
-            with self._lock:
-                self._index.replace(pattern, entries)
+        pieces = self._store.load()
+        while self._load_piece(pieces):
+            pass
         self._remembered = set()
+
+    def _load_piece(self, pieces: Iterator[list[tuple[ResourcePattern, Entries]]]) -> bool:
+        """Read a piece of the ACLs and put it into the index, before a change of it can come in between; False if there is none."""
+        with self._lock:
+            piece = next(pieces, None)
+            for pattern, entries in piece or ():
+                self._index.replace(pattern, entries)
+        return piece is not None
 
     def close(self) -> None:
         """Stop following changes."""

@@ -105,17 +105,22 @@ class AclStore:
         for each in self._following:
             each.shutdown()
 
-    def load(self) -> Iterator[tuple[ResourcePattern, Entries]]:
-        """Yield all patterns with their entries. Raises AclStoreError: without all of them nobody may be let in."""
+    def load(self) -> Iterator[list[tuple[ResourcePattern, Entries]]]:
+        """Yield all patterns with their entries, a piece at a time, which is read when it is asked for.
+
+        Raises AclStoreError: without all of them nobody may be let in.
+        """
         for pattern_type, root in ROOTS.items():
             for resource_type in SUPPORTED_OPERATIONS:
                 names = self._store.children(f"{root}/{resource_type.title}")
                 for start in range(0, len(names), _READ_AT_ONCE):
                     patterns = [ResourcePattern(resource_type, name, pattern_type) for name in names[start : start + _READ_AT_ONCE]]
                     found = self._store.get_many([path_of(each) for each in patterns])
-                    for pattern, node in zip(patterns, found, strict=True):
-                        if node is not None:
-                            yield pattern, _entries(pattern, node[0])
+                    yield [
+                        (pattern, _entries(pattern, node[0]))
+                        for pattern, node in zip(patterns, found, strict=True)
+                        if node is not None
+                    ]
 
     def read(self, pattern: ResourcePattern) -> Entries:
         """Return a pattern's entries. Raises AclStoreError."""
