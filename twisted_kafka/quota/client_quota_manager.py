@@ -18,7 +18,8 @@ EXPIRATION_MS: Final = 3_600_000
 MAX_SENSORS: Final = 10_000
 """Most sensors of one type of quota, as clients choose their ids. The least recently used tenth makes room for new ones."""
 
-_PERCENT_PER_NS: Final = 100 / 1e9
+PERCENT_PER_NS: Final = 100 / 1e9
+"""What a nanosecond on a thread counts in request quotas."""
 
 _S = TypeVar("_S", bound=Sensor)
 
@@ -176,22 +177,9 @@ class ClientRequestQuotaManager(ClientQuotaManager[RateSensor]):
 
     def __init__(self, windows: QuotaWindows, clock: IClock, metrics: MetricsRegistry, callback: Any = None) -> None:
         super().__init__(ClientQuotaType.REQUEST, windows, clock, metrics, callback)
-        self._exempt = RateSensor((), windows, math.inf, self.now_ms())
-        metrics.gauge(self.quota_type.value, "exempt-request-time", lambda: self._exempt.rate(self.now_ms()))
+        self.exempt = RateSensor((), windows, math.inf, self.now_ms())
+        """Requests that are never throttled: those among brokers, and produces with acks=0."""
+        metrics.gauge(self.quota_type.value, "exempt-request-time", lambda: self.exempt.rate(self.now_ms()))
 
     def _make(self, tags: Tags, limit: float) -> RateSensor:
         return RateSensor(tags, self._windows, limit, self.now_ms(), self._windows.window_ms)
-
-    def record(self, context: RequestContext, thread_ns: float, now_ms: int) -> int:
-        """Record time on a handler's thread; return how many milliseconds the client has to wait."""
-        return self.sensor_of(context).record(thread_ns * _PERCENT_PER_NS, now_ms) if self.is_enabled else 0
-
-    def record_only(self, context: RequestContext, thread_ns: float, now_ms: int) -> None:
-        """Record time on a network thread: it counts when the next request is answered."""
-        if self.is_enabled:
-            self.sensor_of(context).record_only(thread_ns * _PERCENT_PER_NS, now_ms)
-
-    def record_exempt(self, thread_ns: float, now_ms: int) -> None:
-        """Record the time of requests that are never throttled: those among brokers, and produces with acks=0."""
-        if self.is_enabled:
-            self._exempt.record_only(thread_ns * _PERCENT_PER_NS, now_ms)

@@ -16,10 +16,10 @@ from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
-from twisted_kafka.quota.client_quota_manager import ClientQuotaManager
+from twisted_kafka.quota.client_quota_manager import PERCENT_PER_NS, ClientQuotaManager
 from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.server.dispatch import (
-    NO_RESPONSE,
+    CLOSE_CONNECTION,
     Limited,
     Measured,
     Outcome,
@@ -43,9 +43,10 @@ EXEMPT: Final = frozenset(
 )
 """Requests among brokers, whose time counts but is not limited. So are followers' fetches."""
 
+_COUNTED: Final = (Measured, Limited)
 _AUTHENTICATION: Final = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
-_PRODUCE: Final = ApiKey.PRODUCE
-_FETCH: Final = ApiKey.FETCH
+_PRODUCE: Final = int(ApiKey.PRODUCE)
+_FETCH: Final = int(ApiKey.FETCH)
 
 
 @implementer(IRequestObserver)
@@ -64,36 +65,29 @@ class RequestThrottler:
         ``shared_by`` is the number of requests that were handled together: each has used its part of the time.
         """
         quotas, context = self.quotas, request.context
-        is_of_interest = quotas.request.is_enabled or context.api_key == _PRODUCE or isinstance(result, Measured | Limited)
-        if not is_of_interest or is_authentication(context):
+        key = context.api_key
+        if not quotas.request.is_enabled and key != _PRODUCE and type(result) not in _COUNTED:
             return result  # type: ignore[return-value]  # it is neither Measured nor Limited
+        if context.connection.authenticator is not None and is_authentication(context):
+            return result  # type: ignore[return-value]  # as above
         now_ns = self._now_ns()
         now_ms = now_ns // 1_000_000
-        thread_ns = _thread_ns(request, now_ns) / shared_by
+        is_exempt = isinstance(result, Outcome) or key in EXEMPT or (key == _FETCH and context.is_special)
+        request_ms = self._record_time(request, now_ns, shared_by, is_exempt=is_exempt) if quotas.request.is_enabled else 0
         if isinstance(result, Measured):
-            return self._throttle_fetch(channel, request, result, thread_ns, now_ms)
-        key = context.api_key
-        if isinstance(result, Outcome):  # a produce with acks=0
-            quotas.request.record_exempt(thread_ns, now_ms)
-            waiting_ms = quotas.produce.record(context, request.request_bytes, now_ms) if key == _PRODUCE else 0
-            if waiting_ms and result is NO_RESPONSE:
-                quotas.throttle(quotas.produce, channel, request, waiting_ms)
-            return result
+            return self._throttle_fetch(channel, request, result, request_ms, now_ms)
         manager: ClientQuotaManager[Any] = quotas.request
         other_ms = 0
-        if isinstance(result, Limited):
-            manager, other_ms, result = quotas.controller_mutation, result.quota.throttle_ms(), result.response
-        elif key == _PRODUCE:
+        if key == _PRODUCE:
             manager, other_ms = quotas.produce, quotas.produce.record(context, request.request_bytes, now_ms)
-        elif is_exempt(context):
-            quotas.request.record_exempt(thread_ns, now_ms)
-            return result
-        request_ms = quotas.request.record(context, thread_ns, now_ms)
+        elif isinstance(result, Limited):
+            manager, other_ms, result = quotas.controller_mutation, result.quota.throttle_ms(), result.response
+        assert not isinstance(result, Limited)
         throttle_ms = max(other_ms, request_ms)
-        if not throttle_ms:
+        if not throttle_ms or result is CLOSE_CONNECTION:
             return result
         quotas.throttle(manager if other_ms > request_ms else quotas.request, channel, request, throttle_ms)
-        return _throttled(result, throttle_ms)
+        return result if isinstance(result, Outcome) else _throttled(result, throttle_ms)
 
     def throttle_error(self, channel: RequestChannel, request: Request, response: Message) -> Message:
         """Do the same for a request that failed as a whole: its bytes do not count."""
@@ -102,24 +96,28 @@ class RequestThrottler:
             return with_throttle_time(response, request.throttle_ns // 1_000_000)
         if is_authentication(request.context):
             return response
-        now_ns = self._now_ns()
-        now_ms = now_ns // 1_000_000
-        thread_ns = _thread_ns(request, now_ns)
-        if is_exempt(request.context):
-            quotas.request.record_exempt(thread_ns, now_ms)
-            return response
-        throttle_ms = quotas.request.record(request.context, thread_ns, now_ms)
+        context = request.context
+        is_exempt = context.api_key in EXEMPT or (context.api_key == _FETCH and context.is_special)
+        throttle_ms = self._record_time(request, self._now_ns(), 1, is_exempt=is_exempt) if quotas.request.is_enabled else 0
         if not throttle_ms:
             return response
         quotas.throttle(quotas.request, channel, request, throttle_ms)
         return with_throttle_time(response, throttle_ms)
 
+    def _record_time(self, request: Request, now_ns: int, shared_by: int, *, is_exempt: bool) -> int:
+        """Record how long a handler's thread has worked on a request; return how many milliseconds its client has to wait."""
+        manager = self.quotas.request
+        if not request.local_complete_ns:
+            request.local_complete_ns = now_ns
+        percent = max(request.local_complete_ns - request.dequeued_ns, 0) * PERCENT_PER_NS / shared_by
+        sensor = request.time_sensor = manager.exempt if is_exempt else manager.sensor_of(request.context)
+        return sensor.record(percent, now_ns // 1_000_000)
+
     def _throttle_fetch(
-        self, channel: RequestChannel, request: Request, result: Measured, thread_ns: float, now_ms: int
+        self, channel: RequestChannel, request: Request, result: Measured, request_ms: int, now_ms: int
     ) -> Response:
         """Send nothing of what was fetched if the client has to wait: the next fetch gets it."""
         quotas, context = self.quotas, request.context
-        request_ms = quotas.request.record(context, thread_ns, now_ms)
         fetch_ms = quotas.fetch.record(context, result.size_bytes, now_ms)
         throttle_ms = max(fetch_ms, request_ms)
         if not throttle_ms:
@@ -133,33 +131,15 @@ class RequestThrottler:
 
         It counts when the client's next request is answered. (Kafka: RequestChannel.Request's networkThreadTimeNanos.)
         """
-        manager = self.quotas.request
-        if not manager.is_enabled or request.is_sent_slowly or not request.response_bytes or is_authentication(request.context):
-            return
-        thread_ns = request.sent_ns - request.response_dequeued_ns
-        now_ms = request.sent_ns // 1_000_000
-        if is_exempt(request.context):
-            manager.record_exempt(thread_ns, now_ms)
-        else:
-            manager.record_only(request.context, thread_ns, now_ms)
-
-
-def _thread_ns(request: Request, now_ns: int) -> int:
-    """Return how long a handler's thread has worked on a request."""
-    if not request.local_complete_ns:
-        request.local_complete_ns = now_ns
-    return max(request.local_complete_ns - request.dequeued_ns, 0)
+        sensor = request.time_sensor
+        if sensor is not None and request.response_bytes:
+            sensor.record_only((request.sent_ns - request.response_dequeued_ns) * PERCENT_PER_NS, request.sent_ns // 1_000_000)
 
 
 def is_authentication(context: RequestContext) -> bool:
     """Whether a request is a step of its connection's authentication. Quotas are those of whom it authenticates, as in Kafka."""
     authenticator = context.connection.authenticator
     return authenticator is not None and (context.api_key in _AUTHENTICATION or not authenticator.is_authenticated)
-
-
-def is_exempt(context: RequestContext) -> bool:
-    """Whether a request is another broker's, and never throttled."""
-    return context.api_key in EXEMPT or (context.api_key == _FETCH and context.is_special)
 
 
 def _throttled(response: Response, throttle_ms: int) -> Response:

@@ -178,7 +178,7 @@ class KafkaChannel:
         request = self.in_flight
         if request is not None:
             request.sent_ns = self._owner.now_ns()
-            request.is_sent_slowly = True
+            request.time_sensor = None
             self._owner.process_completed_send(self, request)
 
     def send_progressed(self) -> None:

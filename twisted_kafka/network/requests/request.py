@@ -53,6 +53,13 @@ class IProcessor(Protocol):
         """
 
 
+class ITimeSensor(Protocol):
+    """Measures the time that clients use on threads."""
+
+    def record_only(self, value: float, now_ms: int) -> None:
+        """Record a part of it, in percent of a second."""
+
+
 class Request:
     """A request and, once there is one, its response.
 
@@ -67,7 +74,6 @@ class Request:
         "context",
         "dequeued_ns",
         "frame",
-        "is_sent_slowly",
         "local_complete_ns",
         "memory_pool",
         "parts",
@@ -80,6 +86,7 @@ class Request:
         "response_ready_ns",
         "sent_ns",
         "throttle_ns",
+        "time_sensor",
     )
 
     def __init__(self, context: RequestContext, frame: Buffer, body_offset: int, processor: IProcessor, received_ns: int) -> None:
@@ -96,8 +103,8 @@ class Request:
         self.response_kind = NO_RESPONSE_YET
         self.parts: Sequence[Part] = ()
         self.memory_pool: MemoryPool | None = None
-        self.is_sent_slowly = False
-        """Whether the socket did not take the whole response at once."""
+        self.time_sensor: ITimeSensor | None = None
+        """Gets the time that sending the response takes the network thread; none if the socket does not take it at once."""
         self._unanswered = [True]
 
     @property
