@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.coordinator.expressions import requires_expressions
 from tests.coordinator.fakes import Bench
 from tests.server.apis.group_handlers import ask
 from tests.server.apis.test_authorization_of_direct_paths import Rights
@@ -115,6 +116,20 @@ def test_a_member_may_describe_the_topics_that_it_subscribes_to() -> None:
     assert heartbeat(Rights(*described), subscribed_topic_names=names) == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert heartbeat(Rights(GROUP, described[0]), subscribed_topic_names=names) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert heartbeat(Rights(GROUP, *described), subscribed_topic_names=names) == ErrorCode.NONE
+
+
+@requires_expressions
+def test_an_expression_matches_only_topics_that_the_member_may_describe() -> None:
+    bench = Bench()
+    bench.topics.change({"orders": 1, "others": 1})
+    rights = Rights(GROUP, (AclOperation.DESCRIBE, ResourceType.TOPIC, "orders"))
+    family = ConsumerGroupApis(bench.groups, True, Authorization(rights))
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="m", rebalance_timeout_ms=1000, topic_partitions=[], subscribed_topic_regex="o.*"
+    )
+    answer, _ = ask(family, request, 1)
+    assert [each.topic_id for each in answer.assignment.topic_partitions] == [bench.topics.snapshot.topic_ids["orders"]]
+    assert not rights.denials, "what is left out is no denial"
 
 
 def test_consumer_groups_that_may_not_be_described_have_an_error() -> None:

@@ -1,5 +1,6 @@
 """Requests to the group coordinator, independent of the protocol's versions."""
 
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
@@ -46,8 +47,14 @@ class LeavingMember(NamedTuple):
     reason: str | None = None
 
 
+Describable = Callable[[Collection[str]], Collection[str]]
+"""Returns those of some topics that a client may describe."""
+
+
 class Client(NamedTuple):
     """The client of a request, as stored in records and shown by tools."""
 
     client_id: str
     host: str
+    describable: Describable | None = None
+    """What its regular expressions match; None: every topic."""

@@ -60,7 +60,7 @@ class ConsumerGroupProtocol:
         self.check_room(group, member_id)
         owned = None if request.topic_partitions is None else partitions_of(request.topic_partitions)
         old = self._member(group, request, member_id, owned)
-        change = Change(group, old, member_id, _profile(request, client, old), owned)
+        change = Change(group, old, member_id, _profile(request, client, old), owned, client.describable)
         update = self._members.updater.update(change)
         current = update.member.current
         response = Response(

@@ -3,7 +3,7 @@
 The steps and the order of their records are those of Kafka's GroupMetadataManager.consumerGroupHeartbeat.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
@@ -12,6 +12,7 @@ from twisted_kafka.coordinator.group.consumer.reconciliation import Goal, reconc
 from twisted_kafka.coordinator.group.consumer.regexes import REFRESH_INTERVAL_MS, resolve, resolve_known
 from twisted_kafka.coordinator.group.consumer.target_assignment import Basis, compute_target, subscribed_names
 from twisted_kafka.coordinator.group.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.coordinator.group.requests import Describable
 from twisted_kafka.coordinator.group.state import consumer_group_records as records
 from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup, ResolvedRegex, SeenTopics
 from twisted_kafka.coordinator.group.state.consumer_group_member import (
@@ -35,6 +36,8 @@ class Change(NamedTuple):
     """The member's new profile."""
     owned: Partitions | None
     """The partitions that the member reports to own; None: not reported."""
+    describable: Describable | None = None
+    """The topics that expressions resolved for this request may match; None: every topic."""
 
     @property
     def replaces(self) -> str | None:
@@ -171,11 +174,17 @@ class MemberUpdater:
             return regexes, seen
         now_ms = self._clock.wall_ms()
         fresh: dict[str, ResolvedRegex] = {}
-        if seen.regexes_snapshot is not snapshot and now_ms - seen.regexes_resolved_ms >= REFRESH_INTERVAL_MS:
+        is_due = seen.regexes_snapshot is not snapshot and now_ms - seen.regexes_resolved_ms >= REFRESH_INTERVAL_MS
+        if not is_due and (not new or new in regexes):
+            return regexes, seen
+        names: Collection[str] = snapshot.topics
+        if change.describable is not None:
+            names = change.describable(names)
+        if is_due:
             seen = seen._replace(regexes_snapshot=snapshot, regexes_resolved_ms=now_ms)
-            fresh = resolve_known(group.group_id, regexes, snapshot.topics, now_ms)
+            fresh = resolve_known(group.group_id, regexes, names, now_ms)
         if new and new not in regexes:
-            fresh[new] = resolve(new, snapshot.topics, now_ms)
+            fresh[new] = resolve(new, names, now_ms)
         for regex, resolved in fresh.items():
             if regex not in regexes or regexes[regex].topics != resolved.topics:
                 written.append(records.resolved_regex(group.group_id, regex, resolved))

@@ -4,8 +4,9 @@ ConsumerGroupHeartbeat v0-1: v1 (Kafka 4.0) subscriptions by regular expression,
 ConsumerGroupDescribe v0-1: v1 (Kafka 4.0) member type.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Final
 
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
@@ -45,7 +46,8 @@ class ConsumerGroupApis:
             raise UnsupportedVersionError(_DISABLED)
         self._authorization.require(context, AclOperation.READ, ResourceType.GROUP, request.group_id)
         self._require_topics(context, request.subscribed_topic_names or ())
-        client = Client(context.client_id or "", client_host(context))
+        describable = partial(self._describable, context) if self._authorization.enforces else None
+        client = Client(context.client_id or "", client_host(context), describable)
         return self._groups.consumer_heartbeat(request, client, context.api_version)
 
     @api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, versions=(0, 1))
@@ -68,6 +70,10 @@ class ConsumerGroupApis:
         return gather(
             [self._describe(group_id) if group_id in allowed else _refused(group_id) for group_id in request.group_ids], respond
         )
+
+    def _describable(self, context: RequestContext, topics: Collection[str]) -> set[str]:
+        authorization = self._authorization
+        return authorization.allowed_of(context, AclOperation.DESCRIBE, ResourceType.TOPIC, topics, logs_denied=False)
 
     def _require_topics(self, context: RequestContext, topics: Sequence[str]) -> None:
         """Raise TopicAuthorizationError if one of the topics may not be described, as in Kafka 4.0: the answer has their ids."""
