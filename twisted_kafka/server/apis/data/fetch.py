@@ -128,7 +128,9 @@ class FetchApis:
         if max_bytes > self._max_bytes:
             max_bytes = self._max_bytes
         if self._quotas.is_enabled and replica_id < 0:
-            max_bytes = int(min(max_bytes, self._quotas.fetch.max_bytes_in_window(context)))
+            most = self._quotas.fetch.max_bytes_in_window(context)
+            if max_bytes > most:
+                max_bytes = int(most)
         if min_bytes > max_bytes:
             min_bytes = max_bytes
         isolation = _isolation(replica_id, isolation_level)
