@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually
 from tests.security.sasl.wire import Wire
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.broker.inter_broker_client import InterBrokerClient
@@ -15,7 +16,13 @@ from twisted_kafka.metadata.cache import Node
 from twisted_kafka.network.client.errors import AuthenticationError
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_request_header
-from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from twisted_kafka.protocol.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestAlterableConfig,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
+)
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
@@ -165,3 +172,34 @@ def test_settings_that_are_of_no_use_between_brokers_are_named(mechanism: str, j
     with pytest.raises(ConfigError, match=why):
         client.send(Node(1, "127.0.0.1", 1, None), MetadataRequest(topics=[])).result(10)
     client.stop()
+
+
+# Settings that change while the broker runs.
+
+
+def test_users_of_plain_change_while_the_broker_runs(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "password.encoder.secret": "encoder-s3cret"}
+    with Broker(settings, data_dir=tmp_path) as running:
+        old = wire_to(running)
+        old.log_in(ALICE)
+        for jaas, error in (("nonsense", ErrorCode.INVALID_REQUEST), ('x.PlainLoginModule required user_erin="erin-s3cret";', 0)):
+            config = IncrementalAlterConfigsRequestAlterableConfig(name=KEY, config_operation=0, value=jaas)
+            resource = IncrementalAlterConfigsRequestAlterConfigsResource(
+                resource_type=4, resource_name=str(running.config.broker_id), configs=[config]
+            )
+            answer = old.send(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+            assert answer.responses[0].error_code == error, answer
+            assert "s3cret" not in str(answer)
+
+        def can_log_in() -> bool:
+            wire = wire_to(running)
+            wire.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            return bool(wire.send(SaslAuthenticateRequest(auth_bytes=b"\0erin\0erin-s3cret"), 2).error_code == 0)
+
+        eventually(can_log_in)
+        late = wire_to(running)
+        late.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert late.send(SaslAuthenticateRequest(auth_bytes=ALICE), 2).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert old.send(MetadataRequest(), 1).brokers
+    stored = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"erin-s3cret" not in stored

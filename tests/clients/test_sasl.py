@@ -96,7 +96,6 @@ def sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sasl]:
     yield Sasl(broker, folder, f"localhost:{port}", f"localhost:{tls_port}", issuer)
     assert broker.stop() == 0
     text = broker.output.read_text()
-    assert "Failed authentication with" in text
     assert "Traceback" not in text, text
     written = [text, *(path.read_text() for path in broker.access_dir.rglob("*.jsonl"))]
     assert not any(secret in each for each in written for secret in ("s3cret", KEY_PASSWORD))
@@ -156,6 +155,7 @@ def test_a_wrong_password_and_a_wrong_mechanism_do_not_get_in(sasl: Sasl, client
     right = settings_of(sasl, client, "SASL_PLAINTEXT", mechanism)
     assert can_list_topics(client, sasl.plain_text, right)
     assert not can_list_topics(client, sasl.plain_text, settings_of(sasl, client, "SASL_PLAINTEXT", mechanism, WRONG))
+    assert "Failed authentication with" in sasl.broker.output.read_text()
 
 
 def succeeds(command: list[str], password: str, expected: bytes) -> bool:
@@ -346,7 +346,7 @@ def bearing(client: str, bearer: Callable[[], str]) -> dict[str, Any]:
             "oauth_cb": lambda _: (bearer(), time.time() + 500),
         }
     if client == "kafka-python":
-        from kafka.sasl.oauth import AbstractTokenProvider
+        from kafka.net.sasl.oauth import AbstractTokenProvider
 
         class Provider(AbstractTokenProvider):  # type: ignore[misc]
             def token(self) -> str:
@@ -367,7 +367,7 @@ def test_each_client_logs_in_with_a_signed_token(sasl: Sasl, client: str) -> Non
     settings = bearing(client, sasl.bearer)
     SENDERS[client](sasl.plain_text, f"oauth.{client}", VALUES, **settings)
     assert READERS["confluent-kafka"](sasl.broker.bootstrap, f"oauth.{client}", len(VALUES)) == VALUES
-    if client == "confluent-kafka":  # the others take the refusal for an answer, go on, and are disconnected
+    if client != "aiokafka":  # it takes the refusal for an answer, goes on, and is disconnected
         assert not can_list_topics(client, sasl.plain_text, bearing(client, lambda: sasl.bearer(-100)))
 
 
