@@ -67,6 +67,7 @@ _COMPACT_ANSWER: Final = _COMPACT_LAYOUT.pack
 _HEAD_4_BYTES: Final = 12
 _HEAD_7_BYTES: Final = 18
 _COMPACT_HEAD_BYTES: Final = 16
+_COMPACT_PARTITION_BYTES: Final = _COMPACT_LAYOUT.size + 2
 
 
 class OneFetch:
@@ -211,9 +212,13 @@ def size_of(version: int, topics: Sequence[FetchedPartitions]) -> int:
     if version >= _FIRST_FLEXIBLE:
         size = _COMPACT_HEAD_BYTES
         for fetched in topics:
-            size += (_UUID_BYTES if version >= _FIRST_WITH_TOPIC_IDS else 1 + len(topic_of(fetched[0][0]).encode())) + 2
+            size += _UUID_BYTES + 2 if version >= _FIRST_WITH_TOPIC_IDS else 3 + len(topic_of(fetched[0][0]).encode())
             for _, read in fetched:
-                size += _COMPACT_LAYOUT.size + len(varint_bytes(read.size_bytes + 1)) + read.size_bytes + 1
+                read_bytes = read.size_bytes
+                size += _COMPACT_PARTITION_BYTES + read_bytes
+                while read_bytes >= 127:  # the length is a varint of one more than it
+                    size += 1
+                    read_bytes = (read_bytes + 1 >> 7) - 1
         return size
     size = _HEAD_7_BYTES if version >= _FIRST_WITH_SESSIONS else _HEAD_4_BYTES
     layout = _LAYOUT_11 if version >= _FIRST_WITH_RACKS else _LAYOUT_5 if version >= _FIRST_WITH_START else _LAYOUT_4
