@@ -79,7 +79,7 @@ FIELDS: tuple[Field, ...] = (
     Field("software_version", "string", "string", "the library's version, from the same request"),
     Field("api", "string", "string", "the API's name: `Produce`, `Fetch`, `ListOffsets` ..."),
     Field("api_key", "int", "int", "the API's key"),
-    Field("version", "int", "int", "the request's API version"),
+    Field("version", "int", "int", "the request's API version; -1 for a SASL token without a header (SaslHandshake 0)"),
     Field("correlation_id", "int", "int", "the request's correlation id, chosen by the client"),
     Field("request_bytes", "bigint", "int", "size on the wire, including headers, without the 4-byte size field"),
     Field("response_bytes", "bigint", "int", "the same for the response; 0 if none was sent"),
