@@ -114,3 +114,17 @@ def test_nothing_waits_for_a_client_whose_thread_was_lost(monkeypatch: pytest.Mo
         assert_closed(future)
     assert_closed(client.send(NODE, request()))
     client.stop()
+
+
+def test_nothing_waits_for_a_client_whose_thread_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = make_client()
+
+    def fail() -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(client._thread, "start", fail)
+    with pytest.raises(RuntimeError):
+        client.start()
+    assert not client.is_running
+    assert_closed(client.send(NODE, request()))
+    client.stop()

@@ -1,5 +1,6 @@
 import random
 import struct
+from typing import Any
 
 import pytest
 from twisted.internet.defer import CancelledError
@@ -104,6 +105,18 @@ def test_a_request_that_the_node_does_not_know_fails_alone() -> None:
     third = harness.send(heartbeat())
     attempt.answer(attempt.requests()[0], versions(HEARTBEAT=(2, 3)))
     assert isinstance(second.error, UnsupportedVersionError)
+    for request in attempt.requests():
+        attempt.answer(request, HeartbeatResponse())
+    assert (first.response.error_code, third.response.error_code) == (0, 0)
+
+
+@pytest.mark.parametrize("group_id", ["\ud800", 7])
+def test_a_request_that_cannot_be_encoded_fails_alone(group_id: Any) -> None:
+    harness, first = ready()
+    second = harness.send(HeartbeatRequest(group_id=group_id, generation_id=1, member_id="m"))
+    third = harness.send(heartbeat())
+    assert isinstance(second.error, Exception)
+    attempt = harness.attempts[0]
     for request in attempt.requests():
         attempt.answer(request, HeartbeatResponse())
     assert (first.response.error_code, third.response.error_code) == (0, 0)

@@ -40,10 +40,14 @@ class BlockingNetworkClient:
         return self._is_running
 
     def start(self) -> None:
-        """Start the thread."""
-        with self._lock:
+        """Start the thread. Raises RuntimeError if the system has no thread to give."""
+        with self._lock:  # the thread needs it to end
+            try:
+                self._thread.start()
+            except RuntimeError:
+                close_reactor(self._reactor)
+                raise
             self._is_running = True
-        self._thread.start()
 
     def send(
         self, node: Node, request: Message, *, latest_version: int | None = None, timeout_ms: int | None = None

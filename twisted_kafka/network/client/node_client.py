@@ -31,7 +31,7 @@ from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.regions import Buffer
-from twisted_kafka.protocol.wire import EncodeError, MalformedMessageError
+from twisted_kafka.protocol.wire import MalformedMessageError
 
 SOFTWARE_NAME: Final = "twisted-kafka"
 
@@ -243,7 +243,7 @@ class NodeClient:
             try:
                 request.version = self._version_of(request)
                 body = request.message.encode(request.version)
-            except (UnsupportedVersionError, EncodeError) as error:
+            except Exception as error:  # noqa: BLE001 the caller gets it, whatever it is: nothing else ends this request
                 request.fail(error)
                 continue
             request.correlation_id = self._next_correlation_id()
