@@ -7,10 +7,13 @@ from collections import Counter
 from concurrent.futures import Future
 from typing import Any, cast
 
+import pytest
+
 from tests.coordinator.broker_network import LISTENER, cluster
 from tests.coordinator.test_add_partitions_manager import LEADERS, Coordinator
 from tests.eventually import join
 from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.transaction import add_partitions_manager, marker_channels
 from twisted_kafka.coordinator.transaction.add_partitions_manager import AddPartitionsToTxnManager
 from twisted_kafka.coordinator.transaction.marker_channels import MarkerChannels
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
@@ -145,3 +148,47 @@ def test_questions_from_many_threads() -> None:
         return manager.verify_partitions(f"tx-{number}", Producer(number, 0), (PARTITION,))
 
     assert run(ask, brokers)[ErrorCode.NONE]
+
+
+class StoppedBrokers:
+    """No answer to the first request, and an immediate failure of all others."""
+
+    def __init__(self) -> None:
+        self.first: Future[Any] | None = None
+
+    def send(self, node: Node, request: Message) -> "Future[Any]":
+        future: Future[Any] = Future()
+        if self.first is None:
+            self.first = future
+        else:
+            future.set_exception(ConnectionError("stopped"))
+        return future
+
+    def disconnect(self, broker_id: int) -> None:
+        raise AssertionError("no broker goes away")
+
+
+def fail_all(ask: Any, brokers: StoppedBrokers) -> None:
+    answers = [ask(number) for number in range(1000)]
+    assert brokers.first is not None
+    brokers.first.set_exception(ConnectionError("lost"))
+    assert Counter(future.result(0)[PARTITION] for future in answers) == {ErrorCode.NETWORK_EXCEPTION: 1000}
+
+
+def test_any_number_of_requests_with_markers_may_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marker_channels, "MAX_MARKERS", 1)
+    brokers = StoppedBrokers()
+    channels = MarkerChannels(brokers, metadata(), LISTENER, SystemClock())
+
+    def ask(number: int) -> Any:
+        return channels.write(2, TransactionMarker(Producer(number, 0), 1, True, frozenset((PARTITION,))))
+
+    fail_all(ask, brokers)
+
+
+def test_any_number_of_questions_may_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(add_partitions_manager, "MAX_TRANSACTIONS", 1)
+    brokers = StoppedBrokers()
+    here = cast("TransactionCoordinator", Coordinator())
+    manager = AddPartitionsToTxnManager(here, metadata(), LISTENER, brokers, SystemClock(), lambda resume: resume())
+    fail_all(lambda number: manager.verify_partitions(f"tx-{number}", Producer(number, 0), (PARTITION,)), brokers)

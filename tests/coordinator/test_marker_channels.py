@@ -208,6 +208,50 @@ def test_nobody_waits_for_a_broker_that_is_gone_or_elsewhere(world: World, is_ba
         assert again == {A0: ErrorCode.LEADER_NOT_AVAILABLE}
 
 
+@pytest.mark.parametrize("is_back", [False, True])
+def test_a_broker_that_goes_while_another_marker_comes_is_noticed_all_the_same(is_back: bool) -> None:
+    world = World.__new__(World)
+    world.metadata = MetadataCache(1)
+    world.network = BrokerNetwork(world.metadata, WRITE_TXN_MARKERS=(0, 2))
+    came: list[Any] = []
+    world.metadata.add_listener(lambda _: came.append(world.channels.write(2, marker(7, A0))))  # before the channels hear of it
+    world.channels = MarkerChannels(world.network, world.metadata, LISTENER, ManualClock())
+    world.update(LEADERS, 1, 2, 3)
+    (sent,) = came
+    assert world.one_request().node.port == 9092
+    world.update({}, 1, *([2] if is_back else []), port=9099)
+    assert sent.result(0) == {A0: ErrorCode.NETWORK_EXCEPTION}
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+def test_a_broker_that_goes_while_it_is_sent_to_is_noticed_all_the_same(
+    world: World, is_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = world.network.send
+
+    def go_and_send(*request: Any) -> "Future[Any]":
+        monkeypatch.undo()
+        world.update({}, 1, *([2] if is_back else []), port=9099)
+        return send(*request)
+
+    monkeypatch.setattr(world.network, "send", go_and_send)
+    assert world.write(2, marker(7, A0)).result(0) == {A0: ErrorCode.NETWORK_EXCEPTION}
+
+
+def test_a_broker_that_goes_while_a_marker_is_queued_is_not_sent_to(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = world.metadata.node
+
+    def find_and_go(*of: Any) -> Any:
+        found = node(*of)
+        monkeypatch.undo()
+        world.update({}, 1)
+        return found
+
+    monkeypatch.setattr(MetadataCache, "node", lambda _, *of: find_and_go(*of))
+    assert world.write(2, marker(7, A0)).result(0) == {A0: ErrorCode.LEADER_NOT_AVAILABLE}
+    assert world.network.received(2) == []
+
+
 def test_requests_and_queues_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marker_channels, "MAX_QUEUED_MARKERS", 5)
     monkeypatch.setattr(marker_channels, "MAX_MARKERS", 3)

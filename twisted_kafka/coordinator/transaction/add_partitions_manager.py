@@ -171,18 +171,27 @@ class AddPartitionsToTxnManager:
 
     def _send_next(self, destination: _Destination) -> None:
         """Ask a broker what is to be asked, unless a request is in flight: this is called again when that is answered."""
-        with self._lock:
-            if destination.is_busy or not destination.questions:
+        while True:  # requests that fail at once, as when this broker stops, are no calls within calls
+            with self._lock:
+                if destination.is_busy or not destination.questions:
+                    return
+                asked = destination.take()
+                destination.is_busy = True
+            request = AddPartitionsToTxnRequest(transactions=[each.encode() for each in asked])
+            done = self._client.send(destination.node, request)
+            if not done.done():
+                done.add_done_callback(partial(self._answered, destination, asked))
                 return
-            asked = destination.take()
-            destination.is_busy = True
-        request = AddPartitionsToTxnRequest(transactions=[each.encode() for each in asked])
-        self._client.send(destination.node, request).add_done_callback(lambda done: self._answered(destination, asked, done))
+            destination.is_busy = False
+            self._answer_all(destination, asked, done)
 
     def _answered(self, destination: _Destination, asked: Sequence[_Question], done: "Future[Any]") -> None:
-        with self._lock:
-            destination.is_busy = False
+        destination.is_busy = False
         self._send_next(destination)
+        self._answer_all(destination, asked, done)
+
+    def _answer_all(self, destination: _Destination, asked: Sequence[_Question], done: "Future[Any]") -> None:
+        """Tell those who wait for a request's answers."""
         failure = done.exception()
         if failure is not None:
             for each in asked:

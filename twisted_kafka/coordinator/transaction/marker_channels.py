@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final
 
 from twisted.logger import Logger
@@ -52,12 +53,12 @@ class _Queued:
 class _BrokerQueue:
     """The markers for one broker."""
 
-    __slots__ = ("is_busy", "node", "waiting")
+    __slots__ = ("broker_id", "sent_to", "waiting")
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.is_busy = False
-        """Whether a request is in flight."""
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.sent_to: Node | None = None
+        """Where the request in flight goes; None: there is none."""
         self.waiting: deque[_Queued] = deque()
 
     def take(self) -> list[_Queued]:
@@ -82,6 +83,11 @@ class _BrokerQueue:
             gone = set(some)
             self.waiting = deque(each for each in self.waiting if each not in gone)
 
+    def remove_all(self) -> list[_Queued]:
+        """Empty the queue; return what was in it."""
+        waiting, self.waiting = list(self.waiting), deque()
+        return waiting
+
 
 class MarkerChannels:
     """Has other brokers write markers into partitions that they lead. Methods may be called on any thread."""
@@ -104,15 +110,13 @@ class MarkerChannels:
         The error is LEADER_NOT_AVAILABLE if the broker has no known address, NETWORK_EXCEPTION if there is no response, or too
         many markers wait for it.
         """
-        node = self._metadata.node(broker_id, self._listener_name)
-        if node is None:
+        if self._node(broker_id) is None:
             return dict.fromkeys(marker.partitions, ErrorCode.LEADER_NOT_AVAILABLE)
         queued = _Queued(marker)
         with self._lock:
             queue = self._queues.get(broker_id)
             if queue is None:
-                queue = self._queues[broker_id] = _BrokerQueue(node)
-            queue.node = node
+                queue = self._queues[broker_id] = _BrokerQueue(broker_id)
             if len(queue.waiting) >= MAX_QUEUED_MARKERS:
                 return dict.fromkeys(marker.partitions, ErrorCode.NETWORK_EXCEPTION)
             queue.waiting.append(queued)
@@ -138,15 +142,22 @@ class MarkerChannels:
     def _metadata_changed(self, _: Collection[str]) -> None:
         """Have those asked again who sent markers to brokers that no longer lead the partitions, or are elsewhere."""
         for queue in self._all_queues():
-            broker_id = queue.node.id
-            is_gone = self._metadata.node(broker_id, self._listener_name) != queue.node
+            broker_id = queue.broker_id
             with self._lock:
+                is_gone = self._is_gone(queue)
                 moved = [each for each in queue.waiting if is_gone or not self._is_led(each.marker.partitions, broker_id)]
                 queue.remove(moved)
             for each in moved:
                 each.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if is_gone and queue.is_busy:
+            if is_gone:
                 self._client.disconnect(broker_id)
+
+    def _node(self, broker_id: int) -> Node | None:
+        return self._metadata.node(broker_id, self._listener_name)
+
+    def _is_gone(self, queue: _BrokerQueue) -> bool:
+        """Whether the request in flight, if there is one, goes to where the broker is not."""
+        return queue.sent_to is not None and queue.sent_to != self._node(queue.broker_id)
 
     def _is_led(self, partitions: Collection[TopicPartition], broker_id: int) -> bool:
         states = [self._metadata.partition(each) for each in partitions]
@@ -158,18 +169,33 @@ class MarkerChannels:
 
     def _send_next(self, queue: _BrokerQueue) -> None:
         """Send what waits for a broker, unless a request is in flight: this is called again when that is answered."""
-        with self._lock:
-            if queue.is_busy or not queue.waiting:
+        while True:  # requests that fail at once, as when this broker stops, are no calls within calls
+            with self._lock:
+                if queue.sent_to is not None or not queue.waiting:
+                    return
+                node = self._node(queue.broker_id)  # not where it was when they came
+                sent = queue.remove_all() if node is None else queue.take()
+                queue.sent_to = node
+            if node is None:
+                for each in sent:
+                    each.refuse(ErrorCode.LEADER_NOT_AVAILABLE)
                 return
-            sent = queue.take()
-            queue.is_busy = True
-        request = WriteTxnMarkersRequest(markers=[_marker(each.marker) for each in sent])
-        self._client.send(queue.node, request).add_done_callback(lambda done: self._answered(queue, sent, done))
+            done = self._client.send(node, WriteTxnMarkersRequest(markers=[_marker(each.marker) for each in sent]))
+            if not done.done():
+                if self._node(queue.broker_id) != node:  # since just before the send: who heard of it had nothing to disconnect
+                    self._client.disconnect(queue.broker_id)
+                done.add_done_callback(partial(self._answered, queue, sent))
+                return
+            queue.sent_to = None
+            self._answer(queue, sent, done)
 
     def _answered(self, queue: _BrokerQueue, sent: Sequence[_Queued], done: "Future[Any]") -> None:
-        with self._lock:
-            queue.is_busy = False
+        queue.sent_to = None
         self._send_next(queue)
+        self._answer(queue, sent, done)
+
+    def _answer(self, queue: _BrokerQueue, sent: Sequence[_Queued], done: "Future[Any]") -> None:
+        """Tell those who wait for a request's markers what has become of them."""
         failure = done.exception()
         if failure is None:
             answers = _errors(done.result())
@@ -179,7 +205,7 @@ class MarkerChannels:
                 self.log.warn(
                     "No response to {n} transaction markers from broker {id}, which are sent again: {failure}{more}",
                     n=len(sent),
-                    id=queue.node.id,
+                    id=queue.broker_id,
                     failure=failure,
                     more=self._failures.take_suppressed(),
                 )
