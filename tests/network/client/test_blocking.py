@@ -65,6 +65,17 @@ def test_nothing_is_left_of_a_client_that_was_stopped() -> None:
     assert set(os.listdir("/proc/self/fd")) <= before
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux shows the descriptors")
+def test_nothing_is_left_of_a_client_that_cannot_be_made() -> None:
+    def fail(_: object) -> NetworkClient:
+        raise ValueError("no certificates")
+
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(ValueError, match="no certificates"):
+        BlockingNetworkClient("test-client", fail, SystemClock())
+    assert set(os.listdir("/proc/self/fd")) <= before
+
+
 def test_nothing_goes_wrong_from_the_start_to_the_stop() -> None:
     client = make_client()
 
@@ -114,6 +125,22 @@ def test_nothing_waits_for_a_client_whose_thread_was_lost(monkeypatch: pytest.Mo
         assert_closed(future)
     assert_closed(client.send(NODE, request()))
     client.stop()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux shows the descriptors")
+def test_nothing_is_left_of_a_client_whose_thread_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    client = make_client()
+
+    def fail(_: object) -> None:
+        raise SystemError("injected")
+
+    monkeypatch.setattr(client._reactor, "doIteration", fail)
+    client.start()
+    client._thread.join(10)
+    assert not client._thread.is_alive()
+    client.stop()
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 def test_nothing_waits_for_a_client_whose_thread_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:

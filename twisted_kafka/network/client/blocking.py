@@ -27,9 +27,13 @@ class BlockingNetworkClient:
     """Any thread may send. Responses are decoded on the client's thread."""
 
     def __init__(self, name: str, make_client: Callable[[Any], NetworkClient], clock: IClock) -> None:
-        """``make_client`` makes the client on a reactor; ``name`` is the thread's name."""
+        """``make_client`` makes the client on a reactor, and may raise; ``name`` is the thread's name."""
         self._reactor: ReactorBase = make_reactor(clock)
-        self._client = make_client(self._reactor)
+        try:
+            self._client = make_client(self._reactor)
+        except Exception:
+            close_reactor(self._reactor)
+            raise
         self._lock = threading.Lock()
         self._is_running = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -90,9 +94,11 @@ class BlockingNetworkClient:
             _log.failure("The thread {name} ended with an error", name=self._thread.name)
         finally:
             with self._lock:
-                self._is_running = False
+                was_stopped, self._is_running = not self._is_running, False
             self._client.close()
             self._reactor.runUntilCurrent()  # fails what was handed over meanwhile, so that no future waits for ever
+            if not was_stopped:
+                close_reactor(self._reactor)
 
     def _call(self, action: Callable[[], object], future: "Future[Any] | None") -> None:
         with self._lock:  # nothing may be handed to a reactor that has ended
