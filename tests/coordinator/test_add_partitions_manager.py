@@ -276,6 +276,25 @@ def test_a_partition_that_the_answer_leaves_out_is_not_verified(world: World) ->
     assert future.result(0) == {A: NETWORK, B: NETWORK}
 
 
+def test_nobody_waits_for_more_than_two_requests_without_an_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(add_partitions_manager, "MAX_TRANSACTIONS", 2)
+    first, *others = [world.ask(f"tx-{number}") for number in range(10)]
+    assert asked(world.received())[0][0] == "tx-0"
+    world.network.clock.advance(REQUEST_TIMEOUT_MS / 1000)
+    assert len(asked(world.received())) == 2
+    later = world.ask("later")
+    world.resume()
+    assert (first.done(), any(each.done() for each in others)) == (True, False)
+    world.network.clock.advance(REQUEST_TIMEOUT_MS / 1000)
+    world.resume()
+    assert [each.result(0) for each in others] == [dict.fromkeys((A, B), NETWORK)] * 9
+    received = world.received()
+    assert [each[0] for each in asked(received)] == ["later"]
+    answer(received)
+    world.resume()
+    assert later.result(0) == {A: NONE, B: NONE}
+
+
 @pytest.mark.parametrize("latest_version", [-1, 3])
 def test_a_broker_that_is_too_old_verifies_nothing_and_adds_nothing(latest_version: int) -> None:
     world = World(latest_version)

@@ -74,19 +74,30 @@ class _Question:
 class _Destination:
     """The questions for one broker, by transactional id."""
 
-    __slots__ = ("is_busy", "node", "questions")
+    __slots__ = ("is_busy", "left", "node", "questions")
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.is_busy = False
         """Whether a request is in flight."""
+        self.left: list[_Question] = []
+        """Those that waited already when it was sent, and were too many."""
         self.questions: dict[str, _Question] = {}
 
     def take(self) -> list[_Question]:
-        taken = list(self.questions.values())[:MAX_TRANSACTIONS]
+        waiting = list(self.questions.values())
+        taken, self.left = waiting[:MAX_TRANSACTIONS], waiting[MAX_TRANSACTIONS:]
         for each in taken:
             del self.questions[each.transactional_id]
         return taken
+
+    def take_left(self) -> list[_Question]:
+        """Return those that have waited for as long as a request may take; they wait no longer."""
+        left, self.left = self.left, []
+        still = [each for each in left if self.questions.get(each.transactional_id) is each]
+        for each in still:
+            del self.questions[each.transactional_id]
+        return still
 
 
 class AddPartitionsToTxnManager:
@@ -182,13 +193,18 @@ class AddPartitionsToTxnManager:
             if not done.done():
                 done.add_done_callback(partial(self._answered, destination, asked))
                 return
-            destination.is_busy = False
-            self._answer_all(destination, asked, done)
+            self._answer_all(destination, [*asked, *self._end(destination, done)], done)
 
     def _answered(self, destination: _Destination, asked: Sequence[_Question], done: "Future[Any]") -> None:
-        destination.is_busy = False
+        left = self._end(destination, done)
         self._send_next(destination)
-        self._answer_all(destination, asked, done)
+        self._answer_all(destination, [*asked, *left], done)
+
+    def _end(self, destination: _Destination, done: "Future[Any]") -> list[_Question]:
+        """Let the next request be sent; return who has waited for nothing too, if this one got no answer."""
+        with self._lock:
+            destination.is_busy = False
+            return [] if done.exception() is None else destination.take_left()
 
     def _answer_all(self, destination: _Destination, asked: Sequence[_Question], done: "Future[Any]") -> None:
         """Tell those who wait for a request's answers."""
