@@ -190,13 +190,14 @@ class Rates:
         self._tools = tools
         self._first: dict[tuple[str, str], float] = {}
 
-    def print(self, what: str, topics: str, started: list[Started]) -> None:
-        """``topics`` begins the names of topics and groups: a group that was used before waits for its old member."""
+    def print(self, what: str, topic: str, started: list[Started]) -> None:
+        """``topic`` must be new. The frames' group may wait a minute for the member that joined it before."""
         print(what)
+        prepared = [frames.prepare("127.0.0.1", broker.port, topic) for broker in started]
         for name in FRAMES:
-            for broker in started:
+            for broker, data in zip(started, prepared, strict=True):
                 loaded = Loaded(broker.name, f"127.0.0.1:{broker.port}", [broker.pid], self._tools)
-                path = loaded.file(name, frames.prepare("127.0.0.1", broker.port, f"{topics}-{name}")[name])
+                path = loaded.file(name, data[name])
                 for _ in range(2):  # the first one warms up
                     result: Any = loaded.measure("kload", broker.port, CONNECTIONS, 1, self._seconds, path)
                 first = self._first.setdefault((broker.name, name), result["req/s"])
@@ -215,7 +216,7 @@ def requests(options: argparse.Namespace, folder: Path) -> None:
     with brokers(options, folder / "authorized", **AUTHORIZER) as started:
         rates.print("an authorizer without ACLs", "authorized", started)
         for broker in started:
-            create(broker.port, ACLS, [f"acls-{name}" for name in FRAMES])
+            create(broker.port, ACLS, ["acls", "acls-data", "acls-p"])
         rates.print(f"{ACLS:,} ACLs", "acls", started)
 
 
