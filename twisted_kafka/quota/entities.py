@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import quote, unquote
 
 from twisted_kafka.config.keys.declare import DOUBLE, INT, LONG
+from twisted_kafka.metadata.znode_json import desanitized, sanitized
+from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
-
-DEFAULT_NODE: Final = "<default>"
-"""The node of the default entity."""
 
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
@@ -32,9 +30,9 @@ Entity = tuple[tuple[str, str | None], ...]
 
 def node_name(name: str | None) -> str:
     """Return the node name of an entity, percent-encoded."""
-    return DEFAULT_NODE if name is None else quote(name, safe="").replace("~", "%7E")
+    return DEFAULT_ENTITY if name is None else sanitized(name)
 
 
 def entity_name(node: str) -> str | None:
     """Return the entity name of a node; None for the default."""
-    return None if node == DEFAULT_NODE else unquote(node)
+    return None if node == DEFAULT_ENTITY else desanitized(node)

@@ -11,14 +11,13 @@ import threading
 import uuid
 from collections.abc import Sequence
 from typing import Final, NamedTuple
-from urllib.parse import quote, unquote
 
 from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.change_notifications import ChangeNotifications
 from twisted_kafka.metadata.store import Create, Delete, IMetadataStore, NodeExistsError, NoNodeError, Operation, Set
-from twisted_kafka.metadata.znode_json import BadNodeError
+from twisted_kafka.metadata.znode_json import BadNodeError, desanitized, sanitized
 from twisted_kafka.metadata.znodes_admin import TextNode, TokenNode
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.protocol.errors import (
@@ -282,8 +281,8 @@ def _encoded(token: DelegationToken) -> bytes:
 
 
 def _text(principal: KafkaPrincipal) -> str:
-    return quote(str(principal), safe="")
+    return sanitized(str(principal))
 
 
 def _principal(text: str) -> KafkaPrincipal:
-    return KafkaPrincipal.parse(unquote(text))
+    return KafkaPrincipal.parse(desanitized(text))

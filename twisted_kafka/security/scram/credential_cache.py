@@ -3,10 +3,10 @@
 import threading
 from collections.abc import Callable, Iterable
 from typing import Protocol
-from urllib.parse import unquote
 
 from twisted.logger import Logger
 
+from twisted_kafka.metadata.znode_json import desanitized
 from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
 from twisted_kafka.security.scram.credentials import ScramCredential, parse_credential
 from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS
@@ -50,7 +50,7 @@ class CredentialCache:
             users = [node for node in nodes if "/" not in node]  # others are quotas of a user's clients
             for node, config in zip(users, self._configs.configs(f"{_USERS}/{node}" for node in users), strict=True):
                 if node != DEFAULT_ENTITY:
-                    self._update(unquote(node), config)
+                    self._update(desanitized(node), config)
 
     def _update(self, username: str, config: dict[str, str]) -> None:
         for mechanism in SCRAM_MECHANISMS:
