@@ -11,6 +11,7 @@ dataclasses. The broker creates hundreds of these classes while it starts, so th
 first use: a class takes some 70 us to create, a tenth of a dataclass.
 """
 
+import sys
 import types
 import typing
 from collections.abc import Callable
@@ -108,6 +109,17 @@ def field(
 _PLAIN = _Options(UNSET, None, 0, LAST_VERSION, None, LAST_VERSION, None, None, False, True)
 
 
+def annotations_of(namespace: dict[str, Any]) -> dict[str, Any]:
+    """Return the annotations of a class that is being created; from Python 3.14 on they are a function until somebody asks."""
+    if sys.version_info >= (3, 14) and "__annotations__" not in namespace:
+        import annotationlib
+
+        annotate = annotationlib.get_annotate_from_class_namespace(namespace)
+        return annotationlib.call_annotate_function(annotate, annotationlib.Format.VALUE) if annotate else {}
+    found: dict[str, Any] = namespace.get("__annotations__", {})
+    return found
+
+
 def _resolve(annotation: Any) -> tuple["FieldType", bool]:
     """Return the wire type of an annotation, and whether it allows None."""
     optional = False
@@ -174,7 +186,7 @@ class StructType(type):
         flexible: int = LAST_VERSION,
     ) -> "StructType":
         """Create the class; ``flexible`` is the first version with compact lengths and tagged fields."""
-        annotations = namespace.get("__annotations__", {})
+        annotations = annotations_of(namespace)
         if not bases or name == "Message":
             return super().__new__(mcs, name, bases, namespace)
         fields = tuple(_make_field(n, a, namespace.pop(n, UNSET)) for n, a in annotations.items())
