@@ -30,7 +30,7 @@ def _check_version(cls: StructType, version: int) -> None:
         raise UnsupportedVersionError(f"{cls.__name__} supports versions {low} to {high}, not {version}")
 
 
-def _compile(source: SourceWriter, label: str, function: str) -> Callable[..., Any]:
+def compiled(source: SourceWriter, label: str, function: str) -> Callable[..., Any]:
     text = source.text()
     name = f"<{label}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
@@ -50,7 +50,7 @@ def decoder_of(cls: type["Message"], version: int, from_view: bool = False) -> D
         _check_version(cls, version)
         source = DecoderSource(cls, version, from_view)
         label = f"decoder of {cls.__name__} v{version}{' from views' if from_view else ''}"
-        decoder = cls.DECODERS[key] = _compile(source, label, "decode")
+        decoder = cls.DECODERS[key] = compiled(source, label, "decode")
     return decoder
 
 
@@ -60,7 +60,7 @@ def encoder_of(cls: type["Message"], version: int) -> Encoder:
     if encoder is None:
         _check_version(cls, version)
         cls.WITH_RECORDS = has_records(cls)
-        encoder = cls.ENCODERS[version] = _compile(EncoderSource(cls, version), f"encoder of {cls.__name__} v{version}", "encode")
+        encoder = cls.ENCODERS[version] = compiled(EncoderSource(cls, version), f"encoder of {cls.__name__} v{version}", "encode")
     return encoder
 
 

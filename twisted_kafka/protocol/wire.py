@@ -10,8 +10,6 @@ from twisted_kafka.protocol.types import UUID_BYTES
 
 MAX_VARINT_BYTES = 5
 MAX_STRING_BYTES = 0x7FFF
-LONGEST_COMPACT_TEXT = 126
-"""The longest compact string with a length of one byte; hand-written fast paths leave longer ones to the codecs."""
 # Buffers of this size and above stay separate parts: sendmsg gathers them, which costs less than copying.
 SEPARATE_PART_BYTES = 8192
 CACHED_ARRAY_LENGTHS = 64

@@ -31,7 +31,8 @@ from twisted_kafka.replication.partition.topic_stats import BYTES_OUT, REPLICATI
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.apis.data.down_conversion import DownConversion
-from twisted_kafka.server.apis.data.fetch_direct import FIRST_VERSION, FetchedResponse, by_topic, read_one, size_of, topic_of
+from twisted_kafka.server.apis.data.fetched_response import FIRST_VERSION, FetchedResponse, by_topic, size_of, topic_of
+from twisted_kafka.server.apis.data.flat_forms import OneFetch
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import Measured, api
@@ -110,12 +111,13 @@ class FetchApis:
         It does the same as ``fetch``, without decoding a message.
         """
         version = context.api_version
-        one = read_one(frame, version, offset, self._metadata.topic_name) if version >= FIRST_VERSION else None
+        one = OneFetch.read(frame, version, offset) if version >= FIRST_VERSION else None
         if one is None or one.replica_id != CONSUMER_REPLICA_ID:
             return None
         limits = one.max_wait_ms, one.min_bytes, one.max_bytes
         params = self._params(context, CONSUMER_REPLICA_ID, -1, limits, one.isolation_level)
-        return self._answer(context, params, (one.session_id, one.session_epoch), one.fetches, ())
+        fetches = (self._the_fetch(one, version >= _FIRST_VERSION_WITH_TOPIC_IDS),) if one.topics else NO_FETCHES
+        return self._answer(context, params, (one.session_id, one.session_epoch), fetches, ())
 
     def _params(
         self, context: RequestContext, replica_id: int, replica_epoch: int, limits: tuple[int, int, int], isolation_level: int
@@ -202,6 +204,20 @@ class FetchApis:
             return respond([PartitionRead(refusal) if position in denied else next(left) for position in range(len(fetches))])
 
         return when_done(self._replicas.reader.fetch(params, allowed), merged)
+
+    def _the_fetch(self, one: OneFetch, uses_topic_ids: bool) -> PartitionFetch:
+        topic_id = one.topic_id if uses_topic_ids else NO_UUID
+        name = self._metadata.topic_name(topic_id) if uses_topic_ids else one.topic
+        return PartitionFetch(
+            None if name is None else topic_partition_of((name, one.partition)),
+            topic_id,
+            one.partition,
+            one.fetch_offset,
+            one.partition_max_bytes,
+            one.log_start_offset,
+            one.current_leader_epoch,
+            one.last_fetched_epoch,
+        )
 
     def _fetches(self, request: FetchRequest, uses_topic_ids: bool) -> list[PartitionFetch]:
         fetches = []

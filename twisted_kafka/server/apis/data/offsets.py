@@ -7,6 +7,7 @@ from typing import Final
 
 from twisted.logger import Logger
 
+from twisted_kafka.log.results import TimestampAndOffset
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, KafkaError
 from twisted_kafka.protocol.messages.list_offsets import (
@@ -38,13 +39,16 @@ from twisted_kafka.replication.operations.offset_queries import (
 )
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
-from twisted_kafka.server.apis.data.offsets_direct import FIRST_VERSION, FoundResponse, read_one
+from twisted_kafka.server.apis.data.flat_forms import FoundResponse, OneQuestion
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import when_done
 
 _DESCRIBE: Final = AclOperation.DESCRIBE
 _TOPIC: Final = ResourceType.TOPIC
+
+_FIRST_VERSION_OF_ONE_OFFSET: Final = 1
+"""Before it the response has a list of offsets."""
 
 _FIRST_VERSION_WITH_EPOCHS: Final = 4
 _FIRST_VERSION_OF_SPECIALS: Final = {
@@ -55,6 +59,8 @@ _FIRST_VERSION_OF_SPECIALS: Final = {
     LATEST_TIERED_TIMESTAMP: 9,
 }
 _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
+
+_NOT_FOUND: Final = TimestampAndOffset(-1, -1, -1)
 
 _log = Logger()
 
@@ -100,7 +106,7 @@ class OffsetApis:
         It does the same as ``list_offsets``, without decoding and encoding messages.
         """
         version = context.api_version
-        one = read_one(frame, version, offset) if version >= FIRST_VERSION else None
+        one = OneQuestion.read(frame, version, offset) if version >= _FIRST_VERSION_OF_ONE_OFFSET else None
         if one is None or one.isolation_level not in (0, READ_COMMITTED):
             return None
         timestamp = one.timestamp
@@ -109,17 +115,20 @@ class OffsetApis:
         authorization = self._authorization
         if (
             authorization.enforces
-            and not authorization.remembers(context, _DESCRIBE, _TOPIC, one.topic)
-            and not authorization.is_allowed(context, _DESCRIBE, _TOPIC, one.topic, logs_denied=False)
+            and not authorization.remembers(context, _DESCRIBE, _TOPIC, one.name)
+            and not authorization.is_allowed(context, _DESCRIBE, _TOPIC, one.name, logs_denied=False)
         ):
             return None  # `list_offsets` asks again, and responds
-        topic_partition = topic_partition_of((one.topic, one.index))
+        topic_partition = topic_partition_of((one.name, one.partition_index))
         try:
-            found = self._offsets.list_offset(topic_partition, timestamp, one.replica_id, one.isolation_level, one.leader_epoch)
+            found = self._offsets.list_offset(
+                topic_partition, timestamp, one.replica_id, one.isolation_level, one.current_leader_epoch
+            )
         except (KafkaError, OSError):
             return None  # `list_offsets` runs into it again and responds
-        context.note_topic(one.topic, 1, 0, 0, 0)
-        return FoundResponse(one.topic, one.index, found)
+        context.note_topic(one.name, 1, 0, 0, 0)
+        timestamp_ms, found_offset, leader_epoch = _NOT_FOUND if found is None else found
+        return FoundResponse(one.name, one.partition_index, timestamp_ms, found_offset, leader_epoch)
 
     def _allowed(self, context: RequestContext, operation: AclOperation, topics: Iterable[str]) -> set[str]:
         return self._authorization.allowed_of(context, operation, ResourceType.TOPIC, topics)

@@ -35,8 +35,8 @@ from twisted_kafka.replication.operations.delayed_produce import PendingResults
 from twisted_kafka.replication.partition.topic_stats import PRODUCE_CONVERSIONS
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
+from twisted_kafka.server.apis.data.flat_forms import AppendedResponse, OneBatch
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
-from twisted_kafka.server.apis.data.produce_direct import FIRST_VERSION, AppendedResponse, OneBatch, read_one
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Later, Outcome, api
 from twisted_kafka.waiting.futures import and_then, then, when_done
@@ -178,7 +178,7 @@ class ProduceApis:
     def read_batch(self, context: RequestContext, frame: Buffer, offset: int) -> tuple[tuple[TopicPartition, int], OneBatch] | None:
         """Return partition and acks of such a request, and what it says; None if it is another one."""
         version = context.api_version
-        one = read_one(frame, version, offset) if version >= FIRST_VERSION else None
+        one = OneBatch.read(frame, version, offset) if version >= _FIRST_VERSION_OF_BATCHES else None
         if one is None or not one.acks or context.client_id == ADMIN_CLIENT_ID:
             return None
         records, error = _the_batch(one.records, version, None)
@@ -187,12 +187,12 @@ class ProduceApis:
         authorization = self._authorization
         if (
             authorization.enforces
-            and not authorization.remembers(context, _WRITE, _TOPIC, one.topic)
-            and not authorization.is_allowed(context, _WRITE, _TOPIC, one.topic, logs_denied=False)
+            and not authorization.remembers(context, _WRITE, _TOPIC, one.name)
+            and not authorization.is_allowed(context, _WRITE, _TOPIC, one.name, logs_denied=False)
         ):
             return None  # `produce` asks again, and responds
         one.records = records
-        return (topic_partition_of((one.topic, one.index)), one.acks), one
+        return (topic_partition_of((one.name, one.index)), one.acks), one
 
     def append_together(
         self, common: tuple[TopicPartition, int], each: Sequence[OneBatch]
@@ -210,11 +210,11 @@ class ProduceApis:
             request = _without_records(one)
             return Later(then(result, partial(self._respond, context, request, None)), request)
         if result.error:
-            return self._respond(context, _without_records(one), None, {topic_partition_of((one.topic, one.index)): result})
-        context.note_topic(one.topic, 1, result.record_count, one.size_bytes)
+            return self._respond(context, _without_records(one), None, {topic_partition_of((one.name, one.index)): result})
+        context.note_topic(one.name, 1, result.record_count, result.size_bytes)
         if result.conversion is not None:
-            self._note_conversion(context, one.topic, result.conversion)
-        return AppendedResponse(one.topic, one.index, result.base_offset, result.log_append_time_ms, result.log_start_offset)
+            self._note_conversion(context, one.name, result.conversion)
+        return AppendedResponse(one.name, one.index, result.base_offset, result.log_append_time_ms, result.log_start_offset)
 
     def _append_in_transaction(
         self, context: RequestContext, request: ProduceRequest, entries: dict[TopicPartition, Buffer], refused: Results | None
@@ -318,7 +318,7 @@ def _drop_records(request: ProduceRequest) -> None:
 
 
 def _without_records(one: OneBatch) -> ProduceRequest:
-    topic = TopicProduceData(name=one.topic, partition_data=[PartitionProduceData(index=one.index)])
+    topic = TopicProduceData(name=one.name, partition_data=[PartitionProduceData(index=one.index)])
     return ProduceRequest(acks=one.acks, timeout_ms=one.timeout_ms, topic_data=[topic])
 
 
