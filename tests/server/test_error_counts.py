@@ -27,11 +27,13 @@ from twisted_kafka.protocol.messages.offsets import (
 )
 from twisted_kafka.protocol.messages.partitions import ElectLeadersResponse
 from twisted_kafka.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from twisted_kafka.protocol.messages.scram import DescribeUserScramCredentialsResponse, DescribeUserScramCredentialsResult
 from twisted_kafka.server.error_counts import note_errors
 from twisted_kafka.server.error_responses import error_response
 
-NONE, NOT_LEADER, UNKNOWN_TOPIC = (
+NONE, NOT_FOUND, NOT_LEADER, UNKNOWN_TOPIC = (
     int(ErrorCode.NONE),
+    int(ErrorCode.RESOURCE_NOT_FOUND),
     int(ErrorCode.NOT_LEADER_OR_FOLLOWER),
     int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
 )
@@ -83,6 +85,12 @@ def test_codes_that_a_version_has_no_field_for_count_where_kafka_counts_them() -
     assert counted(ElectLeadersResponse(), 0) == (NONE, None)
     assert counted(DescribeLogDirsResponse(results=[DescribeLogDirsResult()]), 0) == (NONE, {NONE: 2})
     assert counted(MetadataResponse(), 12) == (NONE, {})
+
+
+def test_the_error_of_described_scram_credentials_as_a_whole_does_not_count() -> None:
+    results = [DescribeUserScramCredentialsResult(error_code=code) for code in (NONE, NOT_FOUND, NOT_FOUND)]
+    assert counted(DescribeUserScramCredentialsResponse(results=results), 0) == (NOT_FOUND, {NONE: 1, NOT_FOUND: 2})
+    assert counted(DescribeUserScramCredentialsResponse(error_code=NOT_LEADER), 0)[1] == {}
 
 
 def test_a_search_for_no_coordinator_counts_once() -> None:

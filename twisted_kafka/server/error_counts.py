@@ -33,19 +33,25 @@ _COUNTED_UNTIL: dict[int, int] = {
     ApiKey.ELECT_LEADERS: _ALL_VERSIONS,
 }
 
+# The metrics do not count their top-level error (as in Kafka).
+_COUNTED_IN_LISTS_ONLY = (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,)
+
 # A response without any error code counts as one NONE.
 _COUNTED_IF_EMPTY = (ApiKey.FIND_COORDINATOR, ApiKey.ADD_PARTITIONS_TO_TXN)
 
 
 @cache
 def error_places(struct: StructType, version: int | None = None) -> ErrorPlaces:
-    """Return the places of error codes in a response class, in one version or in all, so that no other field is visited."""
+    """Return the places of error codes in a response class, so that no other field is visited.
+
+    Without a version: all that any version has. With one: those that the metrics count.
+    """
     lists = []
     own = ""
     for field in struct.FIELDS:
         is_there = version is None or field.at(version)
         if field.name in _ERROR_FIELDS:
-            if version is None or is_there or version <= _COUNTED_UNTIL.get(struct.KEY, -1):
+            if version is None or _is_counted(struct.KEY, version, is_there):
                 own = field.name
         elif not is_there:
             continue
@@ -54,6 +60,10 @@ def error_places(struct: StructType, version: int | None = None) -> ErrorPlaces:
             if inner:
                 lists.append((field.name, inner))
     return ErrorPlaces(own, tuple(lists))
+
+
+def _is_counted(key: int, version: int, is_there: bool) -> bool:
+    return key not in _COUNTED_IN_LISTS_ONLY and (is_there or version <= _COUNTED_UNTIL.get(key, -1))
 
 
 def first_error(value: Any, places: ErrorPlaces) -> int:
