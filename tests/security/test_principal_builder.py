@@ -80,7 +80,7 @@ def test_it_is_asked_on_each_kind_of_listener(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["no.such.Builder", "builtins.object", f"{__name__}.port_of"])
 def test_one_that_cannot_be_made_refuses_the_start(name: str, tmp_path: Path) -> None:
-    with pytest.raises(StartError, match=f"Invalid value '{name}' for principal.builder.class: must be a Python class"):
+    with pytest.raises(StartError, match=f"Invalid value '{name}' for principal.builder.class: must be a class"):
         Broker({"principal.builder.class": name}, data_dir=tmp_path).start()
 
 

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from twisted.logger import Logger
-from twisted.python.reflect import namedAny
 from zope.interface import Interface
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.python_class import instance_of
 from twisted_kafka.protocol.errors import KafkaError, UnknownServerError
 
 CREATE_TOPIC_POLICY = "create.topic.policy.class.name"
@@ -93,15 +92,7 @@ def _made(config: KafkaConfig, key: str) -> Any:
     name = config.optional_string(key)
     if not name:
         return None
-    try:
-        policy = namedAny(name)()  # type: ignore[no-untyped-call]
-        missing = [method for method in ("configure", "validate", "close") if not callable(getattr(policy, method, None))]
-        if missing:
-            raise TypeError(f"it has no method {', '.join(missing)}")
-        policy.configure(dict(config.originals))
-    except Exception as error:
-        raise ConfigError(f"Invalid value {name!r} for {key}: must be a class that can be instantiated ({error})") from error
-    return policy
+    return instance_of(name, key, ("configure", "validate", "close"), lambda policy: policy.configure(dict(config.originals)))
 
 
 def _ask(policy: Any, order: TopicOrder | ConfigOrder) -> None:

@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from twisted.logger import Logger
-from twisted.python.reflect import namedAny
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.python_class import instance_of
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import RequestChannel
@@ -157,14 +156,6 @@ def _load_callback(config: KafkaConfig) -> Any:
     name = config.optional_string(CALLBACK_CLASS)
     if not name:
         return None
-    try:
-        callback = namedAny(name)()  # type: ignore[no-untyped-call]
-        missing = [method for method in IClientQuotaCallback.names() if not callable(getattr(callback, method, None))]
-        if missing:
-            raise TypeError(f"it has no method {', '.join(missing)}")
-        callback.configure(dict(config.originals))
-    except Exception as error:
-        raise ConfigError(
-            f"Invalid value {name!r} for {CALLBACK_CLASS}: must be a class that can be instantiated ({error})"
-        ) from error
-    return callback
+    return instance_of(
+        name, CALLBACK_CLASS, IClientQuotaCallback.names(), lambda callback: callback.configure(dict(config.originals))
+    )

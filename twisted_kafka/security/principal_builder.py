@@ -9,11 +9,10 @@ Kafka's own class, the default, means this broker's rules: the name in the certi
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from twisted.python.reflect import namedAny
 from zope.interface import Interface
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.python_class import instance_of
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 
 KEY: Final = "principal.builder.class"
@@ -50,15 +49,7 @@ def custom_builder(config: KafkaConfig, listener_name: str) -> Any | None:
     name = config.for_listener(listener_name, KEY)
     if not isinstance(name, str) or name in ("", DEFAULT):
         return None
-    try:
-        builder = namedAny(name)()  # type: ignore[no-untyped-call]
-        missing = [method for method in ("configure", "build") if not callable(getattr(builder, method, None))]
-        if missing:
-            raise TypeError(f"it has no method {', '.join(missing)}")
-        builder.configure(dict(config.originals))
-    except Exception as error:
-        raise ConfigError(f"Invalid value {name!r} for {KEY}: must be a Python class that can be instantiated ({error})") from error
-    return builder
+    return instance_of(name, KEY, ("configure", "build"), lambda builder: builder.configure(dict(config.originals)))
 
 
 def built(builder: Any, context: AuthenticationContext) -> KafkaPrincipal:

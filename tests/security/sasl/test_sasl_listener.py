@@ -24,7 +24,7 @@ KEY = "listener.name.sasl.plain.sasl.jaas.config"
         ({"sasl.enabled.mechanisms": ""}, "Invalid value '' for sasl.enabled.mechanisms: listener SASL must have a mechanism"),
         (
             {"listener.name.sasl.plain.sasl.server.callback.handler.class": "no.such.Handler"},
-            "'no.such.Handler' for listener.name.sasl.plain.sasl.server.callback.handler.class: must be a Python class",
+            "'no.such.Handler' for listener.name.sasl.plain.sasl.server.callback.handler.class: must be a class",
         ),
         ({"sasl.server.callback.handler.class": "builtins.object"}, "it has no method configure, handle, close"),
     ],

@@ -2,10 +2,9 @@
 
 from typing import Any, Final
 
-from twisted.python.reflect import namedAny
-
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.python_class import instance_of
 from twisted_kafka.metadata.store import IMetadataStore, StoreError
 from twisted_kafka.security.authorizer.acl_authorizer import AclAuthorizer
 from twisted_kafka.security.authorizer.audit_log import AuditLog
@@ -31,22 +30,11 @@ def make_authorizer(config: KafkaConfig, store: IMetadataStore, clock: IClock, a
     if name in ACL_AUTHORIZERS:
         authorizer: Any = AclAuthorizer(store, clock, audit)
     else:
-        authorizer = _made(name)
+        authorizer = instance_of(name, KEY, sorted(IAuthorizer.names()))
     try:
         authorizer.configure(dict(config.originals))
     except (ConfigError, StoreError):
         raise
     except Exception as error:
         raise ConfigError(f"Invalid value {name!r} for {KEY}: it cannot be configured ({error})") from error
-    return authorizer
-
-
-def _made(name: str) -> Any:
-    try:
-        authorizer = namedAny(name)()  # type: ignore[no-untyped-call]
-        missing = [method for method in IAuthorizer.names() if not callable(getattr(authorizer, method, None))]
-        if missing:
-            raise TypeError(f"it has no method {', '.join(sorted(missing))}")
-    except Exception as error:
-        raise ConfigError(f"Invalid value {name!r} for {KEY}: must be a class that can be instantiated ({error})") from error
     return authorizer

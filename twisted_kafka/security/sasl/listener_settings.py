@@ -7,11 +7,10 @@ A key may be set with the prefixes ``listener.name.<listener>.<mechanism>.`` (Ka
 from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
-from twisted.python.reflect import namedAny
-
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys.declare import Value
+from twisted_kafka.config.python_class import instance_of, unusable
 from twisted_kafka.security.sasl.jaas import JaasEntry, JaasError, parse_jaas
 
 JAAS: Final = "sasl.jaas.config"
@@ -75,16 +74,11 @@ def custom_handler(
     name = found.value
     if not isinstance(name, str) or not name or name in known:
         return None
+    handler = instance_of(name, found.key, _METHODS)
     try:
-        handler = namedAny(name)()  # type: ignore[no-untyped-call]
-        missing = [method for method in _METHODS if not callable(getattr(handler, method, None))]
-        if missing:
-            raise TypeError(f"it has no method {', '.join(missing)}")
         handler.configure(dict(config.originals), mechanism, entries)
     except ConfigError:
         raise
     except Exception as error:
-        raise ConfigError(
-            f"Invalid value {name!r} for {found.key}: must be a Python class that can be instantiated ({error})"
-        ) from error
+        raise unusable(name, found.key, error) from error
     return handler

@@ -1,0 +1,30 @@
+"""Python classes that settings name, where Apache Kafka's name Java classes."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from twisted.python.reflect import namedAny
+
+from twisted_kafka.config.errors import ConfigError
+
+
+def instance_of(name: str, key: str, methods: Iterable[str], configure: Callable[[Any], object] | None = None) -> Any:
+    """Return an instance of the class ``package.module.Class`` that ``key`` names, configured if there is something to do so.
+
+    Raises ConfigError if it cannot be loaded, made or configured, or lacks one of the methods.
+    """
+    try:
+        made = namedAny(name)()  # type: ignore[no-untyped-call]
+        missing = [method for method in methods if not callable(getattr(made, method, None))]
+        if missing:
+            raise TypeError(f"it has no method {', '.join(missing)}")
+        if configure is not None:
+            configure(made)
+    except Exception as error:
+        raise unusable(name, key, error) from error
+    return made
+
+
+def unusable(name: str, key: str, error: Exception) -> ConfigError:
+    """Return the error that says why a class is of no use."""
+    return ConfigError(f"Invalid value {name!r} for {key}: must be a class that can be instantiated ({error})")
