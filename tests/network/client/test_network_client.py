@@ -19,12 +19,11 @@ from twisted_kafka.network.client.errors import (
 )
 from twisted_kafka.network.client.node_connection_state import (
     EVENT_NAMES,
-    ILLEGAL,
     STATE_NAMES,
     TRANSITIONS,
-    IllegalTransitionError,
     next_state,
 )
+from twisted_kafka.network.state_table import ILLEGAL, IllegalTransitionError
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse

@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from twisted_kafka.network.connection import authentication_state as states
-from twisted_kafka.network.connection.authentication_state import IllegalTransitionError, next_state
+from twisted_kafka.network.connection.authentication_state import next_state
+from twisted_kafka.network.state_table import IllegalTransitionError
 
 
 def test_only_a_completed_evaluation_authenticates() -> None:

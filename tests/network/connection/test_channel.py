@@ -4,9 +4,10 @@ import pytest
 
 from tests.network.network_fakes import FakeTransport, Layer, frame
 from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES, KafkaChannel
-from twisted_kafka.network.connection.channel_state import MUTED_AND_RESPONSE_PENDING, NOT_MUTED, IllegalTransitionError
+from twisted_kafka.network.connection.channel_state import MUTED_AND_RESPONSE_PENDING, NOT_MUTED
 from twisted_kafka.network.connection.framing import NOT_NOW
 from twisted_kafka.network.requests.memory_pool import MemoryPool
+from twisted_kafka.network.state_table import IllegalTransitionError
 from twisted_kafka.timing.clock import ManualClock
 
 

@@ -1,6 +1,7 @@
 import pytest
 
 from twisted_kafka.network.connection import channel_state as cs
+from twisted_kafka.network.state_table import IllegalTransitionError
 
 # One line per step: state, event, what follows; - where Kafka's broker, too, calls it an illegal state. The whole table.
 TRANSCRIPT = """
@@ -56,7 +57,7 @@ def test_every_pair_of_state_and_event() -> None:
         number, happens = cs.STATE_NAMES.index(state), cs.EVENT_NAMES.index(event)
         seen.append((number, happens))
         if following == "-":
-            with pytest.raises(cs.IllegalTransitionError, match=f"{event} in state {state}"):
+            with pytest.raises(IllegalTransitionError, match=f"{event} in state {state}"):
                 cs.next_state(number, happens)
         else:
             assert cs.STATE_NAMES[cs.next_state(number, happens)] == following, line

@@ -7,6 +7,8 @@ versions. Requests are sent in READY only.
 
 from typing import Final
 
+from twisted_kafka.network.state_table import ILLEGAL, StateTable
+
 DISCONNECTED: Final = 0
 BACKOFF: Final = 1
 CONNECTING: Final = 2
@@ -22,8 +24,6 @@ DISCONNECT: Final = 4
 STATE_NAMES: Final = ("DISCONNECTED", "BACKOFF", "CONNECTING", "CHECKING_API_VERSIONS", "READY")
 EVENT_NAMES: Final = ("BACK_OFF", "CONNECT", "CHECK_API_VERSIONS", "BECOME_READY", "DISCONNECT")
 
-ILLEGAL: Final = -1
-
 # fmt: off
 TRANSITIONS: Final[tuple[tuple[int, int, int, int, int], ...]] = (
     # BACK_OFF CONNECT     CHECK_API_VERSIONS     BECOME_READY DISCONNECT
@@ -35,14 +35,5 @@ TRANSITIONS: Final[tuple[tuple[int, int, int, int, int], ...]] = (
 )
 # fmt: on
 
-
-class IllegalTransitionError(Exception):
-    """An event that is not allowed in the current state."""
-
-
-def next_state(state: int, event: int) -> int:
-    """Return the state after ``event``; raises IllegalTransitionError."""
-    following = TRANSITIONS[state][event]
-    if following == ILLEGAL:
-        raise IllegalTransitionError(f"{EVENT_NAMES[event]} in state {STATE_NAMES[state]}")
-    return following
+next_state: Final = StateTable(STATE_NAMES, EVENT_NAMES, TRANSITIONS).next_state
+"""What follows in a state after an event; raises IllegalTransitionError."""

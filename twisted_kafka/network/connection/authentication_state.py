@@ -12,6 +12,7 @@ missing. A session that has ended is not a state: the time says so.)
 
 from typing import Final
 
+from twisted_kafka.network.state_table import ILLEGAL, StateTable
 from twisted_kafka.protocol.api import ApiKey
 
 # States
@@ -55,8 +56,6 @@ EVENT_NAMES: Final = (
     "REFUSED",
 )
 
-ILLEGAL: Final = -1
-
 # Short names for the table.
 _NO: Final = ILLEGAL
 _AUTH: Final = AUTHENTICATE
@@ -99,14 +98,5 @@ EXPECTS_TOKEN: Final = (TOKENS, REAUTHENTICATION_TOKENS)
 EVALUATES: Final = (AUTHENTICATE, TOKENS, REAUTHENTICATE, REAUTHENTICATION_TOKENS)
 """The states in which a mechanism evaluates tokens."""
 
-
-class IllegalTransitionError(Exception):
-    """An event that is not allowed in the current state."""
-
-
-def next_state(state: int, event: int) -> int:
-    """Return the state after ``event``; raises IllegalTransitionError."""
-    following = TRANSITIONS[state][event]
-    if following == ILLEGAL:
-        raise IllegalTransitionError(f"{EVENT_NAMES[event]} in state {STATE_NAMES[state]}")
-    return following
+next_state: Final = StateTable(STATE_NAMES, EVENT_NAMES, TRANSITIONS).next_state
+"""What follows in a state after an event; raises IllegalTransitionError."""

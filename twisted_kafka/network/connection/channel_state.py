@@ -9,6 +9,10 @@ state, so that a caller does not need to know why else a channel is muted.
 (Kafka: ``ChannelMuteState`` and ``ChannelMuteEvent`` of KafkaChannel, with its ``mute`` and ``maybeUnmute`` as events.)
 """
 
+from typing import Final
+
+from twisted_kafka.network.state_table import ILLEGAL, StateTable
+
 # States. Up to MUTED, no request is in flight and the channel is not throttled.
 NOT_MUTED = 0
 MUTED = 1
@@ -36,8 +40,6 @@ STATE_NAMES = (
 )
 EVENT_NAMES = ("MUTE", "UNMUTE", "REQUEST_RECEIVED", "RESPONSE_SENT", "THROTTLE_STARTED", "THROTTLE_ENDED", "DISCONNECTED")
 
-ILLEGAL = -1
-
 # Short names for the table.
 _PENDING = MUTED_AND_RESPONSE_PENDING
 _THROTTLED = MUTED_AND_THROTTLED
@@ -56,14 +58,5 @@ TRANSITIONS: tuple[tuple[int, int, int, int, int, int, int], ...] = (
 )
 # fmt: on
 
-
-class IllegalTransitionError(Exception):
-    """An event that is not allowed in the current state."""
-
-
-def next_state(state: int, event: int) -> int:
-    """Return the state after ``event``; raises IllegalTransitionError."""
-    following = TRANSITIONS[state][event]
-    if following == ILLEGAL:
-        raise IllegalTransitionError(f"{EVENT_NAMES[event]} in state {STATE_NAMES[state]}")
-    return following
+next_state: Final = StateTable(STATE_NAMES, EVENT_NAMES, TRANSITIONS).next_state
+"""What follows in a state after an event; raises IllegalTransitionError."""
