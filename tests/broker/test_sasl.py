@@ -34,6 +34,7 @@ SETTINGS = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
     "security.inter.broker.protocol": "SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
     KEY: 'x.PlainLoginModule required user_alice="alice-s3cret";',
     "connection.failed.authentication.delay.ms": "20",
 }
@@ -113,6 +114,12 @@ def test_bad_settings_refuse_the_start_in_one_line(changes: dict[str, str], why:
 # Between brokers.
 
 
+def _speaking(mechanism: str, settings: dict[str, str]) -> KafkaConfig:
+    """The settings of a broker that logs in at others with ``mechanism``."""
+    mechanisms = {"sasl.enabled.mechanisms": mechanism, "sasl.mechanism.inter.broker.protocol": mechanism}
+    return KafkaConfig.embedded({key: SETTINGS[key] for key in SETTINGS if key != KEY} | mechanisms | settings)
+
+
 @pytest.mark.parametrize(
     ("mechanism", "jaas", "why"),
     [
@@ -125,8 +132,7 @@ def test_bad_settings_refuse_the_start_in_one_line(changes: dict[str, str], why:
     ],
 )
 def test_a_client_of_another_broker_logs_in(between: Broker, mechanism: str, jaas: str, why: str | None) -> None:
-    protocol = {"security.inter.broker.protocol": "SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol": mechanism}
-    config = KafkaConfig.embedded({**protocol, f"listener.name.sasl_plaintext.{mechanism.lower()}.sasl.jaas.config": jaas})
+    config = _speaking(mechanism, {f"listener.name.sasl_plaintext.{mechanism.lower()}.sasl.jaas.config": jaas})
     client = InterBrokerClient(config, "test-client", "test", SystemClock())
     port = int(between.bootstrap_servers.split(",")[0].rpartition(":")[2])
     try:
@@ -166,8 +172,7 @@ def between() -> Iterator[Broker]:
     ],
 )
 def test_settings_that_are_of_no_use_between_brokers_are_named(mechanism: str, jaas: str, why: str) -> None:
-    protocol = {"security.inter.broker.protocol": "SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol": mechanism}
-    config = KafkaConfig.embedded({**protocol, "sasl.jaas.config": jaas})
+    config = _speaking(mechanism, {"sasl.jaas.config": jaas})
     client = InterBrokerClient(config, "test-client", "test", SystemClock())
     with pytest.raises(ConfigError, match=why):
         client.send(Node(1, "127.0.0.1", 1, None), MetadataRequest(topics=[])).result(10)

@@ -91,6 +91,11 @@ def test_values_are_parsed_by_type() -> None:
         ("broker.id", "1001", "at most reserved.broker.max.id, 1000"),
         ("group.max.session.timeout.ms", "10", "at least group.min.session.timeout.ms, 6000"),
         ("max.connections.per.ip.overrides", "hosts", "a list of host:count"),
+        (
+            "connection.failed.authentication.delay.ms",
+            "600000",
+            "less than connections.max.idle.ms, 600000, or failures would not be answered",
+        ),
     ],
 )
 def test_the_error_of_an_invalid_value_is_one_line_with_key_value_and_allowed_values(key: str, text: str, allowed: str) -> None:

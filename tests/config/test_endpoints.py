@@ -4,6 +4,9 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 
+TWO = {"listeners": "PLAINTEXT://a:1,SSL://a:2"}
+MECHANISM = "sasl.mechanism.inter.broker.protocol"
+
 
 def _listeners(text: str, **settings: str) -> tuple[EndPoint, ...]:
     return KafkaConfig.from_properties({"listeners": text, "advertised.listeners": "PLAINTEXT://localhost:1", **settings}).listeners
@@ -79,8 +82,35 @@ def test_bad_listeners_are_refused(listeners: str, says: str) -> None:
             {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
             "security.inter.broker.protocol",
         ),
+        ({"security.inter.broker.protocol": "SASL_SSL"}, "security.inter.broker.protocol"),
+        (TWO | {"advertised.listeners": "PLAINTEXT://a:1", "inter.broker.listener.name": "SSL"}, "inter.broker.listener.name"),
+        (TWO | {"advertised.listeners": "PLAINTEXT://a:1", "control.plane.listener.name": "SSL"}, "control.plane.listener.name"),
     ],
 )
 def test_settings_that_name_listeners_must_match_them(settings: dict[str, str], key: str) -> None:
     with pytest.raises(ConfigError, match=f"for {key}: "):
         KafkaConfig.from_properties(settings)
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize(
+    ("mechanism", "key", "enabled", "says"),
+    [
+        ({}, "sasl.enabled.mechanisms", "PLAIN", "Invalid value 'GSSAPI' for"),
+        ({MECHANISM: "PLAIN"}, "sasl.enabled.mechanisms", "SCRAM-SHA-256,SCRAM-SHA-512", ": SCRAM-SHA-256, SCRAM-SHA-512"),
+        ({MECHANISM: "PLAIN"}, "listener.name.{}.sasl.enabled.mechanisms", "SCRAM-SHA-256", ": SCRAM-SHA-256"),
+        ({MECHANISM: "PLAIN"}, "sasl.enabled.mechanisms", "", "there is none"),
+    ],
+)
+def test_brokers_log_in_at_each_other_with_a_mechanism_that_their_listener_has(
+    protocol: str, mechanism: dict[str, str], key: str, enabled: str, says: str
+) -> None:
+    settings = {"listeners": f"{protocol}://a:1,PLAINTEXT://a:2", **mechanism, key.format(protocol.lower()): enabled}
+    KafkaConfig.from_properties(settings)  # it is not the inter-broker listener
+    settings["inter.broker.listener.name"] = protocol
+    allowed = "must be one of sasl.enabled.mechanisms of the inter-broker listener"
+    with pytest.raises(ConfigError, match=f"for {MECHANISM}: {allowed} {protocol}: ") as refused:
+        KafkaConfig.from_properties(settings)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+    KafkaConfig.from_properties(settings | {f"listener.name.{protocol.lower()}.sasl.enabled.mechanisms": "PLAIN,GSSAPI"})

@@ -337,8 +337,8 @@ def _check_listeners(config: KafkaConfig) -> None:
     _ensure(bool(config.listeners), config, "listeners", "a list with at least one listener")
     _ = config.metrics_listener  # raises for a malformed address
     names = {end_point.listener_name for end_point in config.listeners}
+    given = "advertised.listeners" if config.is_set("advertised.listeners") else "listeners"
     for end_point in _advertised(config):
-        given = "advertised.listeners" if config.is_set("advertised.listeners") else "listeners"
         _ensure(
             end_point.host != _META_ADDRESS,
             config,
@@ -346,23 +346,37 @@ def _check_listeners(config: KafkaConfig) -> None:
             f"a routable address, not {_META_ADDRESS}: set advertised.listeners",
         )
         _ensure(end_point.listener_name in names, config, "advertised.listeners", "a list of names that listeners contains")
-    named = config.optional_string("inter.broker.listener.name")
-    if named is not None:
-        _ensure(
-            not config.is_set("security.inter.broker.protocol"),
-            config,
-            "security.inter.broker.protocol",
-            "unset when inter.broker.listener.name is set",
-        )
-        _ensure(named.upper() in names, config, "inter.broker.listener.name", "one of the names in listeners")
-    control_plane = config.optional_string("control.plane.listener.name")
+    _check_between_brokers(config, given)
+
+
+def _check_between_brokers(config: KafkaConfig, given: str) -> None:
+    advertised = {end_point.listener_name for end_point in _advertised(config)}
+    allowed = f"one of the names in {given}"
+    key = "inter.broker.listener.name"
+    if config.is_set(key):
+        protocol = "security.inter.broker.protocol"
+        _ensure(not config.is_set(protocol), config, protocol, f"unset when {key} is set")
+    elif config.is_set("security.inter.broker.protocol"):
+        key = "security.inter.broker.protocol"
+    name = config.inter_broker_listener_name
+    # Kafka requires a listener named PLAINTEXT if neither key is set: a broker that is alone does without.
+    _ensure(name in advertised or not config.is_set(key), config, key, allowed)
+    control_plane = config.control_plane_listener_name
     if control_plane is not None:
-        _ensure(control_plane.upper() in names, config, "control.plane.listener.name", "one of the names in listeners")
-        _ensure(
-            control_plane.upper() != config.inter_broker_listener_name,
-            config,
-            "control.plane.listener.name",
-            "a listener other than the inter-broker listener",
+        _ensure(control_plane in advertised, config, "control.plane.listener.name", allowed)
+        _ensure(control_plane != name, config, "control.plane.listener.name", "a listener other than the inter-broker listener")
+    if name in advertised and config.security_protocol_map[name].startswith("SASL_"):
+        _check_inter_broker_mechanism(config, name)
+
+
+def _check_inter_broker_mechanism(config: KafkaConfig, listener_name: str) -> None:
+    key, enabled_key = "sasl.mechanism.inter.broker.protocol", "sasl.enabled.mechanisms"
+    mechanism, enabled = (config.for_listener(listener_name, each) for each in (key, enabled_key))
+    names = enabled if isinstance(enabled, tuple) else ()
+    if mechanism not in names:
+        raise ConfigError(
+            f"Invalid value {mechanism!r} for {key}: must be one of {enabled_key} of the inter-broker listener {listener_name}: "
+            f"{', '.join(names) or 'there is none'}"
         )
 
 
@@ -376,6 +390,9 @@ def _check_limits(config: KafkaConfig) -> None:
     queued_bytes = config.int("queued.max.request.bytes")
     allowed = f"-1, or at least socket.request.max.bytes, {max_request_bytes}"
     _ensure(queued_bytes <= 0 or queued_bytes >= max_request_bytes, config, "queued.max.request.bytes", allowed)
+    delay_ms, idle_ms = config.int("connection.failed.authentication.delay.ms"), config.long("connections.max.idle.ms")
+    allowed = f"less than connections.max.idle.ms, {idle_ms}, or failures would not be answered"
+    _ensure(delay_ms < idle_ms or idle_ms < 0, config, "connection.failed.authentication.delay.ms", allowed)
     wait_ms = config.int("replica.fetch.wait.max.ms")
     for key in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
         _ensure(config.int(key) >= wait_ms, config, key, f"at least replica.fetch.wait.max.ms, {wait_ms}")

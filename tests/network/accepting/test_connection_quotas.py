@@ -87,7 +87,7 @@ def test_a_full_broker_still_hears_the_controller() -> None:
     keys = {
         "listeners": "INSIDE://:1,OUTSIDE://:2,CONTROL://:3",
         "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,CONTROL:PLAINTEXT",
-        "advertised.listeners": "INSIDE://h:1,OUTSIDE://h:2",
+        "advertised.listeners": "INSIDE://h:1,OUTSIDE://h:2,CONTROL://h:3",
         "inter.broker.listener.name": "INSIDE",
         "control.plane.listener.name": "CONTROL",
         "max.connections": "2",

@@ -244,6 +244,7 @@ def test_settings_of_a_broker_s_client() -> None:
             "socket.connection.setup.timeout.ms": "11",
             "socket.connection.setup.timeout.max.ms": "12",
             "connections.max.idle.ms": "13",
+            "connection.failed.authentication.delay.ms": "1",
         }
     )
     settings = ClientSettings.of_broker(config, "fetcher", max_queued_requests=5)
