@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from twisted_kafka_spark.kafka_names import ERROR_NAMES
+from twisted_kafka_spark.kafka_resources import group, resources
 from twisted_kafka_spark.schema import PHASES
 from twisted_kafka_spark.transactions import ABORTED, COMMITTED
 
@@ -41,6 +42,9 @@ _SIZES = ("recordsSizeInBytes", "recordSetSizeInBytes")
 """The second is the name in fetches before Kafka 3.0."""
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _PARTITIONS = ("partitions", "partitionData", "partitionResponses", "partitionIndexes", "partitionStates", "resultsByPartition")
+_INDEXES = ("partitionIndex", "index", "partition")
+_MAX_PARTITIONS = 20
+"""Most partition ids of a topic in a record, as in this broker's own log."""
 _TOPIC_LISTS = ("topics", "topicData", "responses", "v3AndBelowTopics", "resultsByTopicV3AndBelow", "topicResults")
 _GROUP_LISTS = ("groups", "transactions", "resultsByTransaction")
 _NAMES_TOPICS = ("Metadata", "CreateTopics", "LeaderAndIsr", "UpdateMetadata", "DescribeTopicPartitions")
@@ -51,7 +55,7 @@ _LISTS_TOPICS = (
 )
 """APIs whose topics the record lists: the same as in this broker's own log."""
 
-_TRANSACTIONAL = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
+_TRANSACTIONAL = ("Produce", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 
 
 def is_request(line: str) -> bool:
@@ -89,7 +93,7 @@ def _record(content: dict[str, Any], time: str, topic_ids: dict[str, str]) -> di
     error = _ERROR.search(json.dumps(response, separators=(",", ":")))
     client, request = content.get("clientInformation") or {}, content.get("request") or {}
     return {
-        "v": 1,
+        "v": 2,
         "time": time,
         "listener": content.get("listener"),
         "protocol": content.get("securityProtocol"),
@@ -106,6 +110,9 @@ def _record(content: dict[str, Any], time: str, topic_ids: dict[str, str]) -> di
         "total_us": sum(phases.values()),
         "error": _error_name(int(error[1])) if error else None,
         "topics": _topics(request, response) if api in _LISTS_TOPICS else [],
+        "acks": request.get("acks") if api == "Produce" else None,
+        **group(api, request, response),
+        **resources(api, request),
         "transaction": _transaction(api, request, has_failed=error is not None) if api in _TRANSACTIONAL else None,
     }
 
@@ -145,9 +152,15 @@ def _topics(request: dict[str, Any], response: dict[str, Any]) -> list[dict[str,
     for parts, is_response in ((asked, False), (answered, True)):
         count: Counter[str] = Counter()
         for name, partitions, own_code in parts:
-            entry = found.setdefault(name, {"topic": name, "partitions": 0, "records": 0, "bytes": 0, "error": None})
+            entry = found.setdefault(
+                name, {"topic": name, "partitions": 0, "records": 0, "bytes": 0, "error": None, "partition_ids": []}
+            )
             count[name] += len(partitions)  # a fetch may contain a topic several times
             entry["partitions"] = max(entry["partitions"], count[name])
+            ids = entry["partition_ids"]
+            ids += [index for part in partitions if (index := _index(part)) is not None and index not in ids][
+                : _MAX_PARTITIONS - len(ids)
+            ]
             codes = [own_code]
             for part in partitions:
                 if is_response or (name, part.get("index")) not in refused:  # refused batches are not written
@@ -170,7 +183,14 @@ def _parts(message: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]],
                 name = next((topic[each] for each in _NAMES if topic.get(each)), None)
                 partitions: list[Any] = next((topic[each] for each in _PARTITIONS if isinstance(topic.get(each), list)), [])
                 if name:
-                    yield name, [part if isinstance(part, dict) else {} for part in partitions], topic.get("errorCode") or 0
+                    parts = [part if isinstance(part, dict) else {"partitionIndex": part} for part in partitions]
+                    yield name, parts, topic.get("errorCode") or 0
+
+
+def _index(part: dict[str, Any]) -> int | None:
+    """Return the id of a partition, which has one of three names."""
+    found = next((part[name] for name in _INDEXES if name in part), None)
+    return found if isinstance(found, int) else None
 
 
 def _ids(content: Any) -> Iterator[tuple[str, str]]:

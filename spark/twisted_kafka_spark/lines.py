@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark import kafka_log
-from twisted_kafka_spark.schema import FIELDS, TOPIC_FIELDS, TRANSACTION_FIELDS, Field
+from twisted_kafka_spark.schema import FIELDS, RESOURCE_FIELDS, TOPIC_FIELDS, TRANSACTION_FIELDS, Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,8 +64,10 @@ def record_schema() -> pa.Schema:
         return pa.struct([(each.name, arrow_type(each.ddl)) for each in fields])
 
     def arrow_type(ddl: str) -> Any:
+        if ddl == "array<int>":
+            return pa.list_(pa.int32())
         if ddl.startswith("array"):
-            return pa.list_(struct(TOPIC_FIELDS))
+            return pa.list_(struct(RESOURCE_FIELDS if ddl.startswith("array<struct<type") else TOPIC_FIELDS))
         return struct(TRANSACTION_FIELDS) if ddl.startswith("struct") else getattr(pa, _ARROW[ddl])()
 
     return pa.schema([(each.name, arrow_type(each.ddl)) for each in FIELDS])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PAD = 1024
 """Bytes before and after the lines: parsing a line of another format backwards may read beyond its start."""
 _WORD = 8
-_HEAD = b'{"v":1,"time":"'
+_HEAD, _HEAD_2 = b'{"v":1,"time":"', b'{"v":2,"time":"'
 _TIME_END = len(_HEAD) + len("2026-11-21T08:15:30.250Z")
 _BEFORE_NUMBERS = b',"correlation_id":'
 _NUMBERS = (
@@ -38,6 +38,10 @@ _NUMBERS = (
 """The fields after `correlation_id`, in order."""
 _NO_ERROR, _ERROR, _TOPICS = b',"error":null', b',"error":"', b',"topics":['
 _SEQUENCE, _WEIGHT = b',"sequence":', b',"weight":'
+_PARTITION_IDS = b',"partition_ids":['
+_IDS = re.compile(rb"\d{1,9}(,\d{1,9})*")
+_MORE = {"acks": int, "group_id": str, "member_id": str, "generation": int}
+"""What may be between the topics and the number of a line of version 2, in order, with its types."""
 _TOPIC, _PARTITIONS, _RECORDS, _BYTES = b'{"topic":"', b'","partitions":', b',"records":', b',"bytes":'
 _OPEN_LIST, _CLOSE_LIST, _CLOSE_OBJECT, _QUOTE, _COMMA = b'[]}",'
 _MINUTE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
@@ -162,6 +166,15 @@ def _identity(text: bytes) -> tuple[Any, ...]:
     return values
 
 
+def _more(text: bytes) -> tuple[Any, ...]:
+    """Return the values of the part of a line between topics and number; raise ValueError when one has another name or type."""
+    fields = json.loads(b"{" + text[1:] + b"}")
+    for name, value in fields.items():
+        if name not in _MORE or type(value) is not _MORE[name] or (isinstance(value, int) and not -(1 << 31) <= value < 1 << 31):
+            raise ValueError(name)
+    return tuple(fields.get(name) for name in _MORE)
+
+
 class _Reading:
     """The state of parsing a block: what is known about its lines, and which of them have had the expected format so far."""
 
@@ -173,9 +186,11 @@ class _Reading:
         self._read_numbers()
 
     def _read_tails(self) -> None:
-        """Parse `],"sequence":N}` or `],"sequence":N,"weight":W}`."""
+        """Parse `]`, the fields that follow it in version 2, and `,"sequence":N}` or `,"sequence":N,"weight":W}`."""
         block = self.block
-        self.is_ours: Marks = (block.bytes[self.stops - 1] == _CLOSE_OBJECT) & block.has(_HEAD, self.starts)
+        self.is_ours: Marks = (block.bytes[self.stops - 1] == _CLOSE_OBJECT) & (
+            block.has(_HEAD, self.starts) | block.has(_HEAD_2, self.starts)
+        )
         self.sequence, start = block.number_before(self.stops - 1)
         self.weight = np.ones(len(start), np.int64)
         is_sequence = block.has(_SEQUENCE, start - len(_SEQUENCE))
@@ -186,16 +201,22 @@ class _Reading:
             self.sequence[weighted], start[weighted] = block.number_before(end)
             is_sequence[weighted] = block.has(_WEIGHT, end) & block.has(_SEQUENCE, start[weighted] - len(_SEQUENCE))
         self.is_ours &= is_sequence
-        self.list_end = start - len(_SEQUENCE) - 1
-        self.is_ours &= block.bytes[self.list_end] == _CLOSE_LIST
+        self.tail = start - len(_SEQUENCE)
+        self.list_end = self.tail - 1
+        self.has_more = self.is_ours & (block.bytes[self.list_end] != _CLOSE_LIST)
+        longer = np.flatnonzero(self.has_more)
+        if len(longer):
+            closes = np.append(0, np.flatnonzero(block.bytes == _CLOSE_LIST))
+            self.list_end[longer] = closes[np.searchsorted(closes, self.tail[longer]) - 1]
+        self.is_ours &= (block.bytes[self.list_end] == _CLOSE_LIST) & (self.list_end > self.starts)
 
     def _find_topics(self) -> None:
         """Find the start of each line's list of topics, and of each topic's object."""
         block = self.block
         marks = np.flatnonzero((block.bytes & 0xDF) == _OPEN_LIST)  # { and [ differ in this bit
         is_list = block.bytes[marks] == _OPEN_LIST
-        lists, objects = marks[is_list], marks[~is_list]
-        lists = lists[block.has(_TOPICS, lists + 1 - len(_TOPICS))]
+        self.lists, objects = marks[is_list], marks[~is_list]
+        lists = self.lists[block.has(_TOPICS, self.lists + 1 - len(_TOPICS))]
         self.list_start = np.full(len(self.starts), _PAD, np.int64)
         self.list_start[np.searchsorted(self.starts, lists, "right") - 1] = lists
         self.is_ours &= (self.list_start > self.starts) & (self.list_start < self.list_end)
@@ -250,6 +271,7 @@ class _Reading:
         good = block.bytes[ends] == _CLOSE_OBJECT
         good &= is_last | (block.bytes[ends + 1] == _COMMA)
         good &= ~is_first | (starts == self.list_start[owner] + 1)
+        self._skip_partition_ids(ends, good)
         is_fine = block.has(_NO_ERROR, ends - len(_NO_ERROR))
         failed, error_start, error_stop, fields = self._errors(starts, ends, ~is_fine & good)
         end = np.where(is_fine, ends - len(_NO_ERROR), fields)
@@ -268,6 +290,28 @@ class _Reading:
         count = np.bincount(owner, minlength=len(self.starts))
         self.is_ours &= (count > 0) | (self.list_start + 1 == self.list_end)
         return Topics(owner, Coded(topic, None), Coded(error, None), found[1], found[0])
+
+    def _skip_partition_ids(self, ends: Numbers, good: Marks) -> None:
+        """Move the ends of topics that end with partition ids to the start of that field; unmark `good` where it is malformed."""
+        block = self.block
+        rows = np.flatnonzero(good & (block.bytes[ends - 1] == _CLOSE_LIST))
+        if not len(rows):
+            return
+        close = ends[rows] - 1
+        opening = self.lists[np.searchsorted(self.lists, close) - 1]
+        good[rows] = block.has(_PARTITION_IDS, opening + 1 - len(_PARTITION_IDS))
+        _, start = block.number_before(close)
+        data = block.bytes.data
+        for at in np.flatnonzero((start != opening + 1) & good[rows]).tolist():
+            if not _IDS.fullmatch(data[int(opening[at]) + 1 : int(close[at])]):
+                good[rows[at]] = False
+        ends[rows] = opening + 1 - len(_PARTITION_IDS)
+
+    def read_more(self, texts: _Texts) -> None:
+        """Parse the fields between the topics and the number of a line of version 2."""
+        wanted = self.has_more & self.is_ours
+        codes = self._coded(texts, wanted, self.list_end + 1, self.tail)
+        self.is_ours &= ~wanted | (codes != _BAD)
 
     def _coded(self, texts: _Texts, good: Marks, starts: Numbers, stops: Numbers) -> Numbers:
         rows = np.flatnonzero(good)
@@ -326,6 +370,7 @@ class QuickReader:
         self._errors = _Texts(_string)
         self._errors.values.append(None)
         self._topics = _Texts(_string)
+        self._more = _Texts(_more)
         self._minutes: dict[bytes, int] = {}
 
     def read(self, data: Any, starts: Numbers, stops: Numbers) -> tuple[Frame | None, Numbers]:
@@ -337,6 +382,7 @@ class QuickReader:
         identity = reading.read_identities(self._identities)
         error = reading.read_errors(self._errors)
         time_us = reading.read_times(self._minutes)
+        reading.read_more(self._more)
         topics = reading.read_topics(self._topics, self._errors)
         is_ours = reading.is_ours
         others = np.flatnonzero(~is_ours)

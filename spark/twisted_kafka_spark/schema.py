@@ -31,6 +31,12 @@ TOPIC_FIELDS: tuple[Field, ...] = (
     ),
     Field("bytes", "bigint", "int", "bytes of record batches written or read"),
     Field("error", "string", "string, null", "the first error code among its partitions"),
+    Field(
+        "partition_ids",
+        "array<int>",
+        "array",
+        "ids of its partitions, at most `access.log.max.partitions` (20); absent if none are named. Since version 2",
+    ),
 )
 """The fields of an element of `topics`."""
 
@@ -53,11 +59,24 @@ TRANSACTION_FIELDS: tuple[Field, ...] = (
 )
 """The fields of `transaction`."""
 
+RESOURCE_FIELDS: tuple[Field, ...] = (
+    Field(
+        "type",
+        "string",
+        "string",
+        "`topic`, `group`, `user`, `client-id`, `ip`, `broker`, `broker-logger`, `client-metrics`, `cluster`, `transactional-id`, "
+        "`delegation-token`, `feature`, or, of an ACL filter, `any`",
+    ),
+    Field("name", "string", "string, null", "its name, of a user `User:alice`; null: all of the type, or the type's default"),
+)
+"""The fields of an element of `resources`."""
+
+_RESOURCE_DDL = ", ".join(f"{field.name}: {field.ddl}" for field in RESOURCE_FIELDS)
 _TOPIC_DDL = ", ".join(f"{field.name}: {field.ddl}" for field in TOPIC_FIELDS)
 _TRANSACTION_DDL = ", ".join(f"{field.name}: {field.ddl}" for field in TRANSACTION_FIELDS)
 
 FIELDS: tuple[Field, ...] = (
-    Field("v", "int", "int", "version of this format: 1"),
+    Field("v", "int", "int", "version of this format: 2"),
     Field(
         "time",
         "string",
@@ -107,6 +126,22 @@ FIELDS: tuple[Field, ...] = (
         "int",
         "int",
         "number of topics that are not listed; present only if the request names more than `access.log.max.topics` (100)",
+    ),
+    Field("acks", "int", "int", "acks of a Produce: -1 (all), 0 or 1; present only for Produce. Since version 2"),
+    Field("group_id", "string", "string", "the group; present only if the request is about one. Since version 2"),
+    Field("member_id", "string", "string", "the member of the group, if the request names one. Since version 2"),
+    Field("generation", "int", "int", "the generation, or the member's epoch, if the request names one. Since version 2"),
+    Field(
+        "resources",
+        f"array<struct<{_RESOURCE_DDL}>>",
+        "array",
+        "what else the request is about: config resources, groups, users ...; present only if there are any. Since version 2",
+    ),
+    Field(
+        "resources_left_out",
+        "int",
+        "int",
+        "number of resources that are not listed; present only if there are more than `access.log.max.topics`. Since version 2",
     ),
     Field(
         "transaction",

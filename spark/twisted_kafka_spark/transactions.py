@@ -28,7 +28,7 @@ that a transaction was open; that none was open any more."""
 
 _FENCING_ERRORS = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 _EVENT_OF_API = {
-    "Produce": ACTIVE,
+    "Produce": ACTIVE,  # from the version in which it adds partitions
     "AddPartitionsToTxn": ACTIVE,
     "AddOffsetsToTxn": ACTIVE,
     "TxnOffsetCommit": ACTIVE,
@@ -36,6 +36,8 @@ _EVENT_OF_API = {
     "InitProducerId": ENDED,
 }
 """What a request without an error says."""
+_PRODUCE_ADDS_SINCE = 12
+"""The version since which a Produce adds partitions to its transaction (KIP-890); before, another request has done so."""
 _NOTHING = -1
 Row = dict[str, Any]
 
@@ -47,6 +49,9 @@ def events(frame: Frame) -> Numbers:
     """Return the index in `EVENTS` of each of the frame's transactions, or `_NOTHING`, which is negative."""
     named = frame.transactions
     by_api = _indexes(_EVENT_OF_API, frame.identities.column("api").combine_chunks())
+    api, version = frame.identities.column("api"), frame.identities.column("version")
+    is_only_writing = pc.and_(pc.equal(api, "Produce"), pc.less(version, _PRODUCE_ADDS_SINCE))
+    by_api[pc.fill_null(is_only_writing, False).to_numpy(zero_copy_only=False)] = _NOTHING
     by_outcome = _indexes({each: each for each in OUTCOMES}, named.outcome.values)
     refused = _indexes(dict.fromkeys(_FENCING_ERRORS, REFUSED), frame.error.values)
     has_failed = frame.error.values.is_valid().to_numpy(zero_copy_only=False)

@@ -32,8 +32,8 @@ def add(directory: Path, name: str, age_ms: int = HOUR_MS, text: str = "", hour:
 
 def line() -> str:
     made = request()
-    made.context.note_topic("orders", 1, 2, 300)
-    return LineMaker(1, ManualClock(NOW_MS), 10).line(made)
+    made.context.note_topic("orders", (4,), 2, 300)
+    return LineMaker(1, ManualClock(NOW_MS), 10, 10).line(made)
 
 
 def names(directory: Path) -> list[str]:
@@ -53,7 +53,7 @@ def test_a_settled_file_is_compressed(tmp_path: Path) -> None:
 def test_a_settled_file_becomes_parquet_with_the_same_values(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     note = TransactionNote("tx", TransactionOutcome.TIMED_OUT, 60_000)
-    own = LineMaker(1, ManualClock(NOW_MS), 10).own_line(note, [("orders", 1, 0, 0, 0)])
+    own = LineMaker(1, ManualClock(NOW_MS), 10, 10).own_line(note, [("orders", (0,), 0, 0, 0)])
     path = add(tmp_path, "node-1-000001.jsonl", text=line() * 100 + own)
     lines = [json.loads(each) for each in path.read_text().splitlines()]
     lines[-1]["transaction"]["timeout_ms"] = None

@@ -4,7 +4,7 @@ from typing import Any
 from tests.access_log.test_record import NOW_MS, request
 from twisted_kafka.access_log.privacy import FieldPolicy
 from twisted_kafka.access_log.record import LineMaker
-from twisted_kafka.network.requests.request_context import ConnectionInfo, TransactionNote, TransactionOutcome
+from twisted_kafka.network.requests.request_context import ConnectionInfo, ResourceKind, TransactionNote, TransactionOutcome
 from twisted_kafka.timing.clock import ManualClock
 
 CONNECTION = "10.0.0.1:9092-192.168.7.7:51234-12"
@@ -12,7 +12,7 @@ CONNECTION = "10.0.0.1:9092-192.168.7.7:51234-12"
 
 def transactional_id(policy: FieldPolicy) -> str | None:
     note = TransactionNote("billing-1", TransactionOutcome.COMMITTED, 5)
-    found = json.loads(LineMaker(3, ManualClock(NOW_MS), 2, policy).own_line(note, []))["transaction"]
+    found = json.loads(LineMaker(3, ManualClock(NOW_MS), 2, 3, policy).own_line(note, []))["transaction"]
     assert found["outcome"] == "committed"
     shown: str | None = found.get("id")
     return shown
@@ -28,7 +28,7 @@ def test_transactional_ids_are_left_out_and_hashed_like_fields() -> None:
 
 def shown(policy: FieldPolicy, connection_id: str = CONNECTION, client_id: str | None = "app") -> dict[Any, Any]:
     connection = ConnectionInfo(connection_id, "INSIDE", "PLAINTEXT", "192.168.7.7")
-    return json.loads(LineMaker(3, ManualClock(NOW_MS), 2, policy).line(request(client_id, connection)))
+    return json.loads(LineMaker(3, ManualClock(NOW_MS), 2, 3, policy).line(request(client_id, connection)))
 
 
 def test_fields_can_be_left_out() -> None:
@@ -50,6 +50,47 @@ def test_hashed_fields_tell_clients_apart_and_nothing_else() -> None:
     assert one["client_id"] != other["client_id"]
     assert one["connection"] != other["connection"]
     assert one["principal"] == other["principal"]
+
+
+def subjects(policy: FieldPolicy) -> dict[Any, Any]:
+    made = request("app", ConnectionInfo(CONNECTION, "INSIDE", "PLAINTEXT", "192.168.7.7"))
+    made.context.group = "billing", "app-42", 3
+    for kind, name in RESOURCES.items():
+        made.context.note_resource(kind, name)
+    return json.loads(LineMaker(3, ManualClock(NOW_MS), 9, 3, policy).line(made))
+
+
+RESOURCES = {
+    ResourceKind.GROUP: "billing",
+    ResourceKind.USER: "User:ANONYMOUS",
+    ResourceKind.CLIENT_ID: "app",
+    ResourceKind.IP: "192.168.7.7",
+    ResourceKind.TRANSACTIONAL_ID: "tx",
+    ResourceKind.BROKER: "3",
+}
+HIDDEN = ("group_id", "principal", "client_id", "connection", "transactional_id")
+
+
+def test_names_of_resources_are_hashed_like_the_fields_that_they_are_values_of() -> None:
+    found = subjects(FieldPolicy(hashed=HIDDEN))
+    names = {each["type"]: each["name"] for each in found["resources"]}
+    assert (names["group"], names["user"], names["client-id"]) == (found["group_id"], found["principal"], found["client_id"])
+    assert names["ip"] in found["connection"]
+    assert not {*RESOURCES.values()} & {name for kind, name in names.items() if kind != "broker"}
+    assert names["broker"] == "3"
+
+
+def test_names_of_resources_are_left_out_with_the_fields() -> None:
+    found = subjects(FieldPolicy(excluded=HIDDEN))
+    assert [each for each in found["resources"] if "name" in each] == [{"type": "broker", "name": "3"}]
+    assert "group_id" not in found
+    assert found["generation"] == 3
+
+
+def test_a_member_id_tells_no_more_than_the_client_id() -> None:
+    assert subjects(FieldPolicy())["member_id"] == "app-42"
+    assert "member_id" not in subjects(FieldPolicy(excluded=("client_id",)))
+    assert "app" not in subjects(FieldPolicy(hashed=("client_id",)))["member_id"]
 
 
 def test_the_key_makes_the_hash_and_without_one_no_two_runs_agree() -> None:

@@ -6,7 +6,13 @@ import pytest
 from twisted_kafka.access_log.record import HOUR_AT, LineMaker, api_name
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request import Request
-from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext, TransactionNote, TransactionOutcome
+from twisted_kafka.network.requests.request_context import (
+    ConnectionInfo,
+    RequestContext,
+    ResourceKind,
+    TransactionNote,
+    TransactionOutcome,
+)
 from twisted_kafka.timing.clock import ManualClock
 
 NOW_MS = 1_700_000_000_123
@@ -26,7 +32,7 @@ def request(client_id: str | None = "app", connection: ConnectionInfo | None = N
 
 @pytest.fixture
 def lines() -> LineMaker:
-    return LineMaker(3, ManualClock(NOW_MS), max_topics=2)
+    return LineMaker(3, ManualClock(NOW_MS), max_topics=2, max_partitions=3)
 
 
 def test_a_line_has_every_field_in_order(lines: LineMaker) -> None:
@@ -34,7 +40,7 @@ def test_a_line_has_every_field_in_order(lines: LineMaker) -> None:
     assert line.endswith("}\n")
     assert line[HOUR_AT] == "2023-11-14T22"
     assert list(json.loads(line).items()) == [
-        ("v", 1),
+        ("v", 2),
         ("time", "2023-11-14T22:13:20.123Z"),
         ("node", 3),
         ("listener", "INSIDE"),
@@ -85,12 +91,12 @@ def test_what_changes_during_a_connection_shows_in_its_next_line(lines: LineMake
 def test_errors_are_named_and_topics_bounded(lines: LineMaker) -> None:
     made = request()
     for name in ("one", 'bad"/name', "three"):
-        made.context.note_topic(name, 2, 30, 400, 3 if name == "three" else 0)
+        made.context.note_topic(name, (0, 7), 30, 400, 3 if name == "three" else 0)
     written = json.loads(lines.line(made))
     assert written["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
     assert written["topics"] == [
-        {"topic": "one", "partitions": 2, "records": 30, "bytes": 400, "error": None},
-        {"topic": 'bad"/name', "partitions": 2, "records": 30, "bytes": 400, "error": None},
+        {"topic": "one", "partitions": 2, "records": 30, "bytes": 400, "error": None, "partition_ids": [0, 7]},
+        {"topic": 'bad"/name', "partitions": 2, "records": 30, "bytes": 400, "error": None, "partition_ids": [0, 7]},
     ]
     assert written["topics_left_out"] == 1
 
@@ -114,7 +120,7 @@ def test_an_unknown_error_code_is_written_as_a_number(lines: LineMaker) -> None:
 )
 def test_a_transaction_is_before_the_number(lines: LineMaker, note: TransactionNote, written: dict[str, Any]) -> None:
     made = request()
-    made.context.note_topic("orders", 2, 0, 0)
+    made.context.note_topic("orders", (0, 1), 0, 0)
     made.context.transaction = note
     found = json.loads(lines.line(made, weight=10))
     assert list(found)[-4:] == ["topics", "transaction", "sequence", "weight"]
@@ -123,19 +129,56 @@ def test_a_transaction_is_before_the_number(lines: LineMaker, note: TransactionN
 
 def test_a_transaction_that_no_request_ends_has_a_line_without_a_request(lines: LineMaker) -> None:
     note = TransactionNote("tx", TransactionOutcome.TIMED_OUT, 60_500)
-    line = lines.own_line(note, [(name, 2, 0, 0, 0) for name in ("a", "b", "c")])
+    empty = {"topic": "", "partitions": 0, "records": 0, "bytes": 0, "error": None}
+    line = lines.own_line(note, [(name, (0, 1), 0, 0, 0) for name in ("a", "b", "c")])
     assert line.endswith("}\n")
     assert line[HOUR_AT] == "2023-11-14T22"
     assert list(json.loads(line).items()) == [
-        ("v", 1),
+        ("v", 2),
         ("time", "2023-11-14T22:13:20.123Z"),
         ("node", 3),
-        ("topics", [{"topic": name, "partitions": 2, "records": 0, "bytes": 0, "error": None} for name in ("a", "b")]),
+        ("topics", [{**empty, "topic": name, "partitions": 2, "partition_ids": [0, 1]} for name in ("a", "b")]),
         ("topics_left_out", 1),
         ("transaction", {"id": "tx", "outcome": "timed-out", "duration_ms": 60_500}),
         ("sequence", NOW_MS * 1000),
     ]
     assert json.loads(lines.line(request()))["sequence"] == NOW_MS * 1000 + 1
+
+
+def test_what_else_a_request_is_about_is_between_topics_and_number(lines: LineMaker) -> None:
+    made = request()
+    context = made.context
+    context.acks = -1
+    context.group = 'g"1', "app-1", 7
+    for name in ("one", None, "one", "three"):
+        context.note_resource(ResourceKind.CLIENT_ID, name)
+    context.transaction = TransactionNote("tx")
+    found = list(json.loads(lines.line(made)).items())
+    assert found[-8:-1] == [
+        ("acks", -1),
+        ("group_id", 'g"1'),
+        ("member_id", "app-1"),
+        ("generation", 7),
+        ("resources", [{"type": "client-id", "name": "one"}, {"type": "client-id", "name": None}]),
+        ("resources_left_out", 1),
+        ("transaction", {"id": "tx"}),
+    ]
+
+
+def test_a_group_without_member_and_generation_has_only_its_id(lines: LineMaker) -> None:
+    for made in (request(), request()):  # the second one from the cache
+        made.context.group = "g", "", -1
+        found = json.loads(lines.line(made))
+        assert found["group_id"] == "g"
+        assert not {"member_id", "generation", "acks", "resources"} & set(found)
+
+
+def test_partition_ids_are_bounded_and_all_are_counted(lines: LineMaker) -> None:
+    made = request()
+    made.context.note_topic("t", (5, 4, 3, 2), 0, 0)
+    made.context.note_topic("u", (), 0, 0)
+    found = json.loads(lines.line(made))["topics"]
+    assert [(each["partitions"], each.get("partition_ids")) for each in found] == [(4, [5, 4, 3]), (0, None)]
 
 
 def test_apis_have_kafkas_names() -> None:

@@ -54,9 +54,9 @@ def test_of_the_others_one_in_n_stands_for_n() -> None:
 
 
 def test_a_line_tells_for_how_many_it_stands_and_is_numbered() -> None:
-    lines = LineMaker(3, ManualClock(NOW_MS), max_topics=2)
+    lines = LineMaker(3, ManualClock(NOW_MS), max_topics=2, max_partitions=3)
     first, second = json.loads(lines.line(made(), 10)), json.loads(lines.line(made()))
     assert first["weight"] == 10
     assert "weight" not in second
     assert second["sequence"] - first["sequence"] == 1
-    assert json.loads(LineMaker(3, ManualClock(NOW_MS + 1000), 2).line(made()))["sequence"] > second["sequence"]
+    assert json.loads(LineMaker(3, ManualClock(NOW_MS + 1000), 2, 3).line(made()))["sequence"] > second["sequence"]

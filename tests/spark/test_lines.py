@@ -19,7 +19,7 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka_spark import kafka_names
 from twisted_kafka_spark.kafka_log import record
 from twisted_kafka_spark.lines import LineReader, Records
-from twisted_kafka_spark.schema import FIELDS, TOPIC_FIELDS, TRANSACTION_FIELDS, markdown_table
+from twisted_kafka_spark.schema import FIELDS, RESOURCE_FIELDS, TOPIC_FIELDS, TRANSACTION_FIELDS, markdown_table
 
 ROOT = Path(__file__).resolve().parents[2]
 KAFKA_LOGS = sorted((ROOT / "tests" / "data" / "request_log").glob("*.log"))
@@ -37,15 +37,26 @@ def rows(found: Records) -> list[dict[Any, Any]]:
 
 
 def test_a_line_keeps_all_its_values() -> None:
-    text = line("Produce", 1, topics=[topic("orders", 3, "NOT_LEADER_OR_FOLLOWER")], error="NOT_LEADER_OR_FOLLOWER", sequence=7)
+    entry = {**topic("orders", 3, "NOT_LEADER_OR_FOLLOWER"), "partition_ids": [0, 3]}
+    resources = [{"type": "broker", "name": "1"}, {"type": "group", "name": None}]
+    said = {"acks": -1, "group_id": "g", "member_id": "m", "generation": 3, "resources": resources, "resources_left_out": 2}
+    text = line("Produce", 1, v=2, topics=[entry], error="NOT_LEADER_OR_FOLLOWER", **said, sequence=7)
     (found,) = rows(read(text))
     assert {name: value for name, value in found.items() if value is not None} == {
         name: value for name, value in json.loads(text).items() if value is not None
     }
 
 
+def test_a_line_of_version_1_lacks_what_version_2_says() -> None:
+    for texts in ((line("Produce", 1, topics=[topic("orders", 3)]),), (line("Produce", 1, topics=[topic("orders", 3)]), "torn")):
+        (found,) = rows(read(*texts))
+        assert found["topics"] == [{**topic("orders", 3), "partition_ids": None}]
+        names = ("acks", "group_id", "member_id", "generation", "resources", "resources_left_out")
+        assert [found[name] for name in names] == [None] * len(names)
+
+
 def test_the_line_of_a_transaction_that_no_request_ends_keeps_all_its_values() -> None:
-    text = own_line(1, sequence=7)
+    text = own_line(1, topics=[{**topic("orders", 0), "partition_ids": [1]}], sequence=7)
     for texts in ((text,), (text, "torn"), (text, line("Fetch", 1))):  # by Arrow's reader, one by one, and with others
         found = rows(read(*texts))[0]
         assert {name: value for name, value in found.items() if value is not None} == {
@@ -241,6 +252,7 @@ def test_the_documentation_has_the_fields() -> None:
     document = (ROOT / "docs" / "access-log" / "format.md").read_text()
     assert markdown_table(FIELDS) in document
     assert markdown_table(TOPIC_FIELDS) in document
+    assert markdown_table(RESOURCE_FIELDS) in document
     assert markdown_table(TRANSACTION_FIELDS) in document
 
 

@@ -63,13 +63,24 @@ def made_up(chosen: random.Random) -> str:
     errors = [None, None, None, "NOT_LEADER_OR_FOLLOWER", "X"]
     number = [0, 7, 99_999_999, 100_000_000, 1234567890123, 10**14]
     topics = [topic(chosen.choice(names), chosen.choice(number), chosen.choice(errors)) for _ in range(chosen.choice([0, 1, 1, 3]))]
+    ids = [{}, {}, {"partition_ids": [0]}, {"partition_ids": [12, 3, 1000]}]
+    topics = [each | chosen.choice(ids) for each in topics]
+    more: list[dict[str, Any]] = [
+        {},
+        {"acks": -1},
+        {"acks": 0, "group_id": "]}"},
+        {"group_id": chosen.choice(names), "member_id": 'm"', "generation": 12},
+    ]
     fields = {name: chosen.choice(number) for name in AMOUNTS}
-    last = {"sequence": chosen.choice(number)} | ({"weight": 10} if chosen.random() < 0.2 else {})
+    last: dict[str, Any] = {"sequence": chosen.choice(number)} | ({"weight": 10} if chosen.random() < 0.2 else {})
     if chosen.random() < 0.05:
         last = {"topics_left_out": 3} | last
+    else:
+        last = chosen.choice(more) | last
     return line(
         chosen.choice(["Produce", "Fetch"]),
         chosen.randrange(60),
+        v=chosen.choice([1, 2]),
         client_id=chosen.choice([None, *names]),
         principal=chosen.choice(["User:CN=a,OU=b", "User:ANONYMOUS"]),
         version=chosen.choice([0, 17]),
@@ -85,8 +96,9 @@ def test_every_line_of_the_broker_is_read_like_json() -> None:
     for _ in range(20):
         texts = [made_up(chosen) for _ in range(100)]
         found, others = by_position(reader, texts)
-        assert [texts[at] for at in others] == [text for text in texts if "topics_left_out" in text]
-        assert found == by_json([text for text in texts if "topics_left_out" not in text])
+        left = ["topics_left_out" in text or '"group_id":"]}"' in text for text in texts]
+        assert others == [at for at, is_left in enumerate(left) if is_left]
+        assert found == by_json([text for text, is_left in zip(texts, left, strict=True) if not is_left])
 
 
 def test_a_damaged_line_is_rejected_or_read_like_json() -> None:

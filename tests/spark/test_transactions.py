@@ -67,13 +67,15 @@ class Model:
         self.used_ms: dict[str, int] = {}
         for _ in range(steps):
             self._at_ms += chosen.choice((1, 30, SECOND_MS, 20 * SECOND_MS, 10 * MINUTE_MS))
-            chosen.choice((self._use, self._use, self._end, self._end, self._refuse, self._initialize, self._fetch))(
+            chosen.choice((self._use, self._use, self._end, self._end, self._refuse, self._initialize, self._fetch, self._write))(
                 chosen.choice(IDS)
             )
 
     def _add(self, api: str, transactional_id: str, outcome: str = "", **changes: Any) -> None:
         self._last_ms = self._at_ms
         took_ms = self._at_ms - self.begun_ms.get(transactional_id, 0)
+        if api == "Produce":
+            changes = {"version": 12} | changes  # in which it adds partitions
         self.lines.append(in_transaction(api, transactional_id, self._at_ms, outcome, took_ms, **changes))
         if outcome:
             counts = self.counts[transactional_id]
@@ -110,6 +112,10 @@ class Model:
         if transactional_id not in self.begun_ms:
             self.counts[transactional_id]["open"] = 0
             self._add("InitProducerId", transactional_id)
+
+    def _write(self, transactional_id: str) -> None:
+        """Write to what is in the transaction already: that broker may have another clock than the coordinator."""
+        self._add("Produce", transactional_id, version=11)
 
     def _fetch(self, _: str) -> None:
         self._last_ms = self._at_ms

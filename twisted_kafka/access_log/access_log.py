@@ -90,7 +90,7 @@ def make_access_log(config: KafkaConfig, node_id: int, clock: IClock, metrics: M
         config.list("access.log.fields.hash"),
         config.optional_string("access.log.hash.key"),
     )
-    lines = LineMaker(node_id, clock, config.int("access.log.max.topics"), policy)
+    lines = LineMaker(node_id, clock, config.int("access.log.max.topics"), config.int("access.log.max.partitions"), policy)
     return AccessLog(writer, lines, _archive(config, Path(directory), node_id, clock), _sampler(config))
 
 

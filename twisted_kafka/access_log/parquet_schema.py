@@ -23,7 +23,17 @@ def arrow_schema() -> "pa.Schema":
     import pyarrow as pa
 
     text, number, long = pa.string(), pa.int32(), pa.int64()
-    topic = pa.struct([("topic", text), ("partitions", number), ("records", long), ("bytes", long), ("error", text)])
+    topic = pa.struct(
+        [
+            ("topic", text),
+            ("partitions", number),
+            ("records", long),
+            ("bytes", long),
+            ("error", text),
+            ("partition_ids", pa.list_(number)),
+        ]
+    )
+    resource = pa.struct([("type", text), ("name", text)])
     transaction = pa.struct([("id", text), ("outcome", text), ("duration_ms", long), ("timeout_ms", number)])
     return pa.schema(
         [
@@ -38,6 +48,12 @@ def arrow_schema() -> "pa.Schema":
             ("error", text),
             ("topics", pa.list_(topic)),
             ("topics_left_out", number),
+            ("acks", number),
+            ("group_id", text),
+            ("member_id", text),
+            ("generation", number),
+            ("resources", pa.list_(resource)),
+            ("resources_left_out", number),
             ("transaction", transaction),
             ("sequence", long),
             ("weight", number),

@@ -9,6 +9,9 @@ from typing import Final
 _HASH_BYTES: Final = 8
 _CONNECTION: Final = re.compile(r"^(?P<local>.*?:\d+-)(?P<remote>.*):(?P<port>\d+)(?P<index>-\d+)$")
 
+_IMPLIED: Final = {"client_id": "member_id"}
+"""Fields that are treated like another one: a member id begins with the client's id."""
+
 
 class FieldPolicy:
     """Which fields of a connection are omitted, and which are hashed.
@@ -18,8 +21,8 @@ class FieldPolicy:
     """
 
     def __init__(self, excluded: tuple[str, ...] = (), hashed: tuple[str, ...] = (), key: str | None = None) -> None:
-        self._excluded = frozenset(excluded)
-        self._hashed = frozenset(hashed)
+        self._excluded = _with_implied(excluded)
+        self._hashed = _with_implied(hashed)
         self._key = hashlib.sha256(key.encode()).digest() if key else secrets.token_bytes(32)
 
     def shown(self, values: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -40,3 +43,7 @@ class FieldPolicy:
 
     def _hash(self, value: str) -> str:
         return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), key=self._key, digest_size=_HASH_BYTES).hexdigest()
+
+
+def _with_implied(fields: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(fields) | {_IMPLIED[each] for each in fields if each in _IMPLIED}

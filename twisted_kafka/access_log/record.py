@@ -13,13 +13,21 @@ from typing import Final
 from twisted_kafka.access_log.privacy import FieldPolicy
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request import Request
-from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext, TopicNote, TransactionNote
+from twisted_kafka.network.requests.request_context import (
+    ConnectionInfo,
+    GroupNote,
+    RequestContext,
+    ResourceKind,
+    ResourceNote,
+    TopicNote,
+    TransactionNote,
+)
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.timing.clock import IClock
 
-FORMAT_VERSION: Final = 1
-"""Incremented when a field changes its meaning or is removed. New fields may be added at any time."""
+FORMAT_VERSION: Final = 2
+"""Incremented when the fields change. Version 2 has those about groups, resources, acks and partition ids."""
 
 HOUR_AT: Final = slice(15, 28)
 """The position of the hour in a line, YYYY-MM-DDTHH."""
@@ -33,6 +41,18 @@ _CONNECTIONS_MAX: Final = 10_000
 """Most connections whose prefixes are cached. The cache is then cleared: prefixes are cheap to make again."""
 _TOPICS_MAX: Final = 10_000
 """Most topic elements that are cached, likewise. Requests of one kind have the same element again and again."""
+_GROUPS_MAX: Final = 10_000
+"""Most groups with a member and a generation that are cached, likewise."""
+_CACHED_MAX: Final = 1024
+"""Length of the longest text of a topic or a group that is cached: clients choose their names."""
+_HIDDEN_AS: Final = {
+    ResourceKind.GROUP: "group_id",
+    ResourceKind.USER: "principal",
+    ResourceKind.CLIENT_ID: "client_id",
+    ResourceKind.IP: "connection",
+    ResourceKind.TRANSACTIONAL_ID: "transactional_id",
+}
+"""The field of which a resource's name is a value: privacy settings of the field apply to the name."""
 
 # The part that all lines of a connection share, with the values that may change during the connection.
 _Prefix = tuple[str | None, KafkaPrincipal, str, str, str]
@@ -41,10 +61,14 @@ _Prefix = tuple[str | None, KafkaPrincipal, str, str, str]
 class LineMaker:
     """Formats access-log lines. Thread-safe."""
 
-    def __init__(self, node_id: int, clock: IClock, max_topics: int, policy: FieldPolicy | None = None) -> None:
+    def __init__(
+        self, node_id: int, clock: IClock, max_topics: int, max_partitions: int, policy: FieldPolicy | None = None
+    ) -> None:
+        """``max_topics``: the most topics, and resources, in a line; ``max_partitions``: the most partition ids of each."""
         self._node_id = node_id
         self._wall_ms = clock.wall_ms
         self._max_topics = max_topics
+        self._max_partitions = max_partitions
         self._policy = policy or FieldPolicy()
         # Starts at the clock's microseconds. No broker serves a million requests per second, so no number repeats after a restart.
         self._next_number = count(clock.wall_ms() * 1000).__next__
@@ -54,6 +78,7 @@ class LineMaker:
         self._apis: dict[tuple[int, int], str] = {}
         self._errors: dict[int, str] = {0: "null"}
         self._elements: dict[TopicNote, str] = {}
+        self._groups: dict[GroupNote, str] = {}
 
     def line(self, request: Request, weight: int = 1) -> str:
         """Return the line of a completed request, with a newline. ``weight`` is how many requests it represents."""
@@ -83,6 +108,12 @@ class LineMaker:
         response_queue = (response_dequeued - ready) // 1000
         send = (request.sent_ns - response_dequeued) // 1000
         topics = self._topics(context.topics) if context.topics else "[]"
+        if context.acks is not None:
+            topics = f'{topics},"acks":{context.acks}'
+        if context.group is not None:
+            topics += self._groups.get(context.group) or self._group(context.group)
+        if context.resources is not None:
+            topics += self._resources(list(context.resources))
         if context.transaction is not None:
             topics += self._transaction(context.transaction)
         error = context.error
@@ -147,6 +178,31 @@ class LineMaker:
             self._errors[code] = text
         return text
 
+    def _group(self, note: GroupNote) -> str:
+        group_id, member_id, generation = note
+        shown = self._policy.shown({"group_id": group_id, "member_id": member_id or None})
+        text = "".join(f',"{name}":{quoted(value)}' for name, value in shown.items() if value is not None)
+        if generation >= 0:
+            text += f',"generation":{generation}'
+        if len(text) <= _CACHED_MAX:
+            if len(self._groups) >= _GROUPS_MAX:
+                self._groups.clear()
+            self._groups[note] = text
+        return text
+
+    def _resources(self, notes: Sequence[ResourceNote]) -> str:
+        shown = ",".join([self._resource(*note) for note in notes[: self._max_topics]])
+        omitted = len(notes) - self._max_topics
+        return f',"resources":[{shown}]' if omitted <= 0 else f',"resources":[{shown}],"resources_left_out":{omitted}'
+
+    def _resource(self, kind: ResourceKind, name: str | None) -> str:
+        field = _HIDDEN_AS.get(kind, "name")
+        shown = self._policy.shown({field: name})
+        if field not in shown:
+            return f'{{"type":"{kind}"}}'
+        value = shown[field]
+        return f'{{"type":"{kind}","name":{"null" if value is None else quoted(value)}}}'
+
     def _transaction(self, note: TransactionNote) -> str:
         transactional_id, outcome, duration_ms, timeout_ms = note
         shown = self._policy.shown({"transactional_id": transactional_id}).get("transactional_id")
@@ -167,12 +223,16 @@ class LineMaker:
 
     def _element(self, note: TopicNote) -> str:
         topic, partitions, records, size_bytes, code = note
-        if len(self._elements) >= _TOPICS_MAX:
-            self._elements.clear()
-        text = self._elements[note] = (
-            f'{{"topic":{quoted(topic)},"partitions":{partitions},"records":{records},"bytes":{size_bytes},'
-            f'"error":{self._error(int(code)) if code else "null"}}}'
+        ids = partitions[: self._max_partitions]
+        text = (
+            f'{{"topic":{quoted(topic)},"partitions":{len(partitions)},"records":{records},"bytes":{size_bytes},'
+            f'"error":{self._error(int(code)) if code else "null"}'
         )
+        text += f',"partition_ids":[{",".join(map(str, ids))}]}}' if ids else "}"
+        if len(text) <= _CACHED_MAX and len(ids) == len(partitions):
+            if len(self._elements) >= _TOPICS_MAX:
+                self._elements.clear()
+            self._elements[note] = text
         return text
 
 

@@ -18,16 +18,16 @@ def request(frame: bytes = b"frame") -> Request:
 def test_the_first_error_is_the_request_s() -> None:
     noted = context()
     assert (noted.topics, noted.error) == (None, 0)
-    noted.note_topic("t", 2, 30, 400)
-    noted.note_topic("u", 1, 0, 0, 3)
-    noted.note_topic("v", 1, 0, 0, 6)
-    assert noted.topics == [("t", 2, 30, 400, 0), ("u", 1, 0, 0, 3), ("v", 1, 0, 0, 6)]
+    noted.note_topic("t", (0, 1), 30, 400)
+    noted.note_topic("u", (0,), 0, 0, 3)
+    noted.note_topic("v", (5,), 0, 0, 6)
+    assert noted.topics == [("t", (0, 1), 30, 400, 0), ("u", (0,), 0, 0, 3), ("v", (5,), 0, 0, 6)]
     noted.note_error(7)
     assert noted.error == 3
     other = context()
     other.note_error(0)
     other.note_error(7)
-    other.note_topic("t", 1, 1, 1, 3)
+    other.note_topic("t", (0,), 1, 1, 3)
     assert other.error == 7
 
 

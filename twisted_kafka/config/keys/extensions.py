@@ -20,10 +20,10 @@ from twisted_kafka.config.keys.declare import (
 
 EXCLUDABLE_FIELDS = (
     *("listener", "protocol", "connection", "principal", "client_id", "software", "software_version"),
-    "transactional_id",
+    *("transactional_id", "group_id", "member_id"),
 )
 """Fields of the access log that can be excluded: those about the client and its connection."""
-HASHABLE_FIELDS = ("connection", "principal", "client_id", "transactional_id")
+HASHABLE_FIELDS = ("connection", "principal", "client_id", "transactional_id", "group_id", "member_id")
 
 # A table with two lines per key: the declaration and the documentation. The formatter would break it up.
 # fmt: off
@@ -41,7 +41,9 @@ KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("access.log.roll.ms", LONG, 300_000, at_least(1000), LOW, READ_ONLY,
               "Age at which the access log rolls to a new file; it also rolls at the end of each hour."),
     ConfigKey("access.log.max.topics", INT, 100, at_least(0), LOW, READ_ONLY,
-              "Maximum number of topics in a line; the line has the number of omitted topics."),
+              "Maximum number of topics in a line, and of other resources; the line has the number of omitted ones."),
+    ConfigKey("access.log.max.partitions", INT, 20, at_least(0), LOW, READ_ONLY,
+              "Maximum number of partition ids per topic in a line; the line has the number of all partitions."),
     ConfigKey("access.log.archive.format", STRING, "jsonl", OneOf(("jsonl", "zstd", "parquet")), LOW, READ_ONLY,
               "Format of closed files: jsonl as written, zstd compressed, or parquet; converted a minute after closing."),
     ConfigKey("access.log.retention.hours", INT, 168, at_least(-1), MEDIUM, READ_ONLY,

@@ -7,8 +7,34 @@ from typing import NamedTuple
 from twisted_kafka.network.requests.authenticator import IAuthenticator
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal
 
-TopicNote = tuple[str, int, int, int, int]
-"""What a request did to one topic: name, partitions, records, bytes, error code."""
+TopicNote = tuple[str, tuple[int, ...], int, int, int]
+"""What a request did to one topic: name, ids of its partitions, records, bytes, error code."""
+GroupNote = tuple[str, str, int]
+"""The group that a request is about: group id, member id (may be empty), generation or member epoch (-1: none)."""
+
+
+class ResourceKind(StrEnum):
+    """The types of resources that requests name besides topics and groups, as in Kafka's configs, quotas and ACLs."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    USER = "user"
+    """A principal: ``User:alice``."""
+    CLIENT_ID = "client-id"
+    IP = "ip"
+    BROKER = "broker"
+    BROKER_LOGGER = "broker-logger"
+    CLIENT_METRICS = "client-metrics"
+    CLUSTER = "cluster"
+    TRANSACTIONAL_ID = "transactional-id"
+    DELEGATION_TOKEN = "delegation-token"
+    FEATURE = "feature"
+    ANY = "any"
+    """Of an ACL filter."""
+
+
+ResourceNote = tuple[ResourceKind, str | None]
+"""A resource; None: all of the type, or the default of the type."""
 
 
 class TransactionOutcome(StrEnum):
@@ -74,6 +100,7 @@ class RequestContext:
     """What a handler knows about a request besides its body (Kafka: RequestContext)."""
 
     __slots__ = (
+        "acks",
         "api_key",
         "api_version",
         "client_id",
@@ -82,8 +109,10 @@ class RequestContext:
         "correlation_id",
         "error",
         "error_counts",
+        "group",
         "is_frame_free",
         "is_special",
+        "resources",
         "topics",
         "transaction",
     )
@@ -99,6 +128,12 @@ class RequestContext:
         self.topics: list[TopicNote] | None = None
         self.transaction: TransactionNote | None = None
         """Set by the handlers of requests that name one transactional id."""
+        self.group: GroupNote | None = None
+        """Set by the handlers of requests that are about one group."""
+        self.acks: int | None = None
+        """Set by Produce."""
+        self.resources: dict[ResourceNote, None] | None = None
+        """What else the request is about, in order."""
         self.error = 0
         self.error_counts: Mapping[int, int] | None = None
         """Counts by error code of the response, including NONE; None if the response has one code, ``error``."""
@@ -109,7 +144,7 @@ class RequestContext:
         self.is_special = False
         """Whether it counts separately in the metrics: a follower's fetch, or a verification by AddPartitionsToTxn."""
 
-    def note_topic(self, topic: str, partitions: int, records: int, size_bytes: int, error: int = 0) -> None:
+    def note_topic(self, topic: str, partitions: tuple[int, ...], records: int, size_bytes: int, error: int = 0) -> None:
         """Record for the access log what this request did to a topic. The first error recorded is the request's."""
         if self.topics is None:
             self.topics = [(topic, partitions, records, size_bytes, error)]
@@ -117,6 +152,12 @@ class RequestContext:
             self.topics.append((topic, partitions, records, size_bytes, error))
         if error and not self.error:
             self.error = int(error)
+
+    def note_resource(self, kind: ResourceKind, name: str | None) -> None:
+        """Record for the access log a resource that this request is about; see ``ResourceNote``."""
+        if self.resources is None:
+            self.resources = {}
+        self.resources[kind, name] = None
 
     def note_error(self, error: int) -> None:
         """Record an error code of the response. The first one is the request's error in metrics and the access log."""

@@ -214,7 +214,7 @@ def test_waiting_and_an_append(apis: Apis) -> None:
     apis.append(b"d")
     response = apis.decoded(FetchRequest, waiting.result(0), 12)
     assert response.responses[0].partitions[0].high_watermark == 4
-    assert apis.context.topics == [(TOPIC, 1, 0, len(batch_of(b"d")), 0)]
+    assert apis.context.topics == [(TOPIC, (0,), 0, len(batch_of(b"d")), 0)]
 
 
 class TestSessions:
@@ -280,7 +280,7 @@ def test_who_need_not_wait_gets_what_was_measured(apis: Apis, version: int) -> N
     assert measured.size_bytes == size + 4 if version >= 4 else measured.size_bytes >= size
     assert apis.decoded(FetchRequest, answer, version).responses[0].partitions[0].error_code == 0
     ((topic, partitions, _, size_bytes, _),) = apis.context.topics
-    assert (topic, partitions) == (TOPIC, 1)
+    assert (topic, partitions) == (TOPIC, (0,))
     assert 0 < size_bytes < measured.size_bytes
 
 

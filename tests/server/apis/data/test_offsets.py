@@ -132,4 +132,4 @@ def test_deleting_records(apis: Apis, version: int) -> None:
     assert delete(-1) == (0, 2)
     assert delete(3) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     assert delete(0, "nowhere") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
-    assert apis.context.topics == [("nowhere", 1, 0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert apis.context.topics == [("nowhere", (0,), 0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]

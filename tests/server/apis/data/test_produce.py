@@ -151,7 +151,7 @@ class TestTransactions:
         assert apis.context.transaction == TransactionNote("tx")
         assert self.transactional(apis, 1, version=12) == [0]
         assert len(added) == 1
-        assert apis.context.transaction is None
+        assert apis.context.transaction == TransactionNote("tx")
         assert self.transactional(apis, 0, epoch=1, version=12) == [0]
         assert added[1:] == [("tx", (5, 1), [TP], 2)]
         assert self.transactional(apis, 1, version=12) == [ErrorCode.INVALID_PRODUCER_EPOCH]
@@ -357,10 +357,11 @@ def test_nothing_to_do(apis: Apis) -> None:
 def test_the_access_log_hears_of_it(apis: Apis) -> None:
     size = len(batch_of(b"a", b"b"))
     produce(apis, batch_of(b"a", b"b"))
-    assert apis.context.topics == [(TOPIC, 1, 2, size, 0)]
+    assert apis.context.topics == [(TOPIC, (0,), 2, size, 0)]
+    assert apis.context.acks == 1
     produce(apis, batch_of(b"a"), partition=9)
     assert apis.context.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert apis.context.topics == [(TOPIC, 1, 0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert apis.context.topics == [(TOPIC, (9,), 0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
 def test_what_a_conversion_takes_is_told_to_the_metrics(apis: Apis) -> None:

@@ -22,4 +22,4 @@ def test_producers_are_described_and_each_topic_is_noted_once(tmp_path: Path) ->
     ]
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [each.error_code for each in (other, *gone)] == [unknown] * 3
-    assert context.topics == [("orders", 2, 0, 0, unknown), ("gone", 2, 0, 0, unknown)]
+    assert context.topics == [("orders", (0, 1), 0, 0, unknown), ("gone", (0, 1), 0, 0, unknown)]

@@ -72,7 +72,7 @@ def test_an_open_transaction_is_aborted_first() -> None:
     handlers.bench.advance(700)
     assert handlers.init(transactional_id="tx") == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
     assert handlers.context.transaction == TransactionNote("tx", TransactionOutcome.FENCED, 700, 60_000)
-    assert handlers.context.topics == [("t", 1, 0, 0, 0)]
+    assert handlers.context.topics == [("t", (0,), 0, 0, 0)]
     assert handlers.init(transactional_id="tx") == (0, 0, 2)
     assert handlers.context.transaction == TransactionNote("tx", timeout_ms=60_000)
     assert handlers.bench.ends == []

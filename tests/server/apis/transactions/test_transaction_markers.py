@@ -124,7 +124,7 @@ def test_markers_end_transactions_in_the_log(broker: Any, version: Any) -> None:
 def test_the_access_log_hears_of_each_topic_once(broker: Any) -> None:
     broker.write(broker.marker(partitions=(0, 1, 2)), broker.marker(topic="gone"))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert sorted(broker.context.topics) == [("gone", 1, 0, 0, unknown), ("orders", 3, 0, 0, unknown)]
+    assert sorted(broker.context.topics) == [("gone", (0,), 0, 0, unknown), ("orders", (0, 1, 2), 0, 0, unknown)]
 
 
 def test_markers_of_transactions_with_an_epoch_each(broker: Any) -> None:

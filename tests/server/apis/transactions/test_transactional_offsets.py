@@ -73,7 +73,8 @@ def test_each_version_writes_a_batch_of_the_transaction(version: Any) -> None:
     [(partition, transactional_id, producer)] = handlers.verification.asked
     assert (partition, transactional_id, producer) == (("__consumer_offsets", 0), "tx", (7, 2))
     assert handlers.context.transaction == TransactionNote("tx")
-    assert handlers.context.topics == [("orders", 2, 0, 0, 0)]
+    assert handlers.context.group == ("g", "", -1)
+    assert handlers.context.topics == [("orders", (0, 1), 0, 0, 0)]
 
 
 def test_partitions_that_are_not_there_and_metadata_that_is_too_large() -> None:

@@ -94,7 +94,7 @@ def test_partitions_are_added_in_every_version(version: int) -> None:
     handlers = TransactionHandlers()
     assert handlers.add(version, 0, 1) == {"orders-0": 0, "orders-1": 0}
     assert handlers.partitions() == ["orders-0", "orders-1"]
-    assert handlers.context.topics == [("orders", 2, 0, 0, 0)]
+    assert handlers.context.topics == [("orders", (0, 1), 0, 0, 0)]
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -155,14 +155,14 @@ def test_offsets_and_the_end_in_every_version(version: int) -> None:
     handlers = TransactionHandlers()
     group_partition = handlers.groups.partition_for("g")
     assert handlers.add_offsets(version, "g") == 0
-    assert handlers.context.topics == [("__consumer_offsets", 1, 0, 0, 0)]
+    assert handlers.context.topics == [("__consumer_offsets", (group_partition,), 0, 0, 0)]
     assert handlers.partitions() == [f"__consumer_offsets-{group_partition}"]
     assert handlers.end(version) == 0
     partition = TopicPartition("__consumer_offsets", group_partition)
     assert handlers.bench.brokers.written == [
         (partition, TransactionMarker(Producer(0, 0), 0, True, frozenset({partition}), log_partition=0))
     ]
-    assert handlers.context.topics == [("__consumer_offsets", 1, 0, 0, 0)]
+    assert handlers.context.topics == [("__consumer_offsets", (group_partition,), 0, 0, 0)]
     assert handlers.end(version, committed=False) == ErrorCode.INVALID_TXN_STATE
     assert handlers.context.error == ErrorCode.INVALID_TXN_STATE
     assert handlers.context.topics is None
@@ -180,7 +180,7 @@ def test_version_5_ends_a_transaction_with_an_epoch_and_gives_the_next_one() -> 
     handlers.bench.advance(700)
     assert end(0) == (0, 0, 1)
     assert handlers.context.transaction == TransactionNote("tx", TransactionOutcome.COMMITTED, 700)
-    assert handlers.context.topics == [("orders", 1, 0, 0, 0)]
+    assert handlers.context.topics == [("orders", (0,), 0, 0, 0)]
     ((_, marker),) = handlers.bench.brokers.written
     assert (marker.producer, marker.transaction_version) == (Producer(0, 1), 2)
     assert end(0) == (0, 0, 1)
@@ -213,7 +213,10 @@ def test_the_access_log_hears_how_and_after_what_time_a_transaction_ends() -> No
         handlers.bench.advance(500)
         assert handlers.end(3, committed) == 0
         assert handlers.context.transaction == TransactionNote("tx", outcome, 1_200)
-        assert handlers.context.topics == [("__consumer_offsets", 1, 0, 0, 0), ("orders", 2, 0, 0, 0)]
+        assert handlers.context.topics == [
+            ("__consumer_offsets", (handlers.groups.partition_for("g"),), 0, 0, 0),
+            ("orders", (0, 1), 0, 0, 0),
+        ]
         assert handlers.end(3, committed) == 0  # asked again: it has ended before
         assert handlers.context.transaction == TransactionNote("tx")
     handlers.add(3, 0)
@@ -239,7 +242,7 @@ def test_an_end_whose_answer_is_an_error_is_told_when_it_is_certain() -> None:
     assert handlers.context.transaction == TransactionNote("tx")
     (end,) = handlers.bench.ends
     assert end_note(end) == TransactionNote("tx", TransactionOutcome.COMMITTED, 300)
-    assert list(topic_notes(end)) == [("orders", 1, 0, 0, 0)]
+    assert list(topic_notes(end)) == [("orders", (0,), 0, 0, 0)]
 
 
 def test_a_timeout_is_told_once() -> None:
@@ -280,7 +283,7 @@ def test_describe() -> None:
     assert [(each.topic, each.partitions) for each in found.topics] == [("orders", [0, 1])]
     assert (none.transactional_id, none.error_code) == ("none", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     assert (empty.transactional_id, empty.error_code) == ("", ErrorCode.INVALID_REQUEST)
-    assert handlers.context.topics == [("orders", 2, 0, 0, 0)] * 2
+    assert handlers.context.topics == [("orders", (0, 1), 0, 0, 0)] * 2
 
 
 @pytest.mark.parametrize("version", range(2))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, KafkaError, SecurityDisabledError, error_of
 from twisted_kafka.protocol.messages.acls import (
     AclCreation,
@@ -37,6 +37,9 @@ _E = TypeVar("_E", AclOperation, ResourceType, PatternType, PermissionType)
 
 _PATTERNS: Final = (PatternType.LITERAL, PatternType.PREFIXED)
 _PERMISSIONS: Final = (PermissionType.DENY, PermissionType.ALLOW)
+_KINDS: Final[dict[ResourceType, ResourceKind]] = {
+    each: ResourceKind(each.name.lower().replace("_", "-")) for each in ResourceType if each is not ResourceType.UNKNOWN
+}
 _NO_OPERATIONS: Final = (AclOperation.UNKNOWN, AclOperation.ANY)
 
 
@@ -55,7 +58,7 @@ class AclApis:
     def describe_acls(self, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse | Outcome:
         """Return the entries that the filter selects, by pattern."""
         try:
-            wanted = _filter(request)
+            wanted = _filter(context, request)
         except _UnknownCodeError:
             return _close(context)
         self._authorization.require_cluster(context, AclOperation.DESCRIBE)
@@ -77,7 +80,7 @@ class AclApis:
     def create_acls(self, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse | Outcome:
         """Create each entry; an error of one does not affect the others."""
         try:
-            made = [_binding(each) for each in request.creations]
+            made = [_binding(context, each) for each in request.creations]
         except _UnknownCodeError:
             return _close(context)
         self._authorization.require_cluster(context, AclOperation.ALTER)
@@ -95,7 +98,7 @@ class AclApis:
     def delete_acls(self, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse | Outcome:
         """Delete what each filter selects; an entry that several select is in the first one's result."""
         try:
-            filters = [_filter(each) for each in request.filters]
+            filters = [_filter(context, each) for each in request.filters]
         except _UnknownCodeError:
             return _close(context)
         self._authorization.require_cluster(context, AclOperation.ALTER)
@@ -127,9 +130,17 @@ def _of_code(kind: type[_E], code: int) -> _E:
         return kind(0)
 
 
-def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclBindingFilter:
+def _note(context: RequestContext, resource_type: ResourceType, name: str | None) -> None:
+    kind = _KINDS.get(resource_type)
+    if kind is not None:
+        context.note_resource(kind, name)
+
+
+def _filter(context: RequestContext, wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclBindingFilter:
+    resource_type = _of_code(ResourceType, wanted.resource_type_filter)
+    _note(context, resource_type, wanted.resource_name_filter)
     return AclBindingFilter(
-        _of_code(ResourceType, wanted.resource_type_filter),
+        resource_type,
         wanted.resource_name_filter,
         _of_code(PatternType, wanted.pattern_type_filter),
         wanted.principal_filter,
@@ -139,9 +150,10 @@ def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclBindingFilter:
     )
 
 
-def _binding(creation: AclCreation) -> AclBinding | KafkaError:
+def _binding(context: RequestContext, creation: AclCreation) -> AclBinding | KafkaError:
     """Return what is to be created, or why it cannot be. Raises _UnknownCodeError."""
     resource_type = _of_code(ResourceType, creation.resource_type)
+    _note(context, resource_type, creation.resource_name)
     pattern_type = _of_code(PatternType, creation.resource_pattern_type)
     operation = _of_code(AclOperation, creation.operation)
     permission_type = _of_code(PermissionType, creation.permission_type)

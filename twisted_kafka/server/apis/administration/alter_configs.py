@@ -25,7 +25,7 @@ from twisted_kafka.protocol.messages.configs import (
     IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
 )
 from twisted_kafka.security.authorizer.acl_types import AclOperation
-from twisted_kafka.server.apis.administration.config_access import require_config_access
+from twisted_kafka.server.apis.administration.config_access import note_config_resource, require_config_access
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 
@@ -139,6 +139,7 @@ def _each(
     resources = list(resources)
     times = Counter((each.resource_type, each.resource_name) for each in resources)
     for resource in resources:
+        note_config_resource(context, resource.resource_type, resource.resource_name)
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequestError("Duplicate resource: it must appear at most once in the request")

@@ -1,6 +1,9 @@
 """DescribeClientQuotas and AlterClientQuotas v0-1 (KIP-546, KIP-612)."""
 
-from twisted_kafka.network.requests.request_context import RequestContext
+from typing import Final
+
+from twisted_kafka.network.requests.kafka_principal import USER, KafkaPrincipal
+from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import InvalidRequestError, KafkaError, error_of
 from twisted_kafka.protocol.messages.quotas import (
     AlterClientQuotasRequest,
@@ -17,6 +20,8 @@ from twisted_kafka.security.authorizer.acl_types import AclOperation
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 
+_KINDS: Final = {"user": ResourceKind.USER, "client-id": ResourceKind.CLIENT_ID, "ip": ResourceKind.IP}
+
 
 class ClientQuotaApis:
     """Describes and changes client quotas."""
@@ -28,6 +33,8 @@ class ClientQuotaApis:
     @api(DescribeClientQuotasRequest, DescribeClientQuotasResponse, versions=(0, 1))
     def describe_client_quotas(self, context: RequestContext, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
         """Return the quotas of all entities that match the filter."""
+        for each in request.components:
+            _note(context, each.entity_type, each.match)
         self._authorization.require_cluster(context, AclOperation.DESCRIBE_CONFIGS)
         entries = [
             DescribeClientQuotasResponseEntryData(
@@ -41,6 +48,9 @@ class ClientQuotaApis:
     @api(AlterClientQuotasRequest, AlterClientQuotasResponse, versions=(0, 1))
     def alter_client_quotas(self, context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         """Change the quotas of each entity; an error of one does not affect the others."""
+        for entry in request.entries:
+            for part in entry.entity:
+                _note(context, part.entity_type, part.entity_name)
         self._authorization.require_cluster(context, AclOperation.ALTER_CONFIGS)
         entries = []
         for entry in request.entries:
@@ -56,6 +66,12 @@ class ClientQuotaApis:
                 context.note_error(result.error_code)
             entries.append(result)
         return AlterClientQuotasResponse(entries=entries)
+
+
+def _note(context: RequestContext, entity_type: str, name: str | None) -> None:
+    kind = _KINDS.get(entity_type)
+    if kind is not None:
+        context.note_resource(kind, str(KafkaPrincipal(USER, name)) if name and kind is ResourceKind.USER else name)
 
 
 def _components(request: DescribeClientQuotasRequest) -> dict[str, Component]:

@@ -1,9 +1,9 @@
-"""Who may see and change the configs of a resource: each type of config resource is protected as another type of resource."""
+"""Who may see and change a resource's configs, as each type is protected as another; and what the access log calls the resource."""
 
 from typing import Final
 
 from twisted_kafka.admin.config_resource_types import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.security.authorizer.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from twisted_kafka.server.authorization import IAuthorization
 
@@ -14,6 +14,21 @@ _PROTECTED_AS: Final = {
     CLIENT_METRICS: ResourceType.CLUSTER,
     GROUP: ResourceType.GROUP,
 }
+
+_KINDS: Final = {
+    TOPIC: ResourceKind.TOPIC,
+    BROKER: ResourceKind.BROKER,
+    BROKER_LOGGER: ResourceKind.BROKER_LOGGER,
+    CLIENT_METRICS: ResourceKind.CLIENT_METRICS,
+    GROUP: ResourceKind.GROUP,
+}
+
+
+def note_config_resource(context: RequestContext, config_resource_type: int, name: str) -> None:
+    """Record for the access log that the request is about a config resource; one of an unknown type is only refused."""
+    kind = _KINDS.get(config_resource_type)
+    if kind is not None:
+        context.note_resource(kind, name or None)
 
 
 def require_config_access(

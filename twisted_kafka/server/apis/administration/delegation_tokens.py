@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, USER, KafkaPrincipal
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import DelegationTokenDisabledError, ErrorCode, KafkaError, error_of
 from twisted_kafka.protocol.messages.tokens import (
     CreateDelegationTokenRequest,
@@ -46,6 +46,7 @@ class DelegationTokenApis:
         owner = requester
         if request.owner_principal_name:
             owner = KafkaPrincipal(request.owner_principal_type or "", request.owner_principal_name)
+        context.note_resource(ResourceKind.USER, str(owner))
         response = CreateDelegationTokenResponse(
             principal_type=owner.principal_type,
             principal_name=owner.name,
@@ -91,6 +92,8 @@ class DelegationTokenApis:
         self, context: RequestContext, request: DescribeDelegationTokenRequest
     ) -> DescribeDelegationTokenResponse:
         """Return the tokens, with their secrets, that the client may see: its own, and others if it is authorized."""
+        for each in request.owners or ():
+            context.note_resource(ResourceKind.USER, str(KafkaPrincipal(each.principal_type, each.principal_name)))
         if not may_ask_for_tokens(context):
             context.note_error(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
             return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)

@@ -20,7 +20,7 @@ from twisted_kafka.protocol.messages.configs import (
     DescribeConfigsSynonym,
 )
 from twisted_kafka.security.authorizer.acl_types import AclOperation
-from twisted_kafka.server.apis.administration.config_access import require_config_access
+from twisted_kafka.server.apis.administration.config_access import note_config_resource, require_config_access
 from twisted_kafka.server.apis.administration.config_describer import DYNAMIC_BROKER_LOGGER, ConfigDescriber, Entry
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
@@ -52,6 +52,7 @@ class DescribeConfigApis:
         """Return the configs of each resource, all or the requested keys."""
         results = []
         for resource in request.resources:
+            note_config_resource(context, resource.resource_type, resource.resource_name)
             result = DescribeConfigsResult(
                 error_code=0, error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
             )

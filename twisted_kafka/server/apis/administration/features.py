@@ -6,7 +6,7 @@ from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.controller.feature_updates import FeatureUpdate, UpgradeType
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.metadata.features import FeatureCache
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError, error_of
 from twisted_kafka.protocol.messages.cluster import (
     FeatureUpdateKey,
@@ -34,6 +34,8 @@ class FeatureApis:
 
         That takes one write to the metadata store, whatever ``timeout_ms`` is.
         """
+        for each in request.feature_updates:
+            context.note_resource(ResourceKind.FEATURE, each.feature)
         self._authorization.require_cluster(context, AclOperation.ALTER)
         updates = [_update(each, context.api_version) for each in request.feature_updates]
 

@@ -44,6 +44,11 @@ class LogDirApis:
             if topic is None:
                 topic = topics[name] = AlterReplicaLogDirTopicResult(topic_name=name)
             topic.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=partition, error_code=error))
+        for topic in topics.values():
+            moved = tuple([each.partition_index for each in topic.partitions])
+            context.note_topic(
+                topic.topic_name, moved, 0, 0, next((each.error_code for each in topic.partitions if each.error_code), 0)
+            )
         return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
     @api(DescribeLogDirsRequest, DescribeLogDirsResponse, versions=(0, 4))

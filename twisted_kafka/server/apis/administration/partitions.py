@@ -60,7 +60,7 @@ class PartitionApis:
         def answer(outcomes: list[PartitionOutcome]) -> ElectLeadersResponse:
             topics: dict[str, list[PartitionResult]] = {}
             for each in outcomes:
-                context.note_topic(each.name, 1, 0, 0, each.error)
+                context.note_topic(each.name, (each.partition,), 0, 0, each.error)
                 result = PartitionResult(partition_id=each.partition, error_code=each.error, error_message=each.message)
                 topics.setdefault(each.name, []).append(result)
             results = [ReplicaElectionResult(topic=topic, partition_result=each) for topic, each in topics.items()]
@@ -89,7 +89,7 @@ class PartitionApis:
             for each in wanted:
                 error = refused[each] if each in refused else results[each]
                 code = ErrorCode.NONE if error is None else error_of(error)
-                context.note_topic(each.topic, 1, 0, 0, code)
+                context.note_topic(each.topic, (each.partition,), 0, 0, code)
                 topics.setdefault(each.topic, []).append(
                     ReassignablePartitionResponse(
                         partition_index=each.partition, error_code=code, error_message=None if error is None else str(error) or None

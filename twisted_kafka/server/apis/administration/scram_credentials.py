@@ -1,7 +1,10 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials v0 (KIP-554)."""
 
+from collections.abc import Iterable
+
 from twisted_kafka.admin.scram_credentials import Deletion, ScramCredentialAdmin, Upsertion
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.kafka_principal import USER, KafkaPrincipal
+from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import KafkaError, error_of
 from twisted_kafka.protocol.messages.scram import (
     AlterUserScramCredentialsRequest,
@@ -29,6 +32,7 @@ class ScramCredentialApis:
         self, context: RequestContext, request: DescribeUserScramCredentialsRequest
     ) -> DescribeUserScramCredentialsResponse:
         """Return mechanisms and iterations, never secrets."""
+        _note_users(context, (each.name for each in request.users or ()))
         self._authorization.require_cluster(context, AclOperation.DESCRIBE)
         names = None if request.users is None else [user.name for user in request.users]
         results = []
@@ -47,6 +51,7 @@ class ScramCredentialApis:
         self, context: RequestContext, request: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
         """Set and delete credentials; an error of one user does not affect the others."""
+        _note_users(context, [each.name for each in request.upsertions] + [each.name for each in request.deletions])
         self._authorization.require_cluster(context, AclOperation.ALTER)
         upsertions = [
             Upsertion(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))
@@ -61,3 +66,8 @@ class ScramCredentialApis:
                 context.note_error(result.error_code)
             results.append(result)
         return AlterUserScramCredentialsResponse(results=results)
+
+
+def _note_users(context: RequestContext, names: Iterable[str]) -> None:
+    for name in names:
+        context.note_resource(ResourceKind.USER, str(KafkaPrincipal(USER, name)))

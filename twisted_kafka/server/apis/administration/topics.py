@@ -157,7 +157,7 @@ class TopicApis:
                 if not answer.error_code and answer.name is not None:
                     result = by_name[answer.name]
                     answer.error_code, answer.error_message = result.error, result.message
-                context.note_topic(answer.name or "", 0, 0, 0, answer.error_code)
+                context.note_topic(answer.name or "", (), 0, 0, answer.error_code)
             response = DeleteTopicsResponse(responses=answers)
             return response if quota is UNBOUNDED else Limited(response, quota)
 
@@ -234,4 +234,4 @@ def _in_order(names: Sequence[str], results: Sequence[TopicResult]) -> list[Topi
 
 def _note(context: RequestContext, results: Iterable[TopicResult]) -> None:
     for result in results:
-        context.note_topic(result.name, max(result.num_partitions, 0), 0, 0, result.error)
+        context.note_topic(result.name, tuple(range(result.num_partitions)), 0, 0, result.error)

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import (
     ClusterAuthorizationError,
     ControllerMovedError,
@@ -106,6 +106,7 @@ class ControlApis:
         self, context: RequestContext, request: ControlledShutdownRequest
     ) -> "Future[ControlledShutdownResponse]":
         """As the controller, move leaderships off a broker before it stops."""
+        context.note_resource(ResourceKind.BROKER, str(request.broker_id))
         self._authorization.require_cluster(context, AclOperation.CLUSTER_ACTION)
         if not context.is_privileged_listener and context.listener_name != self._config.inter_broker_listener_name:
             raise _refusal(context)

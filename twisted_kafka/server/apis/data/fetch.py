@@ -308,7 +308,8 @@ class FetchApis:
                     is_plain = False
         fetch = fetched[0][0]
         topic = topic_of(fetch)
-        context.note_topic(topic or fetch.topic_id.hex(), len(fetched), 0, size_bytes, error)
+        partitions = (fetch.partition,) if len(fetched) == 1 else tuple([each.partition for each, _ in fetched])
+        context.note_topic(topic or fetch.topic_id.hex(), partitions, 0, size_bytes, error)
         if size_bytes:
             if params.is_from_follower:
                 for each, read in fetched:

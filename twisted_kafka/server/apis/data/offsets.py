@@ -96,7 +96,7 @@ class OffsetApis:
                     answer = self._list_or_error(context.api_version, request, topic_partition, partition)
                 first_error = first_error or answer.error_code
                 answers.append(answer)
-            context.note_topic(topic.name, len(answers), 0, 0, first_error)
+            context.note_topic(topic.name, tuple([each.partition_index for each in answers]), 0, 0, first_error)
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
         return ListOffsetsResponse(topics=topics)
 
@@ -126,7 +126,7 @@ class OffsetApis:
             )
         except (KafkaError, OSError):
             return None  # `list_offsets` runs into it again and responds
-        context.note_topic(one.name, 1, 0, 0, 0)
+        context.note_topic(one.name, (one.partition_index,), 0, 0)
         timestamp_ms, found_offset, leader_epoch = _NOT_FOUND if found is None else found
         return FoundResponse(one.name, one.partition_index, timestamp_ms, found_offset, leader_epoch)
 
@@ -185,12 +185,12 @@ class OffsetApis:
             if topic.topic not in names:
                 refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 refused = [EpochEndOffset(partition=wanted.partition, error_code=refusal) for wanted in topic.partitions]
-                context.note_topic(topic.topic, len(refused), 0, 0, refusal)
+                context.note_topic(topic.topic, tuple([each.partition for each in refused]), 0, 0, refusal)
                 topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=refused))
                 continue
             answers = [self._end_of_epoch(TopicPartition(topic.topic, wanted.partition), wanted) for wanted in topic.partitions]
             error = next((answer.error_code for answer in answers if answer.error_code), 0)
-            context.note_topic(topic.topic, len(answers), 0, 0, error)
+            context.note_topic(topic.topic, tuple([each.partition for each in answers]), 0, 0, error)
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
         return OffsetForLeaderEpochResponse(topics=topics)
 
@@ -255,5 +255,5 @@ def _deleted(context: RequestContext, results: dict[TopicPartition, DeleteRecord
         )
     for topic in topics.values():
         error = next((partition.error_code for partition in topic.partitions if partition.error_code), 0)
-        context.note_topic(topic.name, len(topic.partitions), 0, 0, error)
+        context.note_topic(topic.name, tuple([each.partition_index for each in topic.partitions]), 0, 0, error)
     return DeleteRecordsResponse(topics=list(topics.values()))

@@ -104,6 +104,8 @@ class ProduceApis:
         """Append each partition's records; respond immediately, when they are replicated, or not at all, depending on acks."""
         version = context.api_version
         transactional_id = request.transactional_id
+        if transactional_id is not None:
+            context.transaction = TransactionNote(transactional_id)
         entries: dict[TopicPartition, Buffer] = {}
         refused: Results | None = None
         denied = self._denied_topics(context, request) if self._authorization.enforces else _NOTHING_DENIED
@@ -211,7 +213,8 @@ class ProduceApis:
             return Later(then(result, partial(self._respond, context, request, None)), request)
         if result.error:
             return self._respond(context, _without_records(one), None, {topic_partition_of((one.name, one.index)): result})
-        context.note_topic(one.name, 1, result.record_count, result.size_bytes)
+        context.acks = one.acks
+        context.note_topic(one.name, (one.index,), result.record_count, result.size_bytes)
         if result.conversion is not None:
             self._note_conversion(context, one.name, result.conversion)
         return AppendedResponse(one.name, one.index, result.base_offset, result.log_append_time_ms, result.log_start_offset)
@@ -233,8 +236,6 @@ class ProduceApis:
 
         def append(verified: Verified) -> "Answer | Future[Answer]":
             errors, guards = verified
-            if errors or (is_adding and guards):
-                context.transaction = TransactionNote(transactional_id)
             if not errors:
                 return self._append(context, request, entries, refused, guards)
             failed = {each: _not_in_transaction(error, is_adding) for each, error in errors.items()}
@@ -267,6 +268,7 @@ class ProduceApis:
     def _respond(self, context: RequestContext, request: ProduceRequest, refused: Results | None, results: Results) -> Answer:
         if refused is not None:
             results.update(refused)
+        context.acks = request.acks
         hints: LeaderHints | None = None
         has_error = False
         responses = []
@@ -296,7 +298,7 @@ class ProduceApis:
                         self._note_conversion(context, name, result.conversion)
                     size_bytes += result.size_bytes
                 answers.append(answer)
-            context.note_topic(name, len(answers), records, size_bytes, first_error)
+            context.note_topic(name, tuple([each.index for each in answers]), records, size_bytes, first_error)
             has_error = has_error or first_error != 0
             responses.append(_topic_response(name=name, partition_responses=answers))
         if request.acks == 0:

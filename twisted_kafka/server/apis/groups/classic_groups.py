@@ -15,7 +15,7 @@ from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.coordinator.group.results import GroupDescription, GroupListing, JoinResult, LeftMember, SyncResult
 from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.groups import (
     DeletableGroupResult,
@@ -64,6 +64,7 @@ class GroupApis:
     @api(JoinGroupRequest, JoinGroupResponse, versions=(0, 9))
     def join_group(self, context: RequestContext, request: JoinGroupRequest) -> "JoinGroupResponse | Future[JoinGroupResponse]":
         """Join or rejoin a group; respond when the rebalance is over."""
+        context.group = request.group_id, request.member_id, -1
         self._require(context, AclOperation.READ, request.group_id)
         version = context.api_version
         session_ms = request.session_timeout_ms
@@ -87,11 +88,12 @@ class GroupApis:
                 request.reason,
             )
         )
-        return when_done(result, partial(_joined, context))
+        return when_done(result, partial(_joined, context, request.group_id))
 
     @api(SyncGroupRequest, SyncGroupResponse, versions=(0, 5))
     def sync_group(self, context: RequestContext, request: SyncGroupRequest) -> "SyncGroupResponse | Future[SyncGroupResponse]":
         """Take the leader's assignment or return a member's; respond when the assignment is stored."""
+        context.group = request.group_id, request.member_id, request.generation_id
         if context.api_version >= PROTOCOL_IN_SYNC_SINCE and None in (request.protocol_type, request.protocol_name):
             return _synced(context, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         self._require(context, AclOperation.READ, request.group_id)
@@ -108,6 +110,7 @@ class GroupApis:
     @api(HeartbeatRequest, HeartbeatResponse, versions=(0, 4))
     def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
         """Keep a member's session alive."""
+        context.group = request.group_id, request.member_id, request.generation_id
         self._require(context, AclOperation.READ, request.group_id)
         sender = Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
         error = self._groups.heartbeat(sender)
@@ -118,11 +121,12 @@ class GroupApis:
     @api(LeaveGroupRequest, LeaveGroupResponse, versions=(0, 5))
     def leave_group(self, context: RequestContext, request: LeaveGroupRequest) -> "LeaveGroupResponse | Future[LeaveGroupResponse]":
         """Remove members: up to v2 the sender, since v3 any number of members."""
-        self._require(context, AclOperation.READ, request.group_id)
         if context.api_version < SEVERAL_LEAVE_SINCE:
             leaving = [LeavingMember(request.member_id)]
         else:
             leaving = [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in request.members]
+        context.group = request.group_id, leaving[0].member_id if len(leaving) == 1 else "", -1
+        self._require(context, AclOperation.READ, request.group_id)
         return when_done(self._groups.leave(request.group_id, leaving), lambda answer: _left(context, *answer))
 
     @api(DescribeGroupsRequest, DescribeGroupsResponse, versions=(0, 5))
@@ -130,6 +134,7 @@ class GroupApis:
         self, context: RequestContext, request: DescribeGroupsRequest
     ) -> "DescribeGroupsResponse | Future[DescribeGroupsResponse]":
         """Describe groups with their members."""
+        note_groups(context, request.groups)
 
         def respond(found: list[GroupDescription]) -> DescribeGroupsResponse:
             described = refused + [_described(each) for each in found]
@@ -171,6 +176,7 @@ class GroupApis:
         self, context: RequestContext, request: DeleteGroupsRequest
     ) -> "DeleteGroupsResponse | Future[DeleteGroupsResponse]":
         """Delete groups without members, and their offsets."""
+        note_groups(context, request.groups_names)
         allowed = self._allowed(context, AclOperation.DELETE, request.groups_names)
         group_ids = [group_id for group_id in dict.fromkeys(request.groups_names) if group_id in allowed]
         refused = [group_id for group_id in dict.fromkeys(request.groups_names) if group_id not in allowed]
@@ -184,6 +190,12 @@ class GroupApis:
             )
 
         return gather([self._groups.delete_group(group_id) for group_id in group_ids], respond)
+
+
+def note_groups(context: RequestContext, group_ids: Iterable[str]) -> None:
+    """Record the groups that an administrator asks about for the access log."""
+    for group_id in group_ids:
+        context.note_resource(ResourceKind.GROUP, group_id)
 
 
 def client_host(context: RequestContext) -> str:
@@ -205,7 +217,8 @@ def _listed(context: RequestContext, error: ErrorCode, listings: list[GroupListi
     return ListGroupsResponse(error_code=error, groups=groups)
 
 
-def _joined(context: RequestContext, result: JoinResult) -> JoinGroupResponse:
+def _joined(context: RequestContext, group_id: str, result: JoinResult) -> JoinGroupResponse:
+    context.group = group_id, result.member_id, result.generation
     context.note_error(result.error)
     protocol = result.protocol
     if protocol is None and context.api_version < NULL_PROTOCOL_SINCE:

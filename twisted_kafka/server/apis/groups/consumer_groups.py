@@ -21,7 +21,7 @@ from twisted_kafka.protocol.messages.consumer_groups import (
     DescribedGroup,
 )
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
-from twisted_kafka.server.apis.groups.classic_groups import client_host
+from twisted_kafka.server.apis.groups.classic_groups import client_host, note_groups
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import gather
@@ -42,6 +42,7 @@ class ConsumerGroupApis:
         self, context: RequestContext, request: ConsumerGroupHeartbeatRequest
     ) -> "ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]":
         """Add, keep or remove a member; respond when the change is stored."""
+        context.group = request.group_id, request.member_id, request.member_epoch
         if not self._is_enabled:
             raise UnsupportedVersionError(_DISABLED)
         self._authorization.require(context, AclOperation.READ, ResourceType.GROUP, request.group_id)
@@ -55,6 +56,7 @@ class ConsumerGroupApis:
         self, context: RequestContext, request: ConsumerGroupDescribeRequest
     ) -> "ConsumerGroupDescribeResponse | Future[ConsumerGroupDescribeResponse]":
         """Describe groups with their members, and the members' current and target assignments."""
+        note_groups(context, request.group_ids)
         if not self._is_enabled:
             raise UnsupportedVersionError(_DISABLED)
 

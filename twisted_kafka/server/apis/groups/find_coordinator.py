@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from twisted_kafka.coordinator.interfaces import ITopicCreator
 from twisted_kafka.metadata.cache import MetadataCache, Node
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.messages.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -34,6 +34,7 @@ class CoordinatorTopic(NamedTuple):
 
 _RESOURCES: Final = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 
+_KINDS: Final = {GROUP: ResourceKind.GROUP, TRANSACTION: ResourceKind.TRANSACTIONAL_ID, SHARE: ResourceKind.GROUP}
 _NO_NODE: Final = Node(-1, "", -1, None)
 Found = tuple[ErrorCode, Node, str | None]
 _NOT_AVAILABLE: Final[Found] = (ErrorCode.COORDINATOR_NOT_AVAILABLE, _NO_NODE, None)
@@ -83,6 +84,7 @@ class FindCoordinatorApis:
         return FindCoordinatorResponse(coordinators=coordinators)
 
     def _find(self, context: RequestContext, key_type: int, key: str) -> Found:
+        context.note_resource(_KINDS.get(key_type, ResourceKind.ANY), key)
         kind = self._kinds.get(key_type)
         if kind is None:
             return _refusal(key_type)

@@ -15,7 +15,7 @@ from twisted_kafka.coordinator.group.offsets.legacy_offsets import LegacyOffsets
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import Fetched, OffsetFetch
 from twisted_kafka.coordinator.group.requests import Sender
 from twisted_kafka.metadata.cache import MetadataCache
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import GroupNote, RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.messages.offsets import (
@@ -42,6 +42,7 @@ from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
+from twisted_kafka.server.apis.groups.classic_groups import note_groups
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import Later, api
 from twisted_kafka.timing.clock import IClock
@@ -100,6 +101,7 @@ class GroupOffsetApis:
         self, context: RequestContext, request: OffsetCommitRequest
     ) -> "OffsetCommitResponse | Future[OffsetCommitResponse]":
         """Commit offsets; respond when they are replicated."""
+        context.group = _group_of(request)
         self._authorization.require(context, AclOperation.READ, ResourceType.GROUP, request.group_id)
         offsets, refused = self._sort(context, request)
         if context.api_version == 0:
@@ -116,6 +118,7 @@ class GroupOffsetApis:
         if context.api_version == 0:
             return None
         request = OffsetCommitRequest.decode(frame, context.api_version, offset)
+        context.group = _group_of(request)
         if self._authorization.enforces and not self._authorization.is_allowed(
             context, AclOperation.READ, ResourceType.GROUP, request.group_id, logs_denied=False
         ):
@@ -186,11 +189,13 @@ class GroupOffsetApis:
     ) -> "OffsetFetchResponse | Future[OffsetFetchResponse]":
         """Return committed offsets."""
         if context.api_version >= SEVERAL_GROUPS_SINCE:
+            _note_groups(context, request.groups)
             fetched = [
                 self._fetch(context, Sender(each.group_id, each.member_id or "", None, each.member_epoch), each.topics, request)
                 for each in request.groups
             ]
             return gather(fetched, lambda results: _fetched_groups(context, request.groups, results))
+        context.group = request.group_id, "", -1
         if context.api_version == 0:
             return self._fetched_legacy(context, request)
         fetching = self._fetch(context, Sender(request.group_id), request.topics, request)
@@ -237,7 +242,7 @@ class GroupOffsetApis:
                     _answered_partition(OffsetFetchResponsePartition, refused, topic.name, index, _NONE)
                     for index in topic.partition_indexes
                 ]
-                context.note_topic(topic.name, len(answered), 0, 0, _NOT_AUTHORIZED)
+                context.note_topic(topic.name, tuple(topic.partition_indexes), 0, 0, _NOT_AUTHORIZED)
                 topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=answered))
                 continue
             for index in topic.partition_indexes:
@@ -250,7 +255,7 @@ class GroupOffsetApis:
                         error_code=_UNKNOWN_PARTITION if offset is None else _NONE,
                     )
                 )
-            context.note_topic(topic.name, len(partitions), 0, 0)
+            context.note_topic(topic.name, tuple(topic.partition_indexes), 0, 0)
             topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
         return OffsetFetchResponse(topics=topics)
 
@@ -259,6 +264,7 @@ class GroupOffsetApis:
         self, context: RequestContext, request: OffsetDeleteRequest
     ) -> "OffsetDeleteResponse | Future[OffsetDeleteResponse]":
         """Delete committed offsets."""
+        context.group = request.group_id, "", -1
         self._authorization.require(context, AclOperation.DELETE, ResourceType.GROUP, request.group_id)
         denied = self._denied(context, (topic.name for topic in request.topics))
         known = [
@@ -278,6 +284,18 @@ class GroupOffsetApis:
             self._groups.delete_offsets(request.group_id, known),
             lambda answer: _deleted(context, request, answer[0], {**answer[1], **refused}),
         )
+
+
+def _group_of(request: OffsetCommitRequest) -> GroupNote:
+    return request.group_id, request.member_id, request.generation_id_or_member_epoch
+
+
+def _note_groups(context: RequestContext, groups: Sequence[OffsetFetchRequestGroup]) -> None:
+    """Note the group of a request; one about several, which an administrator sends, has them as resources."""
+    if len(groups) == 1:
+        context.group = groups[0].group_id, groups[0].member_id or "", groups[0].member_epoch
+    else:
+        note_groups(context, (each.group_id for each in groups))
 
 
 def _sender(request: OffsetCommitRequest) -> Sender:
@@ -305,7 +323,7 @@ def _committed(
                     code = own
             first_error = first_error or code
             partitions.append(_committed_partition(partition_index=index, error_code=code))
-        context.note_topic(name, len(partitions), 0, 0, first_error)
+        context.note_topic(name, tuple([each.partition_index for each in partitions]), 0, 0, first_error)
         topics.append(_committed_topic(name=name, partitions=partitions))
     return _commit_response(topics=topics)
 
@@ -346,7 +364,7 @@ def _fetched_group(context: RequestContext, request: OffsetFetchRequest, error: 
     topics = []
     for name, indexes in _answered_topics(request.topics, fetched):
         partitions = [_answered_partition(OffsetFetchResponsePartition, fetched, name, index, error) for index in indexes]
-        context.note_topic(name, len(partitions), 0, 0, error)
+        context.note_topic(name, tuple(indexes), 0, 0, error)
         topics.append(OffsetFetchResponseTopic(name=name, partitions=partitions))
     return OffsetFetchResponse(topics=topics)
 
@@ -363,7 +381,7 @@ def _fetched_groups(
         topics = []
         for name, indexes in _answered_topics(group.topics, fetched):
             partitions = [_answered_partition(OffsetFetchResponsePartitions, fetched, name, index, error) for index in indexes]
-            context.note_topic(name, len(partitions), 0, 0)
+            context.note_topic(name, tuple(indexes), 0, 0)
             topics.append(OffsetFetchResponseTopics(name=name, partitions=partitions))
         answered.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))
     return OffsetFetchResponse(groups=answered)

@@ -34,7 +34,7 @@ class ProducerApis:
         for topic in request.topics:
             partitions = [self._described(context, topic.name, index) for index in topic.partition_indexes]
             error = next((each.error_code for each in partitions if each.error_code), 0)
-            context.note_topic(topic.name, len(partitions), 0, 0, error)
+            context.note_topic(topic.name, tuple(topic.partition_indexes), 0, 0, error)
             topics.append(TopicResponse(name=topic.name, partitions=partitions))
         return DescribeProducersResponse(topics=topics)
 

@@ -2,7 +2,7 @@
 (KIP-994)."""
 
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transaction_admin import (
     DescribeTransactionsRequest,
@@ -33,6 +33,7 @@ class TransactionAdminApis:
         )
 
     def _described(self, context: RequestContext, transactional_id: str) -> DescribeTransactionsResponseTransactionState:
+        context.note_resource(ResourceKind.TRANSACTIONAL_ID, transactional_id)
         error, found = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
         if self._authorization.is_allowed(context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             error, found = self._transactions.describe(transactional_id)
@@ -43,7 +44,7 @@ class TransactionAdminApis:
         allowed = self._authorization.allowed_of(context, AclOperation.DESCRIBE, ResourceType.TOPIC, topics)
         topics = {topic: indexes for topic, indexes in topics.items() if topic in allowed}
         for topic, indexes in topics.items():
-            context.note_topic(topic, len(indexes), 0, 0)
+            context.note_topic(topic, tuple(indexes), 0, 0)
         return DescribeTransactionsResponseTransactionState(
             transactional_id=transactional_id,
             transaction_state=found.state.label,

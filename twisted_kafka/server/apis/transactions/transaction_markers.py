@@ -64,7 +64,8 @@ def _response(context: RequestContext, request: WriteTxnMarkersRequest, results:
         for (topic, index), error in errors.items():
             topics.setdefault(topic, []).append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
         for topic, partitions in topics.items():
-            context.note_topic(topic, len(partitions), 0, 0, next((each.error_code for each in partitions if each.error_code), 0))
+            first_error = next((each.error_code for each in partitions if each.error_code), 0)
+            context.note_topic(topic, tuple(sorted([each.partition_index for each in partitions])), 0, 0, first_error)
         answered = [WritableTxnMarkerTopicResult(name=name, partitions=partitions) for name, partitions in topics.items()]
         markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=answered))
     return WriteTxnMarkersResponse(markers=markers)

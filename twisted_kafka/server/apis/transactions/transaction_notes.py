@@ -14,7 +14,7 @@ def end_note(end: TransactionEnd) -> TransactionNote:
 def topic_notes(end: TransactionEnd) -> Iterator[TopicNote]:
     """Yield the notes about the topics that the transaction wrote to."""
     for topic, partitions in end.transaction.partitions_by_topic().items():
-        yield topic, len(partitions), 0, 0, 0
+        yield topic, tuple(partitions), 0, 0, 0
 
 
 def note_topics(context: RequestContext, end: TransactionEnd | None, error: int) -> None:

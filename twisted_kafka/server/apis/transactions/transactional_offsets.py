@@ -68,6 +68,7 @@ class TransactionalOffsetApis:
     ) -> "TxnOffsetCommitResponse | Future[TxnOffsetCommitResponse]":
         """Write offsets, which stay pending until the transaction's marker is written; respond when they are replicated."""
         context.transaction = TransactionNote(request.transactional_id)
+        context.group = request.group_id, request.member_id, request.generation_id_or_member_epoch
         self._authorization.require(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         self._authorization.require(context, AclOperation.READ, ResourceType.GROUP, request.group_id)
         offsets: Offsets = {}
@@ -146,6 +147,6 @@ def _response(
             code = own if own in _NOT_FOR_GROUP or not error else error
             first_error = first_error or code
             partitions.append(TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code))
-        context.note_topic(topic.name, len(partitions), 0, 0, first_error)
+        context.note_topic(topic.name, tuple([each.partition_index for each in partitions]), 0, 0, first_error)
         topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
     return TxnOffsetCommitResponse(topics=topics)

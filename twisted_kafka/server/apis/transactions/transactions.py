@@ -113,6 +113,7 @@ class TransactionApis:
     ) -> "AddOffsetsToTxnResponse | Future[AddOffsetsToTxnResponse]":
         """Add the partition of ``__consumer_offsets`` with the group's offsets to the transaction."""
         context.transaction = TransactionNote(request.transactional_id)
+        context.group = request.group_id, "", -1
         self._authorization.require(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         self._authorization.require(context, AclOperation.READ, ResourceType.GROUP, request.group_id)
         partition = TopicPartition(GROUP_METADATA_TOPIC, self._groups.partition_for(request.group_id))
@@ -121,7 +122,7 @@ class TransactionApis:
 
         def respond(error: ErrorCode) -> AddOffsetsToTxnResponse:
             error = fenced_error(error, context.api_version, FENCED_SINCE)
-            context.note_topic(GROUP_METADATA_TOPIC, 1, 0, 0, error)
+            context.note_topic(GROUP_METADATA_TOPIC, (partition.partition,), 0, 0, error)
             return AddOffsetsToTxnResponse(error_code=error)
 
         return when_done(added, respond)
@@ -180,6 +181,6 @@ def _topic_results(
             for index in topic.partitions
         ]
         first_error = next((each.partition_error_code for each in partitions if each.partition_error_code), 0)
-        context.note_topic(topic.name, len(partitions), 0, 0, first_error)
+        context.note_topic(topic.name, tuple(topic.partitions), 0, 0, first_error)
         results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=partitions))
     return results
