@@ -4,6 +4,7 @@ import io
 import random
 import tempfile
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.protocol import samples
 from twisted_kafka.protocol.codec import EncodeError, MalformedMessageError, Message, decoder_of, source_of
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from twisted_kafka.protocol.messages.configs import DescribeConfigsSynonym
 from twisted_kafka.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -27,6 +29,7 @@ from twisted_kafka.protocol.messages.groups import HeartbeatRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.regions import FileRegion
+from twisted_kafka.protocol.schema import ListOf, StructType
 
 VERSIONS = list(samples.every_version())
 
@@ -184,6 +187,34 @@ def test_messages_compare_by_value_and_have_a_repr() -> None:
         HeartbeatRequest(nothing=1)  # type: ignore[call-arg]
     with pytest.raises(AttributeError):
         first.nothing = 1  # type: ignore[attr-defined]
+
+
+SECRET_NAMES = ("auth_bytes", "hmac", "salt", "salted_password", "stored_key", "server_key", "request_data")
+"""Fields whose name says that they are secrets, in whatever message."""
+
+
+def test_the_repr_of_a_message_hides_its_secrets() -> None:
+    hidden = []
+    for struct in every_struct():
+        for each in struct.FIELDS:
+            assert each.secret or each.name not in SECRET_NAMES, f"{struct.__name__}.{each.name}"
+            if each.secret:
+                assert "s3cret" not in repr(struct(**{each.name: "s3cret"}))
+                assert "hidden" not in repr(struct())
+                hidden.append(f"{struct.__name__}.{each.name}")
+    assert "AlterConfigsRequestAlterableConfig.value" in hidden
+    assert "IncrementalAlterConfigsRequestAlterableConfig.value" in hidden
+    assert "hidden" not in repr(DescribeConfigsSynonym(value="1000"))  # what the broker tells has no secrets
+
+
+def every_struct() -> Iterator[StructType]:
+    """All requests and responses, and the structs in them."""
+    found: list[StructType] = sorted({cls for cls, _ in VERSIONS}, key=lambda cls: cls.__name__)
+    while found:
+        struct = found.pop()
+        yield struct
+        kinds = [each.type.element if isinstance(each.type, ListOf) else each.type for each in struct.FIELDS]
+        found += [kind for kind in kinds if isinstance(kind, StructType)]
 
 
 def test_lists_are_not_shared_between_messages() -> None:

@@ -38,6 +38,9 @@ class ConfigOrder(NamedTuple):
     entity_path: str
     configs: Mapping[str, str | None]
 
+    def __repr__(self) -> str:
+        return f"ConfigOrder({self.entity_path!r}, {', '.join(self.configs)})"  # values may be passwords
+
 
 class ICreateTopicPolicy(Interface):
     """Allows or rejects new topics (Kafka: ``CreateTopicPolicy``)."""

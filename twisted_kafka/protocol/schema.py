@@ -46,6 +46,7 @@ class Field(NamedTuple):
     tag: int | None
     ignorable: bool
     compact: bool
+    secret: bool
 
     def at(self, version: int) -> bool:
         """Whether messages of this version have the field."""
@@ -80,6 +81,7 @@ class _Options(NamedTuple):
     tag: int | None
     ignorable: bool
     compact: bool
+    secret: bool
 
 
 def field(
@@ -94,6 +96,7 @@ def field(
     tag: int | None = None,
     ignorable: bool = False,
     compact: bool = True,
+    secret: bool = False,
 ) -> Any:
     """Describe a field that needs more than a type and a constant default.
 
@@ -101,12 +104,12 @@ def field(
     ``nullable_since`` or ``nullable_until`` narrow the range. Encoding a version without the field raises UnsupportedVersionError
     when the value is not the default, unless the field is ``ignorable``. ``tag`` makes it a tagged field of its struct. A tagged
     struct is ``| None`` too: None stands for the default struct, which is not encoded, and is null on the wire only with
-    ``nullable=True``. ``compact=False`` keeps the non-compact form of a string in flexible versions.
+    ``nullable=True``. ``compact=False`` keeps the non-compact form of a string in flexible versions. ``repr`` hides a ``secret``.
     """
-    return _Options(default, factory, since, until, nullable_since, nullable_until, nullable, tag, ignorable, compact)
+    return _Options(default, factory, since, until, nullable_since, nullable_until, nullable, tag, ignorable, compact, secret)
 
 
-_PLAIN = _Options(UNSET, None, 0, LAST_VERSION, None, LAST_VERSION, None, None, False, True)
+_PLAIN = _Options(UNSET, None, 0, LAST_VERSION, None, LAST_VERSION, None, None, False, True, False)
 
 
 def annotations_of(namespace: dict[str, Any]) -> dict[str, Any]:
@@ -163,6 +166,7 @@ def _make_field(name: str, annotation: Any, declared: Any) -> Field:
         tag=options.tag,
         ignorable=options.ignorable,
         compact=options.compact,
+        secret=options.secret,
     )
 
 
@@ -242,6 +246,10 @@ def maker(cls: Callable[_Arguments, _Made]) -> Callable[_Arguments, _Made]:
     return typing.cast(Callable[_Arguments, _Made], scope["make"])
 
 
+def _shown(declared: Field, value: Any) -> str:
+    return "[hidden]" if declared.secret and value else repr(value)
+
+
 class Struct(metaclass=StructType):
     """A structure of the protocol: compared by value, not hashable, with its fields in slots.
 
@@ -276,7 +284,7 @@ class Struct(metaclass=StructType):
         return (self.unknown_tagged_fields or None) == (other.unknown_tagged_fields or None)
 
     def __repr__(self) -> str:
-        values = [f"{each.name}={getattr(self, each.name)!r}" for each in type(self).FIELDS]
+        values = [f"{each.name}={_shown(each, getattr(self, each.name))}" for each in type(self).FIELDS]
         if self.unknown_tagged_fields:
             values.append(f"unknown_tagged_fields={self.unknown_tagged_fields!r}")
         return f"{type(self).__name__}({', '.join(values)})"

@@ -63,7 +63,7 @@ class AlterConfigsRequestAlterableConfig(Struct):
     """One of the ``configs`` of an AlterConfigsRequestAlterConfigsResource."""
 
     name: String = ""
-    value: String | None = ""
+    value: String | None = field(default="", secret=True)
 
 
 class AlterConfigsRequestAlterConfigsResource(Struct):
@@ -102,7 +102,7 @@ class IncrementalAlterConfigsRequestAlterableConfig(Struct):
 
     name: String = ""
     config_operation: Int8 = 0
-    value: String | None = ""
+    value: String | None = field(default="", secret=True)
 
 
 class IncrementalAlterConfigsRequestAlterConfigsResource(Struct):

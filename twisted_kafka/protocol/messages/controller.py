@@ -69,7 +69,7 @@ class AlterPartitionResponse(Message, key=56, versions=(0, 3), flexible=0):
 class EnvelopeRequest(Message, key=58, versions=(0, 0), flexible=0):
     """A client's request that a broker forwards to the controller."""
 
-    request_data: Bytes = b""
+    request_data: Bytes = field(default=b"", secret=True)
     request_principal: Bytes | None = b""
     client_host_address: Bytes = b""
 

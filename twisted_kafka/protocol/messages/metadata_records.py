@@ -35,7 +35,7 @@ class ConfigRecord(Message, key=4, versions=(0, 0), flexible=0):
     resource_type: Int8 = 0
     resource_name: String = ""
     name: String = ""
-    value: String | None = ""
+    value: String | None = field(default="", secret=True)
 
 
 class PartitionChangeRecord(Message, key=5, versions=(0, 2), flexible=0):

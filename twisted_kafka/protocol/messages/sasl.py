@@ -20,7 +20,7 @@ class SaslHandshakeResponse(Message, key=17, versions=(0, 1)):
 class SaslAuthenticateRequest(Message, key=36, versions=(0, 2), flexible=2):
     """One step of the client in a SASL exchange."""
 
-    auth_bytes: Bytes = b""
+    auth_bytes: Bytes = field(default=b"", secret=True)
 
 
 class SaslAuthenticateResponse(Message, key=36, versions=(0, 2), flexible=2):
@@ -28,5 +28,5 @@ class SaslAuthenticateResponse(Message, key=36, versions=(0, 2), flexible=2):
 
     error_code: Int16 = 0
     error_message: String | None = ""
-    auth_bytes: Bytes = b""
+    auth_bytes: Bytes = field(default=b"", secret=True)
     session_lifetime_ms: Int64 = field(default=0, since=1, ignorable=True)

@@ -32,14 +32,14 @@ class CreateDelegationTokenResponse(Message, key=38, versions=(0, 3), flexible=2
     expiry_timestamp_ms: Int64 = 0
     max_timestamp_ms: Int64 = 0
     token_id: String = ""
-    hmac: Bytes = b""
+    hmac: Bytes = field(default=b"", secret=True)
     throttle_time_ms: Int32 = 0
 
 
 class RenewDelegationTokenRequest(Message, key=39, versions=(0, 2), flexible=2):
     """Extend the expiry of a delegation token."""
 
-    hmac: Bytes = b""
+    hmac: Bytes = field(default=b"", secret=True)
     renew_period_ms: Int64 = 0
 
 
@@ -54,7 +54,7 @@ class RenewDelegationTokenResponse(Message, key=39, versions=(0, 2), flexible=2)
 class ExpireDelegationTokenRequest(Message, key=40, versions=(0, 2), flexible=2):
     """Expire a delegation token."""
 
-    hmac: Bytes = b""
+    hmac: Bytes = field(default=b"", secret=True)
     expiry_time_period_ms: Int64 = 0
 
 
@@ -97,7 +97,7 @@ class DescribedDelegationToken(Struct):
     expiry_timestamp: Int64 = 0
     max_timestamp: Int64 = 0
     token_id: String = ""
-    hmac: Bytes = b""
+    hmac: Bytes = field(default=b"", secret=True)
     renewers: list[DescribedDelegationTokenRenewer] = field(factory=list)
 
 

@@ -25,6 +25,9 @@ class FoundSetting(NamedTuple):
     key: str
     value: Value
 
+    def __repr__(self) -> str:
+        return f"FoundSetting({self.key!r})"  # the value may be a JAAS configuration
+
 
 def find_setting(config: KafkaConfig, listener_name: str, mechanism: str, key: str) -> FoundSetting:
     """Return the value of a key for a mechanism of a listener; the key's default if it is not set."""

@@ -40,6 +40,9 @@ class InitialResponse(NamedTuple):
     token: str
     extensions: Mapping[str, str]
 
+    def __repr__(self) -> str:
+        return f"InitialResponse({self.authorization_id!r})"
+
 
 class ITokenValidator(Protocol):
     """Accepts tokens, or does not."""
