@@ -11,12 +11,11 @@ from typing import Final, NamedTuple
 
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.network.requests.kafka_principal import USER, KafkaPrincipal
+from twisted_kafka.security.java_patterns import compiled, filled
 
 _KEY: Final = "ssl.principal.mapping.rules"
 _START: Final = "RULE:"
 _DEFAULT: Final = "DEFAULT"
-_JAVA_GROUP: Final = re.compile(r"(?<!\\)\(\?<([A-Za-z][A-Za-z0-9]*)>")
-_REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)|\$\{([A-Za-z][A-Za-z0-9]*)\}", re.DOTALL)
 
 
 class NoMatchingRuleError(ValueError):
@@ -37,7 +36,7 @@ class MappingRule(NamedTuple):
         if self.pattern.fullmatch(name) is None:
             return None
         # As Java's replaceAll: every match in the name is replaced, also partial ones.
-        text = self.pattern.sub(lambda match: _replaced(self.replacement, match), name)
+        text = self.pattern.sub(lambda match: filled(self.replacement, match), name)
         return text.lower() if self.case == "L" else text.upper() if self.case == "U" else text
 
 
@@ -111,23 +110,6 @@ def _malformed(text: str, at: str) -> ConfigError:
 
 def _compile(pattern: str) -> re.Pattern[str]:
     try:
-        return re.compile(_JAVA_GROUP.sub(r"(?P<\1>", pattern))
+        return compiled(pattern)
     except re.error as error:
         raise ConfigError(f"Invalid value {pattern!r} in {_KEY}: not a regular expression, {error}") from None
-
-
-def _replaced(replacement: str, match: re.Match[str]) -> str:
-    """Insert the groups as Java does: ``$12`` means the longest group number that exists, followed by the other digits."""
-
-    def fill(reference: re.Match[str]) -> str:
-        escaped, number, name = reference.groups()
-        if escaped is not None:
-            return str(escaped)
-        if name is not None:
-            return match[name] or "" if name in match.re.groupindex else str(reference[0])
-        for size in range(len(number), 0, -1):
-            if int(number[:size]) <= match.re.groups:
-                return (match[int(number[:size])] or "") + str(number[size:])
-        return str(reference[0])
-
-    return _REFERENCE.sub(fill, replacement)

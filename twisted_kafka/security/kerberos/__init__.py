@@ -1,0 +1,1 @@
+"""Kerberos: names and the rules that shorten them, logins with keytabs."""
