@@ -36,8 +36,12 @@ $(VENV)/.run-installed: pyproject.toml setup.py etc/pypy-constraints.txt | $(BIN
 	$(COMPILE)
 	touch $@
 
+# python-gssapi is built here, if there are the headers. The tests of Kerberos are skipped without it, and without a KDC. On Debian:
+# apt-get install libkrb5-dev krb5-kdc krb5-admin-server krb5-user libsasl2-modules-gssapi-mit (the last one is for kcat)
+KERBEROS := $(shell command -v krb5-config >/dev/null && echo ,kerberos)
+
 $(VENV)/.installed: pyproject.toml setup.py etc/pypy-constraints.txt | $(BIN)/python
-	$(INSTALL) --editable '.[test]'
+	$(INSTALL) --editable '.[test$(KERBEROS)]'
 	$(COMPILE)
 	touch $@
 
@@ -76,7 +80,7 @@ ifeq ($(ON_PYPY),)
 test: install
 	$(PYTEST) $(QUICKLY) -m 'not slow and not oracle'
 
-# Everything: real clients, comparisons with Apache Kafka, long runs. Tests that need missing programs (Java, node, kcat) are skipped.
+# Everything: real clients, comparisons with Apache Kafka, long runs. Tests that need missing programs (Java, node, kcat, a KDC) are skipped.
 test-all: install
 	$(PYTEST)
 else

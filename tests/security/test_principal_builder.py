@@ -71,7 +71,7 @@ def test_it_is_asked_on_each_kind_of_listener(tmp_path: Path) -> None:
         wire.socket.shutdown(socket.SHUT_RDWR)
     plain, alice, bob, anonymous, named = SEEN
     assert plain == AuthenticationContext("PLAINTEXT", "PLAINTEXT", "127.0.0.1")
-    assert alice == AuthenticationContext("SASL_PLAINTEXT", "SASL", "127.0.0.1", None, "PLAIN", "alice")
+    assert alice == AuthenticationContext("SASL_PLAINTEXT", "SASL", "127.0.0.1", None, "PLAIN", "alice", False, "alice")
     assert bob.authorization_id == "bob"
     assert (anonymous.distinguished_name, named.distinguished_name) == (None, "CN=alice")
     written = "".join(path.read_text() for path in (tmp_path / "access").rglob("*.jsonl"))

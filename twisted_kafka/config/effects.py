@@ -73,6 +73,8 @@ _BROKER = """
     sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
     sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
     sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
+    sasl.kerberos.service.name sasl.kerberos.principal.to.local.rules sasl.kerberos.min.time.before.relogin
+    sasl.kerberos.ticket.renew.window.factor sasl.kerberos.ticket.renew.jitter
     connections.max.reauth.ms sasl.server.authentication.timeout.ms sasl.server.authentication.max.pending
 
     access.log.enable access.log.dir access.log.queue.size access.log.write.interval.ms access.log.roll.bytes

@@ -33,7 +33,7 @@ def filled(replacement: str, match: re.Match[str]) -> str:
 
 
 def ensure_replacement(replacement: str, pattern: re.Pattern[str]) -> None:
-    """Raise ValueError if Java could not insert the groups of a match: one does not exist, or a ``$`` or backslash refers to none."""
+    """Raise ValueError if Java could not insert the groups of a match: one does not exist, or a ``$`` stands for none."""
     rest = _REFERENCE.sub("", replacement)
     if "$" in rest or "\\" in rest:
         raise ValueError("a $ that refers to no group, or a backslash at the end")

@@ -30,8 +30,10 @@ class AuthenticationContext(NamedTuple):
     mechanism: str | None = None
     """The SASL mechanism ..."""
     authorization_id: str | None = None
-    """... and the name that it has authenticated."""
+    """... and the name that it has authenticated, with GSSAPI the whole one: ``kafka/host@EXAMPLE.COM``."""
     is_token_authenticated: bool = False
+    principal_name: str | None = None
+    """What the default builder would call it: with GSSAPI the short name, None if no rule fits."""
 
 
 class IKafkaPrincipalBuilder(Interface):

@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from twisted_kafka.network.log_rate_limit import LogRateLimit
-from twisted_kafka.network.requests.authenticator import IAuthenticator
+from twisted_kafka.network.requests.authenticator import AuthenticationInterruptedError, IAuthenticator
 from twisted_kafka.network.requests.request import AUTHENTICATED, AUTHENTICATION_FAILED, SEND, SESSION_EXPIRED, Request
 from twisted_kafka.network.requests.request_channel import RequestBundle, RequestChannel
 from twisted_kafka.protocol.api import ApiKey
@@ -163,8 +163,15 @@ class KafkaApis:
             request.context.note_error(ErrorCode.SASL_AUTHENTICATION_FAILED)
             self._channel.send_response(request, (), 0, AUTHENTICATION_FAILED)
             return
-        size = len(answer.token)
+        except AuthenticationInterruptedError:
+            request.context.note_error(ErrorCode.SASL_AUTHENTICATION_FAILED)
+            self._channel.close_connection(request)
+            return
         kind = AUTHENTICATED if answer.is_complete else SEND
+        if answer.token is None:
+            self._channel.send_response(request, (), 0, kind)
+            return
+        size = len(answer.token)
         self._channel.send_response(request, [_SIZE(size) + answer.token], size + 4, kind)
 
     def _refuse_unauthenticated(self, request: Request, authenticator: IAuthenticator) -> None:

@@ -14,10 +14,15 @@ class MechanismChoice(NamedTuple):
     enabled_mechanisms: Sequence[str]
 
 
+class AuthenticationInterruptedError(Exception):
+    """An authentication has failed for a reason that may pass: the client is disconnected without an answer, and tries again."""
+
+
 class TokenAnswer(NamedTuple):
     """The answer to a client's token. With the last one, the client is authenticated."""
 
-    token: bytes
+    token: bytes | None
+    """None: empty, and left out for a client without SaslAuthenticate."""
     is_complete: bool
     session_lifetime_ms: int
     """After so long the client has to have re-authenticated; 0: never, or not complete."""
@@ -77,7 +82,8 @@ class IAuthenticator(Protocol):
     def evaluate(self, token: bytes, version: int) -> TokenAnswer:
         """Take a token. ``version`` is that of the SaslAuthenticate request, -1 for a token without a header.
 
-        Raises SaslAuthenticationError, with what the client is told, when the authentication has failed.
+        Raises SaslAuthenticationError, with what the client is told, when the authentication has failed, or
+        AuthenticationInterruptedError.
         """
 
     def refuse(self, why: str) -> None:

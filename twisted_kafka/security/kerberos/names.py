@@ -1,4 +1,4 @@
-"""Names of Kerberos principals, and the rules that make short names of them. (Kafka: KerberosName, KerberosShortNamer, KerberosRule.)
+"""Names of Kerberos principals, and the rules that make short names of them. (Kafka: KerberosName, KerberosShortNamer.)
 
 The rules of ``sasl.kerberos.principal.to.local.rules`` are tried in turn, and the first that fits gives the short name:
 
@@ -7,8 +7,8 @@ The rules of ``sasl.kerberos.principal.to.local.rules`` are tried in turn, and t
 
 ``text`` has ``$1`` and ``$2`` for the components and ``$0`` for the realm. If it matches the first pattern as a whole, matches of
 the second one are replaced in it: the first, or with ``g`` all. ``/L`` or ``/U`` at the end converts the result to lower or upper
-case. All parts after ``[n:text]`` may be missing. A short name has no ``/`` and no ``@``. Names have one component or two: rules for
-others never fit.
+case. All parts after ``[n:text]`` may be missing. A short name has no ``/`` and no ``@``. Names have one component or two: rules
+for others never fit.
 """
 
 import re
@@ -62,12 +62,12 @@ class Substitution(NamedTuple):
 
     pattern: re.Pattern[str]
     replacement: str
-    count: int
+    limit: int
     """How many matches are replaced; 0: all."""
 
     def apply(self, text: str) -> str:
         """Return the text with its matches replaced."""
-        return self.pattern.sub(lambda match: filled(self.replacement, match), text, self.count)
+        return self.pattern.sub(lambda match: filled(self.replacement, match), text, self.limit)
 
 
 class Rule(NamedTuple):

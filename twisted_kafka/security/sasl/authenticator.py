@@ -6,13 +6,13 @@ from typing import Final, Protocol
 from twisted.logger import Logger
 
 from twisted_kafka.network.connection import authentication_state as states
-from twisted_kafka.network.requests.authenticator import NEVER_NS, MechanismChoice, TokenAnswer
+from twisted_kafka.network.requests.authenticator import NEVER_NS, AuthenticationInterruptedError, MechanismChoice, TokenAnswer
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import SaslAuthenticationError
 from twisted_kafka.security.sasl.failed_attempts import FailedAttempts
-from twisted_kafka.security.sasl.interfaces import ISaslServer, SaslError
+from twisted_kafka.security.sasl.interfaces import ISaslServer, SaslError, TransientSaslError
 from twisted_kafka.timing.clock import IClock
 
 MAX_REQUESTS: Final = 20
@@ -44,6 +44,9 @@ class IMechanism(Protocol):
     def make_server(self) -> ISaslServer:
         """Return the server of a new exchange."""
 
+    def principal_name(self, authorization_id: str) -> str:
+        """Return the name of the principal of an authorization id; raise ValueError if it has none."""
+
 
 class ISaslListener(Protocol):
     """The listener that a connection came to."""
@@ -56,8 +59,8 @@ class ISaslListener(Protocol):
     def mechanisms(self) -> Mapping[str, IMechanism]:
         """The enabled mechanisms by name."""
 
-    def principal_of(self, server: ISaslServer, mechanism: str, connection: ConnectionInfo) -> KafkaPrincipal:
-        """Return the principal of a client that has authenticated itself."""
+    def principal_of(self, server: ISaslServer, mechanism: IMechanism, connection: ConnectionInfo) -> KafkaPrincipal:
+        """Return the principal of a client that has authenticated itself; raise SaslError, or ValueError."""
 
 
 class SaslServerAuthenticator:
@@ -168,7 +171,7 @@ class SaslServerAuthenticator:
         return MechanismChoice(True, names)
 
     def evaluate(self, token: bytes, version: int) -> TokenAnswer:
-        """Take a token; raise SaslAuthenticationError."""
+        """Take a token; raise SaslAuthenticationError or AuthenticationInterruptedError."""
         if version > 0:
             self.supports_reauthentication = True
         try:
@@ -176,6 +179,9 @@ class SaslServerAuthenticator:
         except SaslAuthenticationError as error:
             self.refuse(str(error))
             raise
+        except TransientSaslError as error:
+            self.refuse(f"{self._general_text()}: {error}")
+            raise AuthenticationInterruptedError from error
         except SaslError as error:
             text = self._general_text()
             self.refuse(f"{text}: {error}")
@@ -208,7 +214,7 @@ class SaslServerAuthenticator:
         """Make the client the connection's principal; return the session's lifetime in ms, 0 if it does not end."""
         assert self._mechanism is not None, "a mechanism is chosen"
         connection, clock = self._connection, self._listener.clock
-        principal = self._listener.principal_of(server, self._mechanism.name, connection)
+        principal = self._listener.principal_of(server, self._mechanism, connection)
         if self.has_been_authenticated:
             self._ensure_unchanged(principal)
         now_ns = clock.monotonic_ns()

@@ -23,6 +23,10 @@ class SaslError(Exception):
     """
 
 
+class TransientSaslError(SaslError):
+    """An exchange failed for a reason that may pass. The client is told nothing, so that it tries again. (Kafka: KerberosError.)"""
+
+
 class ISaslServer(Protocol):
     """The server's side of one exchange. (Java: SaslServer.)"""
 
@@ -42,8 +46,25 @@ class ISaslServer(Protocol):
     def is_token_authenticated(self) -> bool:
         """Whether the client has authenticated itself with a delegation token."""
 
-    def evaluate(self, token: bytes) -> bytes:
-        """Return the answer to the client's token; raise SaslAuthenticationError or SaslError, after which nothing may follow."""
+    def evaluate(self, token: bytes) -> bytes | None:
+        """Return the answer to the client's token; raise SaslAuthenticationError or SaslError, after which nothing may follow.
+
+        None is an empty answer that a client without SaslAuthenticate does not wait for.
+        """
+
+
+class AuthorizeCallback:
+    """Asks whether a client may act as somebody; the handler sets ``is_authorized`` and ``authorized_id``. (Java has it too.)"""
+
+    __slots__ = ("authentication_id", "authorization_id", "authorized_id", "is_authorized")
+
+    def __init__(self, authentication_id: str, authorization_id: str) -> None:
+        self.authentication_id = authentication_id
+        """Who it is: ``alice@EXAMPLE.COM``."""
+        self.authorization_id = authorization_id
+        """Who it wants to be."""
+        self.is_authorized = False
+        self.authorized_id = ""
 
 
 class PlainAuthenticateCallback:

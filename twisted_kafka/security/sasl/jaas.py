@@ -6,7 +6,7 @@ Words, quotes, escapes and comments are those of Java's StreamTokenizer, which K
 with a digit have to be quoted. The errors name neither values nor options: both may be secrets.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 FLAGS: Final = ("REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL")
@@ -53,6 +53,11 @@ def parse_jaas(text: str) -> tuple[JaasEntry, ...]:
     if not entries:
         raise JaasError("it names no login module")
     return tuple(entries)
+
+
+def options_of(entries: Iterable[JaasEntry], module_name: str) -> dict[str, str]:
+    """Return the options of a login module; those of its last entry count."""
+    return {name: text for entry in entries if entry.module_name == module_name for name, text in entry.options.items()}
 
 
 def _entry(tokens: list[_Token], position: int) -> tuple[JaasEntry, int]:

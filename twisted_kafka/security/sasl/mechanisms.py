@@ -1,6 +1,6 @@
 """The mechanisms of this broker, by name."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -8,9 +8,14 @@ from twisted.logger import Logger
 
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys.declare import Value
+from twisted_kafka.security.kerberos.keytab_login import GSSAPI, SERVICE_NAME, KerberosError, keytab_login
+from twisted_kafka.security.kerberos.keytab_login import LOGIN_MODULE as KERBEROS_LOGIN_MODULE
+from twisted_kafka.security.kerberos.names import parse_name, parse_rules, short_name
 from twisted_kafka.security.oauth.unsecured import UnsecuredTokens
 from twisted_kafka.security.sasl.failed_attempts import FailedAttempts
 from twisted_kafka.security.sasl.interfaces import ISaslServer
+from twisted_kafka.security.sasl.jaas import JaasEntry, options_of
+from twisted_kafka.security.sasl.listener_settings import JAAS, FoundSetting
 from twisted_kafka.security.sasl.oauthbearer import LOGIN_MODULE as OAUTH_LOGIN_MODULE
 from twisted_kafka.security.sasl.oauthbearer import OAuthBearerSaslServer, TokenCallbackHandler
 from twisted_kafka.security.sasl.plain import LOGIN_MODULE as PLAIN_LOGIN_MODULE
@@ -23,6 +28,8 @@ from twisted_kafka.timing.clock import IClock
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
 JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
+
+LOCAL_RULES: Final = "sasl.kerberos.principal.to.local.rules"
 
 _KAFKA: Final = "org.apache.kafka.common.security"
 _UNSECURED: Final = f"{_KAFKA}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
@@ -51,8 +58,21 @@ class HandlerOrder(NamedTuple):
     listener_name: str
     class_name: str
     """Kafka's class, one of ``known_handlers``; empty for the mechanism's own choice."""
-    setting: Callable[[str], Value]
-    """Returns the value of a key for the listener and the mechanism."""
+    find: Callable[[str], FoundSetting]
+    """Returns the setting of a key for the listener and the mechanism."""
+
+    def setting(self, key: str) -> Value:
+        """Return the value of a key for the listener and the mechanism."""
+        return self.find(key).value
+
+
+class Login(NamedTuple):
+    """What the broker, as whom the JAAS configuration says it is, makes of clients."""
+
+    make_server: Callable[[Any], ISaslServer]
+    """Makes the server of one exchange with a handler."""
+    principal_name: Callable[[str], str] = str
+    """Makes the name of a principal of an authorization id, unless ``principal.builder.class`` does. Raises ValueError."""
 
 
 class MechanismKind(NamedTuple):
@@ -62,10 +82,14 @@ class MechanismKind(NamedTuple):
     """The login module of its JAAS entry."""
     make_handler: Callable[[HandlerOrder], Any]
     """Makes its own ``IAuthenticateCallbackHandler``, not configured yet. Raises ConfigError."""
-    make_server: Callable[[Any], ISaslServer]
-    """Makes the server of one exchange with a handler."""
+    log_in: Callable[[HandlerOrder, Sequence[JaasEntry]], Login]
+    """Returns what exchanges need beside the handler. Raises ConfigError."""
     known_handlers: Collection[str]
     """Kafka's classes of handlers that this broker has."""
+
+
+def _without_login(make_server: Callable[[Any], ISaslServer]) -> Callable[[HandlerOrder, Sequence[JaasEntry]], Login]:
+    return lambda order, entries: Login(make_server)
 
 
 def _scram(mechanism: ScramMechanism) -> MechanismKind:
@@ -75,7 +99,7 @@ def _scram(mechanism: ScramMechanism) -> MechanismKind:
     return MechanismKind(
         SCRAM_LOGIN_MODULE,
         make_handler,
-        partial(ScramSaslServer, mechanism),
+        _without_login(partial(ScramSaslServer, mechanism)),
         (f"{_KAFKA}.scram.internals.ScramServerCallbackHandler",),
     )
 
@@ -130,13 +154,50 @@ def _signed_handler(order: HandlerOrder, url: str) -> TokenCallbackHandler:
     return TokenCallbackHandler(lambda options: SignedTokens(jwks, rules, order.resources.clock), jwks.close)
 
 
+def _authorizer(order: HandlerOrder) -> Any:
+    ensure_gssapi(order.listener_name)
+    from twisted_kafka.security.sasl.gssapi import GssapiServerCallbackHandler
+
+    return GssapiServerCallbackHandler()
+
+
+def _kerberos(order: HandlerOrder, entries: Sequence[JaasEntry]) -> Login:
+    """Read the keytab; the KDC is not asked."""
+    ensure_gssapi(order.listener_name)
+    from twisted_kafka.security.kerberos.keytab_login import acceptor, default_realm
+    from twisted_kafka.security.sasl.gssapi import GssapiSaslServer
+
+    key, service_name, rules = order.find(JAAS).key, order.setting(SERVICE_NAME), order.find(LOCAL_RULES)
+    options = options_of(entries, KERBEROS_LOGIN_MODULE)
+    login = keytab_login(options, key, str(service_name) if service_name else None, accepts=True)
+    try:
+        credential = acceptor(login)
+    except KerberosError as error:
+        raise ConfigError(f"Invalid value for {key}: {login.principal} cannot log in with {login.keytab} ({error})") from None
+    try:
+        parsed = parse_rules(rules.value if isinstance(rules.value, tuple) else (), default_realm)
+    except ValueError as error:
+        raise ConfigError(f"Invalid value for {rules.key}: {error}") from None
+    return Login(partial(GssapiSaslServer, credential), lambda name: short_name(parsed, parse_name(name)))
+
+
+def ensure_gssapi(listener_name: str) -> None:
+    """Raise ConfigError without python-gssapi."""
+    try:
+        import gssapi  # noqa: F401
+    except ImportError as error:
+        needs = "needs python-gssapi and the libraries of MIT Kerberos: pip install 'twisted_kafka[kerberos]'"
+        raise ConfigError(f"GSSAPI (listener {listener_name}) {needs} ({error})") from None
+
+
 MECHANISMS: Final[dict[str, MechanismKind]] = {
     PLAIN: MechanismKind(
         PLAIN_LOGIN_MODULE,
         lambda order: PlainServerCallbackHandler(),
-        PlainSaslServer,
+        _without_login(PlainSaslServer),
         (f"{_KAFKA}.plain.internals.PlainServerCallbackHandler",),
     ),
     **{mechanism.name: _scram(mechanism) for mechanism in SCRAM_MECHANISMS},
-    OAUTHBEARER: MechanismKind(OAUTH_LOGIN_MODULE, _token_handler, OAuthBearerSaslServer, (_UNSECURED, *_SIGNED)),
+    OAUTHBEARER: MechanismKind(OAUTH_LOGIN_MODULE, _token_handler, _without_login(OAuthBearerSaslServer), (_UNSECURED, *_SIGNED)),
+    GSSAPI: MechanismKind(KERBEROS_LOGIN_MODULE, _authorizer, _kerberos, (f"{_KAFKA}.authenticator.SaslServerCallbackHandler",)),
 }

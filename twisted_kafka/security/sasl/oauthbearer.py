@@ -19,7 +19,7 @@ from twisted_kafka.security.sasl.interfaces import (
     OAuthBearerValidatorCallback,
     SaslError,
 )
-from twisted_kafka.security.sasl.jaas import JaasEntry
+from twisted_kafka.security.sasl.jaas import JaasEntry, options_of
 
 LOGIN_MODULE: Final = "OAuthBearerLoginModule"
 
@@ -152,11 +152,7 @@ class TokenCallbackHandler:
 
     def configure(self, configs: Mapping[str, str], mechanism: str, jaas_entries: Sequence[JaasEntry]) -> None:
         """Make the validator."""
-        options: dict[str, str] = {}
-        for entry in jaas_entries:
-            if entry.module_name == LOGIN_MODULE:
-                options |= entry.options
-        self._validator = self._make_validator(options)
+        self._validator = self._make_validator(options_of(jaas_entries, LOGIN_MODULE))
 
     def handle(self, callback: object) -> None:
         """Validate a token."""

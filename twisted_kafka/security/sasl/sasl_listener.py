@@ -1,6 +1,6 @@
 """The mechanisms of one listener, with their credentials, and the sessions that they begin."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from twisted.logger import Logger
@@ -12,8 +12,9 @@ from twisted_kafka.network.requests.authenticator import IAuthenticator
 from twisted_kafka.network.requests.kafka_principal import USER, KafkaPrincipal
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.security.principal_builder import AuthenticationContext, built
-from twisted_kafka.security.sasl.authenticator import SaslServerAuthenticator
-from twisted_kafka.security.sasl.interfaces import ISaslServer
+from twisted_kafka.security.sasl.authenticator import IMechanism, SaslServerAuthenticator
+from twisted_kafka.security.sasl.interfaces import ISaslServer, SaslError
+from twisted_kafka.security.sasl.jaas import JaasEntry
 from twisted_kafka.security.sasl.listener_settings import (
     JAAS,
     class_name,
@@ -22,7 +23,7 @@ from twisted_kafka.security.sasl.listener_settings import (
     find_setting,
     jaas_entries,
 )
-from twisted_kafka.security.sasl.mechanisms import MECHANISMS, HandlerOrder, MechanismKind, SaslResources
+from twisted_kafka.security.sasl.mechanisms import MECHANISMS, HandlerOrder, Login, MechanismKind, SaslResources
 
 ENABLED: Final = "sasl.enabled.mechanisms"
 MAX_REAUTHENTICATION: Final = "connections.max.reauth.ms"
@@ -33,18 +34,22 @@ _log = Logger()
 class Mechanism:
     """An enabled mechanism."""
 
-    __slots__ = ("_make", "handler", "max_reauthentication_ms", "name")
+    __slots__ = ("_login", "handler", "max_reauthentication_ms", "name")
 
-    def __init__(self, name: str, handler: Any, max_reauthentication_ms: int, make: Callable[[Any], ISaslServer]) -> None:
+    def __init__(self, name: str, handler: Any, max_reauthentication_ms: int, login: Login) -> None:
         self.name = name
         self.handler = handler
         self.max_reauthentication_ms = max_reauthentication_ms
         """``connections.max.reauth.ms``; 0: sessions end with their credential only."""
-        self._make = make
+        self._login = login
 
     def make_server(self) -> ISaslServer:
         """Return the server of a new exchange."""
-        return self._make(self.handler)
+        return self._login.make_server(self.handler)
+
+    def principal_name(self, authorization_id: str) -> str:
+        """Return the name of the principal of an authorization id; raise ValueError if it has none."""
+        return self._login.principal_name(authorization_id)
 
 
 class SaslListener:
@@ -90,16 +95,26 @@ class SaslListener:
         """Close the callback handlers."""
         _close(self.mechanisms)
 
-    def principal_of(self, server: ISaslServer, mechanism: str, connection: ConnectionInfo) -> KafkaPrincipal:
-        """Return the principal of a client that has authenticated itself; raise ValueError if the operator's class fails."""
+    def principal_of(self, server: ISaslServer, mechanism: IMechanism, connection: ConnectionInfo) -> KafkaPrincipal:
+        """Return the principal of a client that has authenticated itself.
+
+        Raises SaslError if its name stands for none, ValueError if the operator's class fails.
+        """
+        name: str | None = None
+        try:
+            name = mechanism.principal_name(server.authorization_id)
+        except ValueError as error:
+            if self._principals is None:
+                raise SaslError(str(error)) from None
         if self._principals is None:  # Kafka: DefaultKafkaPrincipalBuilder
-            return KafkaPrincipal(USER, server.authorization_id, server.is_token_authenticated)
+            return KafkaPrincipal(USER, name or "", server.is_token_authenticated)
         context = AuthenticationContext(
             connection.security_protocol,
             connection.listener_name,
             connection.client_address,
-            mechanism=mechanism,
+            mechanism=mechanism.name,
             authorization_id=server.authorization_id,
+            principal_name=name,
             is_token_authenticated=server.is_token_authenticated,
         )
         return built(self._principals, context)._replace(token_authenticated=server.is_token_authenticated)
@@ -126,28 +141,36 @@ class SaslListener:
             raise ConfigError(f"Invalid value {name!r} in {key}: must be one of {', '.join(MECHANISMS)}")
         entries = jaas_entries(config, self._listener_name, name)
         handler = custom_handler(config, self._listener_name, name, entries, kind.known_handlers)
+        order = self._order(config, name)
         if handler is None:
-            ensure_login_module(config, self._listener_name, name, kind.login_module, entries)
-            handler = self._own_handler(config, name, kind)
-            try:
-                handler.configure(dict(config.originals), name, entries)
-            except ValueError as error:
-                handler.close()
-                key = find_setting(config, self._listener_name, name, JAAS).key
-                raise ConfigError(f"Invalid value for {key}: {error}") from None
+            handler = self._own_handler(config, name, kind, order, entries)
+        try:
+            login = kind.log_in(order, entries)
+        except ConfigError:
+            handler.close()
+            raise
         max_ms = find_setting(config, self._listener_name, name, MAX_REAUTHENTICATION).value
         assert isinstance(max_ms, int)
-        return Mechanism(name, handler, max_ms, kind.make_server)
+        return Mechanism(name, handler, max_ms, login)
 
-    def _own_handler(self, config: KafkaConfig, name: str, kind: MechanismKind) -> Any:
+    def _own_handler(
+        self, config: KafkaConfig, name: str, kind: MechanismKind, order: HandlerOrder, entries: Sequence[JaasEntry]
+    ) -> Any:
+        ensure_login_module(config, self._listener_name, name, kind.login_module, entries)
+        handler = kind.make_handler(order)
+        try:
+            handler.configure(dict(config.originals), name, entries)
+        except ValueError as error:
+            handler.close()
+            raise ConfigError(f"Invalid value for {order.find(JAAS).key}: {error}") from None
+        return handler
+
+    def _order(self, config: KafkaConfig, name: str) -> HandlerOrder:
         listener_name = self._listener_name
-        order = HandlerOrder(
-            self._resources,
-            listener_name,
-            class_name(config, listener_name, name),
-            lambda key: find_setting(config, listener_name, name, key).value,
+        handler_class = class_name(config, listener_name, name)
+        return HandlerOrder(
+            self._resources, listener_name, handler_class, lambda key: find_setting(config, listener_name, name, key)
         )
-        return kind.make_handler(order)
 
 
 def _close(mechanisms: Mapping[str, Mechanism]) -> None:

@@ -3,6 +3,7 @@
 A client gets here while it authenticates itself (``KafkaApis`` sees to that). Otherwise it is told that it should not.
 """
 
+from twisted_kafka.network.requests.authenticator import AuthenticationInterruptedError
 from twisted_kafka.network.requests.request import AUTHENTICATED, AUTHENTICATION_FAILED
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, SaslAuthenticationError
@@ -12,7 +13,7 @@ from twisted_kafka.protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from twisted_kafka.server.dispatch import AuthenticationStep, api
+from twisted_kafka.server.dispatch import CLOSE_CONNECTION, AuthenticationStep, Outcome, api
 
 
 class SaslApis:
@@ -32,9 +33,7 @@ class SaslApis:
         return AuthenticationStep(response, AUTHENTICATION_FAILED)
 
     @api(SaslAuthenticateRequest, SaslAuthenticateResponse, versions=(0, 2))
-    def sasl_authenticate(
-        self, context: RequestContext, request: SaslAuthenticateRequest
-    ) -> SaslAuthenticateResponse | AuthenticationStep:
+    def sasl_authenticate(self, context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse | Outcome:
         """Take a token of the client."""
         authenticator = context.connection.authenticator
         if authenticator is None or authenticator.is_authenticated:
@@ -47,5 +46,8 @@ class SaslApis:
         except SaslAuthenticationError as error:
             refusal = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(error))
             return AuthenticationStep(refusal, AUTHENTICATION_FAILED)
-        response = SaslAuthenticateResponse(auth_bytes=answer.token, session_lifetime_ms=answer.session_lifetime_ms)
+        except AuthenticationInterruptedError:
+            context.note_error(ErrorCode.SASL_AUTHENTICATION_FAILED)
+            return CLOSE_CONNECTION
+        response = SaslAuthenticateResponse(auth_bytes=answer.token or b"", session_lifetime_ms=answer.session_lifetime_ms)
         return AuthenticationStep(response, AUTHENTICATED) if answer.is_complete else response
