@@ -112,10 +112,10 @@ class InterBrokerClient:
 
         uses_sasl = config.security_protocol_map[config.inter_broker_listener_name].startswith("SASL_")
         if uses_sasl:
-            from twisted_kafka.security.sasl.clients import inter_broker_clients
+            from twisted_kafka.security.sasl.clients import InterBrokerClients
 
         def make(reactor: Any) -> NetworkClient:
-            clients = inter_broker_clients(config, config.inter_broker_listener_name, self._clock) if uses_sasl else None
+            clients = InterBrokerClients(config, config.inter_broker_listener_name, self._clock) if uses_sasl else None
             connector = self._connector = connector_for(config, config.inter_broker_listener_name, reactor, clients)
             return NetworkClient(reactor, connector, settings)
 

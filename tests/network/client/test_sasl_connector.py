@@ -1,14 +1,17 @@
 """Connections that authenticate first: the exchange, what goes wrong in it, and connections whose session ends."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from tests.network.client.client_harness import FakeConnector, Harness, Outcome
 from tests.security.scram.scram_client import credential
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.network.client.client_settings import ClientSettings
-from twisted_kafka.network.client.errors import AuthenticationError
+from twisted_kafka.network.client.errors import AuthenticationError, ConnectError
 from twisted_kafka.network.client.network_client import NetworkClient
 from twisted_kafka.network.client.sasl_connector import ISaslClient, SaslConnector
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
@@ -21,15 +24,36 @@ from twisted_kafka.security.scram.formulas import SCRAM_SHA_512
 HANDSHAKE, AUTHENTICATE, HEARTBEAT = 17, 36, 12
 
 
+class Clients:
+    """Makes clients with a function."""
+
+    def __init__(self, make: Callable[[], ISaslClient]) -> None:
+        self._make = make
+        self.hosts: list[str] = []
+        self.validations = 0
+
+    def validate(self) -> None:
+        self.validations += 1
+
+    def client_for(self, host: str) -> ISaslClient:
+        self.hosts.append(host)
+        return self._make()
+
+
 class SaslHarness(Harness):
-    def __init__(self, make_client: Any) -> None:
+    def __init__(self, make_client: Callable[[], ISaslClient]) -> None:
         super().__init__()
+        self.background: list[tuple[Callable[[], object], Deferred[object]]] = []
         self.client = NetworkClient(
             self.clock,
-            SaslConnector(self.connector, make_client, self.clock),
+            SaslConnector(self.connector, Clients(make_client), self.clock, self._in_background),
             ClientSettings(client_id="me", discover_versions=False),
             lambda: 0.5,
         )
+
+    def _in_background(self, work: Callable[[], object]) -> "Deferred[object]":
+        self.background.append((work, Deferred()))
+        return self.background[-1][1]
 
     def begin(self) -> tuple[Any, Outcome]:
         """Connect, and let the mechanism be chosen."""
@@ -170,12 +194,56 @@ class Watched(FakeConnector):
 
 
 def test_new_settings_are_passed_on() -> None:
-    inner, made = Watched(), list[ISaslClient]()
-
-    def make() -> ISaslClient:
-        made.append(plain())
-        return made[-1]
-
-    connector = SaslConnector(inner, make, None)
+    inner, clients = Watched(), Clients(plain)
+    connector = SaslConnector(inner, clients, None)
     connector.reconfigure(KafkaConfig.embedded({}))
-    assert (inner.reconfigured, len(made)) == (1, 2)
+    assert (inner.reconfigured, clients.validations) == (1, 2)
+
+
+# Clients whose first token takes long.
+
+
+class Slow(PlainSaslClient):
+    prepared = 0
+
+    def prepare(self) -> None:
+        self.prepared += 1
+
+
+def slow() -> Slow:
+    return Slow("broker", "secret")
+
+
+def test_a_connection_is_opened_when_its_client_is_prepared() -> None:
+    client = slow()
+    harness = SaslHarness(lambda: client)
+    outcome = harness.send(HeartbeatRequest(group_id="g"))
+    assert not harness.attempts
+    ((work, prepared),) = harness.background
+    work()
+    prepared.callback(None)
+    assert client.prepared == 1
+    attempt = harness.attempts[-1].succeed()
+    (chosen,) = attempt.requests()
+    attempt.answer(chosen, SaslHandshakeResponse(mechanisms=["x"]))
+    attempt.answer(token_of(attempt)[0], SaslAuthenticateResponse())
+    (sent,) = attempt.requests()
+    attempt.answer(sent, HeartbeatResponse(error_code=27))
+    assert outcome.response.error_code == 27
+
+
+def test_a_client_that_cannot_be_prepared_fails_the_request() -> None:
+    harness = SaslHarness(slow)
+    outcome = harness.send(HeartbeatRequest())
+    harness.background[0][1].errback(Failure(ValueError("no ticket")))  # type: ignore[no-untyped-call]
+    assert "no ticket" in str(outcome.error)
+    assert not harness.attempts
+
+
+def test_a_client_that_is_not_prepared_in_time_fails_the_request() -> None:
+    harness = SaslHarness(slow)
+    outcome = harness.send(HeartbeatRequest())
+    harness.clock.advance(40)
+    assert isinstance(outcome.error, ConnectError)
+    harness.background[0][1].callback(None)  # too late
+    assert not harness.attempts

@@ -1,21 +1,18 @@
 """Which connector this broker uses for other brokers' listeners. (Kafka: ChannelBuilders.clientChannelBuilder.)"""
 
-from collections.abc import Callable
 from typing import Any
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import PLAINTEXT
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.network.client.connector import IConnector, PlaintextConnector
-from twisted_kafka.network.client.sasl_connector import ISaslClient, SaslConnector
+from twisted_kafka.network.client.sasl_connector import ISaslClients, SaslConnector
 
 
-def connector_for(
-    config: KafkaConfig, listener_name: str, reactor: Any, sasl_clients: Callable[[], ISaslClient] | None = None
-) -> IConnector:
+def connector_for(config: KafkaConfig, listener_name: str, reactor: Any, sasl_clients: ISaslClients | None = None) -> IConnector:
     """Return the connector for other brokers' listeners of this name; raises ConfigError.
 
-    ``sasl_clients`` makes the client of each exchange, if the listener's protocol is one with SASL.
+    ``sasl_clients`` makes the clients of exchanges, if the listener's protocol is one with SASL.
     """
     protocol = config.security_protocol_map[listener_name]
     if protocol.startswith("SASL_"):

@@ -4,12 +4,13 @@ A session that the node limits (KIP-368) is not renewed: its connection is repla
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.network.client import background
 from twisted_kafka.network.client.broker_connection import BrokerConnection, IConnectionOwner, PeerRefusedError
 from twisted_kafka.network.client.client_settings import Node
 from twisted_kafka.network.client.connector import IConnector
@@ -36,6 +37,9 @@ MAX_STEPS: Final = 10
 """Tokens in one exchange, at most."""
 
 CLIENT_ID: Final = "sasl"
+THREAD_NAME: Final = "sasl-client-login"
+
+InBackground = Callable[[Callable[[], object]], "Deferred[object]"]
 
 
 class SaslRefusedError(Exception):
@@ -53,8 +57,26 @@ class ISaslClient(Protocol):
     def is_complete(self) -> bool:
         """Whether the server has nothing more to prove."""
 
-    def evaluate(self, challenge: bytes) -> bytes:
-        """Return the next token; the first challenge is empty. Raises SaslRefusedError."""
+    def evaluate(self, challenge: bytes) -> bytes | None:
+        """Return the next token, None if there is nothing more to send; the first challenge is empty. Raises SaslRefusedError."""
+
+
+@runtime_checkable
+class IPreparedClient(Protocol):
+    """A client whose first token takes long."""
+
+    def prepare(self) -> None:
+        """Get what the first token is made of. Called on a thread of its own, before anything else."""
+
+
+class ISaslClients(Protocol):
+    """Makes clients with a broker's settings."""
+
+    def validate(self) -> None:
+        """Raise ConfigError if the settings are of no use."""
+
+    def client_for(self, host: str) -> ISaslClient:
+        """Return the client of an exchange with a broker on this host; raise ConfigError."""
 
 
 @implementer(IConnectionOwner)
@@ -122,10 +144,10 @@ class SaslExchange:
         if self._steps > MAX_STEPS:
             raise SaslRefusedError(f"the exchange takes more than {MAX_STEPS} steps")
         token = self._client.evaluate(challenge)
-        self._awaits_answer = bool(token)
-        if not token and not self._client.is_complete:
+        self._awaits_answer = token is not None
+        if token is None and not self._client.is_complete:
             raise SaslRefusedError("the exchange cannot go on")
-        if token:
+        if token is not None:
             self._send(connection, SaslAuthenticateRequest(auth_bytes=token), AUTHENTICATE_VERSION)
 
     def _send(self, connection: BrokerConnection, request: Message, version: int) -> None:
@@ -137,20 +159,28 @@ class SaslExchange:
 class SaslConnector:
     """Authenticates the connections of another connector."""
 
-    def __init__(self, inner: IConnector, make_client: Callable[[], ISaslClient], reactor: Any) -> None:
-        """``make_client`` is called for each connection; it raises ConfigError."""
+    def __init__(self, inner: IConnector, clients: ISaslClients, reactor: Any, in_background: InBackground | None = None) -> None:
+        """Raises ConfigError. ``in_background`` calls a function on another thread; by default it is ``background``'s."""
         self._inner = inner
-        self._make_client = make_client
+        self._clients = clients
         self._reactor = reactor
-        make_client()
+        self._in_background = in_background or (lambda work: background.in_background(reactor, work, THREAD_NAME))
+        clients.validate()
 
     def connect(self, node: Node, owner: IConnectionOwner, max_response_bytes: int, timeout_s: float) -> "Deferred[object]":
-        """Connect."""
-        exchange = SaslExchange(owner, self._make_client(), self._reactor.seconds)
-        connecting: Deferred[object] = self._inner.connect(node, exchange, max_response_bytes, timeout_s)
-        return connecting
+        """Connect, as soon as the client is prepared."""
+        client = self._clients.client_for(node.host)
+
+        def connect(_: object = None) -> "Deferred[object]":
+            exchange = SaslExchange(owner, client, self._reactor.seconds)
+            connecting: Deferred[object] = self._inner.connect(node, exchange, max_response_bytes, timeout_s)
+            return connecting
+
+        if not isinstance(client, IPreparedClient):
+            return connect()
+        return self._in_background(client.prepare).addCallback(connect).addTimeout(timeout_s, self._reactor)
 
     def reconfigure(self, config: KafkaConfig) -> None:
         """Use these settings for new connections. Raises ConfigError."""
         self._inner.reconfigure(config)
-        self._make_client()
+        self._clients.validate()

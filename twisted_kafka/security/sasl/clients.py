@@ -1,23 +1,37 @@
 """The client's side of the mechanisms, for connections to other brokers. The settings are those of the inter-broker listener.
 
 The login modules have Kafka's options: ``username`` and ``password`` for PLAIN and SCRAM. OAUTHBEARER takes its token from a file
-(``sasl.oauthbearer.token.endpoint.url=file:///path``), or makes an unsecured one (``unsecuredLoginStringClaim_sub``).
+(``sasl.oauthbearer.token.endpoint.url=file:///path``), or makes an unsecured one (``unsecuredLoginStringClaim_sub``). GSSAPI logs
+in at the KDC with the keytab.
 """
 
 import hmac
+import itertools
 import json
 import secrets
 from base64 import b64decode, b64encode, urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from random import random
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.network.client.sasl_connector import ISaslClient, SaslRefusedError
+from twisted_kafka.security.kerberos.client_login import ClientLogin, RenewalSettings
+from twisted_kafka.security.kerberos.keytab_login import (
+    GSSAPI,
+    SERVICE_NAME,
+    KerberosError,
+    KeytabLogin,
+    acceptor,
+    initiator,
+    keytab_login,
+)
+from twisted_kafka.security.sasl.jaas import options_of
 from twisted_kafka.security.sasl.listener_settings import JAAS, ensure_login_module, find_setting, jaas_entries
-from twisted_kafka.security.sasl.mechanisms import MECHANISMS, OAUTHBEARER, PLAIN
+from twisted_kafka.security.sasl.mechanisms import MECHANISMS, OAUTHBEARER, PLAIN, ensure_gssapi
 from twisted_kafka.security.scram.formulas import (
     MIN_ITERATIONS,
     SCRAM_MECHANISMS,
@@ -40,6 +54,8 @@ _NONCE_BYTES: Final = 24
 _CLAIM: Final = "unsecuredLoginStringClaim_"
 _LIFETIME_S: Final = 3600
 _MAX_TOKEN_BYTES: Final = 64 * 1024
+_CACHE: Final = "twisted-kafka"
+_caches = itertools.count()
 
 
 class PlainSaslClient:
@@ -67,12 +83,12 @@ class OAuthBearerSaslClient:
         self._is_sent = False
         self.is_complete = False
 
-    def evaluate(self, challenge: bytes) -> bytes:
+    def evaluate(self, challenge: bytes) -> bytes | None:
         """Return the token; acknowledge that it was refused."""
         if self._is_sent:
             if not challenge:
                 self.is_complete = True
-                return b""
+                return None
             return b"\x01"
         self._is_sent = True
         return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
@@ -91,7 +107,7 @@ class ScramSaslClient:
         self._expected: bytes | None = None
         self._step = 0
 
-    def evaluate(self, challenge: bytes) -> bytes:
+    def evaluate(self, challenge: bytes) -> bytes | None:
         """Return the next message."""
         self._step += 1
         if self._step == 1:
@@ -101,7 +117,7 @@ class ScramSaslClient:
         if self._expected is None or not hmac.compare_digest(challenge, self._expected):
             raise SaslRefusedError("it did not prove that it knows this broker's credential")
         self.is_complete = True
-        return b""
+        return None
 
     def _final(self, challenge: bytes) -> bytes:
         try:
@@ -120,31 +136,65 @@ class ScramSaslClient:
         return f"{without_proof},p={b64encode(proof).decode()}".encode()
 
 
-def inter_broker_clients(config: KafkaConfig, listener_name: str, clock: IClock) -> Callable[[], ISaslClient]:
-    """Return a function that makes the client of one exchange with other brokers; it raises ConfigError."""
-    return lambda: _make(config, listener_name, clock)
+class InterBrokerClients:
+    """Makes the clients of exchanges with other brokers (``ISaslClients``)."""
 
+    def __init__(self, config: KafkaConfig, listener_name: str, clock: IClock) -> None:
+        self._config = config
+        self._listener_name = listener_name
+        self._clock = clock
+        self._login: tuple[tuple[KeytabLogin, RenewalSettings], ClientLogin] | None = None
 
-def _make(config: KafkaConfig, listener_name: str, clock: IClock) -> ISaslClient:
-    name = str(config.for_listener(listener_name, MECHANISM_KEY))
-    if name not in MECHANISMS:
-        raise ConfigError(f"Invalid value {name!r} for {MECHANISM_KEY}: must be one of {', '.join(MECHANISMS)}")
-    entries = jaas_entries(config, listener_name, name)
-    module = MECHANISMS[name].login_module
-    ensure_login_module(config, listener_name, name, module, entries)
-    options: dict[str, str] = {}
-    for entry in entries:
-        if entry.module_name == module:
-            options |= entry.options
-    key = find_setting(config, listener_name, name, JAAS).key
-    if name == OAUTHBEARER:
-        return OAuthBearerSaslClient(_token(config, listener_name, options, clock, key))
-    if not options.get("username") or not options.get("password"):
-        raise ConfigError(f"Invalid value for {key}: {module} must have username and password for connections to other brokers")
-    if name == PLAIN:
-        return PlainSaslClient(options["username"], options["password"])
-    (mechanism,) = (each for each in SCRAM_MECHANISMS if each.name == name)
-    return ScramSaslClient(mechanism, options["username"], options["password"])
+    def validate(self) -> None:
+        """Raise ConfigError if the settings are of no use. A KDC is not asked."""
+        self.client_for("localhost")
+
+    def client_for(self, host: str) -> ISaslClient:
+        """Return the client of an exchange with a broker on this host; raise ConfigError."""
+        config, listener_name = self._config, self._listener_name
+        name = str(config.for_listener(listener_name, MECHANISM_KEY))
+        if name not in MECHANISMS:
+            raise ConfigError(f"Invalid value {name!r} for {MECHANISM_KEY}: must be one of {', '.join(MECHANISMS)}")
+        entries = jaas_entries(config, listener_name, name)
+        module = MECHANISMS[name].login_module
+        ensure_login_module(config, listener_name, name, module, entries)
+        key = find_setting(config, listener_name, name, JAAS).key
+        options = options_of(entries, module)
+        if name == GSSAPI:
+            return self._kerberos(options, key, host)
+        if name == OAUTHBEARER:
+            return OAuthBearerSaslClient(_token(config, listener_name, options, self._clock, key))
+        if not options.get("username") or not options.get("password"):
+            raise ConfigError(f"Invalid value for {key}: {module} must have username and password for connections to other brokers")
+        if name == PLAIN:
+            return PlainSaslClient(options["username"], options["password"])
+        (mechanism,) = (each for each in SCRAM_MECHANISMS if each.name == name)
+        return ScramSaslClient(mechanism, options["username"], options["password"])
+
+    def _kerberos(self, options: Mapping[str, str], key: str, host: str) -> ISaslClient:
+        ensure_gssapi(self._listener_name)
+        from twisted_kafka.security.sasl.gssapi_client import GssapiSaslClient
+
+        def value(key: str) -> Any:
+            return find_setting(self._config, self._listener_name, GSSAPI, key).value
+
+        keytab = keytab_login(options, key, value(SERVICE_NAME), accepts=False)
+        renewal = RenewalSettings(
+            value("sasl.kerberos.ticket.renew.window.factor"),
+            value("sasl.kerberos.ticket.renew.jitter"),
+            value("sasl.kerberos.min.time.before.relogin"),
+        )
+        if self._login is None or self._login[0] != (keytab, renewal):
+            try:
+                acceptor(keytab)  # whether the keytab has the principal's key
+            except KerberosError as error:
+                raise ConfigError(
+                    f"Invalid value for {key}: {keytab.principal} cannot log in with {keytab.keytab} ({error})"
+                ) from None
+            cache = f"{_CACHE}-{next(_caches)}"
+            login = ClientLogin(lambda: initiator(keytab, cache), renewal, self._clock, random)
+            self._login = (keytab, renewal), login
+        return GssapiSaslClient(self._login[1], keytab.service_name, host)
 
 
 def _token(config: KafkaConfig, listener_name: str, options: Mapping[str, str], clock: IClock, key: str) -> str:

@@ -1,0 +1,42 @@
+"""Work that may block, beside a reactor."""
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+MAX_TASKS: Final = 4
+"""So much may be done at a time, by all reactors together; the next fails at once."""
+
+_free = threading.BoundedSemaphore(MAX_TASKS)
+
+
+class TooManyTasksError(Exception):
+    """As many tasks as may be done at a time hang."""
+
+
+def in_background(reactor: Any, work: Callable[[], object], name: str) -> "Deferred[object]":
+    """Call ``work`` on a thread of its own, of this name; return a Deferred of what it returns or raises.
+
+    Cancelling the Deferred does not end the thread, which does not keep the process alive either.
+    """
+    done: Deferred[object] = Deferred()
+    if not _free.acquire(blocking=False):
+        done.errback(TooManyTasksError(f"{MAX_TASKS} others take long"))
+        return done
+
+    def run() -> None:
+        try:
+            found = work()
+        except BaseException:  # noqa: BLE001 the Deferred has it
+            failure = Failure()  # type: ignore[no-untyped-call]
+            reactor.callFromThread(done.errback, failure)
+        else:
+            reactor.callFromThread(done.callback, found)
+        finally:
+            _free.release()
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return done
