@@ -29,6 +29,7 @@ from tests.clients.clients import (
 from tests.clients.served import ServedBroker
 from tests.clients.test_tls import can_list_topics
 from tests.ports import free_port
+from tests.security.oauth.token_endpoint import token_endpoint
 from tests.security.oauth.tokens import Issuer
 from tests.security.sasl.wire import Wire
 from tests.security.scram.scram_client import SALT
@@ -41,6 +42,7 @@ SECURITY = "org.apache.kafka.common.security"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PASSWORD = "alice-s3cret"
 WRONG = "wr0ng-s3cret"
+CLIENT_SECRET = "client-s3cret"
 SESSION_MS = 2_000
 VALUES = [b"value %d" % number for number in range(200)]
 
@@ -378,3 +380,68 @@ def test_kafkajs_and_franz_go_log_in_with_a_signed_token(sasl: Sasl) -> None:
     for command in commands:
         assert succeeds(command, sasl.bearer(), b"1\n")
         assert not succeeds(command, Issuer().sign(sub="alice", aud="kafka", iat=1, exp=4_000_000_000), b"1\n")
+
+
+@pytest.fixture(scope="module")
+def token_url(sasl: Sasl) -> Iterator[str]:
+    """Where clients get tokens: good ones for alice, and ones that the broker cannot verify for mallory."""
+    now_s, other = int(time.time()), Issuer()
+
+    def token(client: str) -> str:
+        issuer = sasl.issuer if client == "alice" else other
+        return issuer.sign(sub=client, aud="kafka", iat=now_s - 1, exp=now_s + 600)
+
+    with token_endpoint({"alice": CLIENT_SECRET, "mallory": CLIENT_SECRET}, token) as url:
+        yield url
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_java_fetches_its_token_and_logs_in(sasl: Sasl, token_url: str, protocol: str) -> None:
+    if java_class_path() is None:
+        pytest.skip("needs Java and Maven")
+
+    def settings(client: str, secret: str) -> str:
+        path = sasl.folder / f"{client}.{secret}.properties"
+        path.write_text(
+            f"security.protocol={protocol}\nsasl.mechanism=OAUTHBEARER\nsasl.oauthbearer.token.endpoint.url={token_url}\n"
+            f"sasl.login.callback.handler.class={SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler\n"
+            f"ssl.truststore.type=PEM\nssl.truststore.location={sasl.trusted}\nsasl.login.retry.backoff.max.ms=100\n"
+            f"sasl.jaas.config={SECURITY}.oauthbearer.OAuthBearerLoginModule required "
+            f'clientId="{client}" clientSecret="{secret}";\n'
+        )
+        return str(path)
+
+    topic, address = f"oauth.java.{protocol}", sasl.address(protocol)
+    words = ["--bootstrap-server", address, "--topic", topic]
+    values = b"\n".join(VALUES[:9])
+    java_tool("kafka.tools.ConsoleProducer", *words, "--producer.config", settings("alice", CLIENT_SECRET), stdin=values)
+    limits = ["--from-beginning", "--max-messages", "9", "--timeout-ms", "60000", "--consumer.config"]
+    reader = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+    assert java_tool(reader, *words, *limits, settings("alice", CLIENT_SECRET)).encode().split(b"\n")[:-1] == VALUES[:9]
+    for client, secret, why in (
+        ("mallory", CLIENT_SECRET, b"SaslAuthenticationException"),
+        ("alice", WRONG, b"Failed to create new KafkaAdminClient"),
+    ):
+        command = java_command(
+            "org.apache.kafka.tools.TopicCommand", *words[:2], "--list", "--command-config", settings(client, secret)
+        )
+        done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+        assert done.returncode
+        assert why in done.stdout + done.stderr
+
+
+def test_librdkafka_fetches_its_token_and_logs_in(sasl: Sasl, token_url: str) -> None:
+    def settings(client: str, secret: str = CLIENT_SECRET) -> dict[str, Any]:
+        return {
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": client,
+            "sasl.oauthbearer.client.secret": secret,
+            "sasl.oauthbearer.token.endpoint.url": token_url,
+        }
+
+    assert can_list_topics("confluent-kafka", sasl.plain_text, settings("alice"))
+    assert not can_list_topics("confluent-kafka", sasl.plain_text, settings("mallory"))
+    assert not can_list_topics("confluent-kafka", sasl.plain_text, settings("alice", WRONG))
