@@ -8,6 +8,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted_kafka.admin.scram_credentials import Deletion, ScramCredentialAdmin, Upsertion
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
+from twisted_kafka.metadata.registration import prepare_store
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError, error_of
 from twisted_kafka.security.scram.credential_cache import CredentialCache
 from twisted_kafka.security.scram.formulas import SCRAM_SHA_256, SCRAM_SHA_512, salted_password
@@ -24,6 +25,7 @@ class Store:
     def __init__(self, path: Path) -> None:
         clock = ManualClock()
         self.store = SqliteStore(path / "metadata", clock, threaded=False)
+        prepare_store(self.store)
         self.configs = ConfigRepository(self.store, clock, threaded=False)
         self.configs.startup()
         self.admin = ScramCredentialAdmin(self.configs)

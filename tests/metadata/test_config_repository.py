@@ -1,5 +1,6 @@
 """Following the notifications of changed configs, and purging old ones."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from twisted.logger import capturedLogs
 
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.change_notifications import CHANGE_EXPIRATION_MS
-from twisted_kafka.metadata.config_repository import ConfigRepository
+from twisted_kafka.metadata.config_repository import MAX_CHANGE_ATTEMPTS, ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
+from twisted_kafka.metadata.store import StoreError
 from twisted_kafka.timing.clock import ManualClock
 
 
@@ -106,3 +108,51 @@ def test_two_brokers_purge_at_the_same_time(followed: Followed) -> None:
     followed.pump()
     assert followed.notifications() == 1
     assert [topic for topic, _ in heard] == [topic for topic, _ in followed.heard] == ["a", "b"]
+
+
+def test_changes_at_the_same_time_keep_each_other(followed: Followed) -> None:
+    """Two brokers change different keys; each reads the config before the other writes it."""
+    configs, other = followed.configs, followed.follow()[0]
+    configs.write("topics/a", {"retention.ms": "1"})
+    interruptions = ["retention.bytes", "segment.bytes"]
+
+    def alter(config: dict[str, str]) -> dict[str, str]:
+        if interruptions:
+            key = interruptions.pop()
+            other.change("topics/a", lambda theirs: {**theirs, key: "5"})
+        return {**config, "flush.ms": "7"}
+
+    configs.change("topics/a", alter)
+    assert configs.config("topics/a") == {"retention.ms": "1", "retention.bytes": "5", "segment.bytes": "5", "flush.ms": "7"}
+
+
+def test_an_entity_that_two_create_at_the_same_time_has_the_config_of_both(followed: Followed) -> None:
+    configs, other = followed.configs, followed.follow()[0]
+    created: list[bool] = []
+
+    def alter(config: dict[str, str]) -> dict[str, str]:
+        if not created:
+            created.append(True)
+            other.change("users/u/clients/c", lambda theirs: {**theirs, "producer_byte_rate": "5"})
+        return {**config, "consumer_byte_rate": "7"}
+
+    configs.change("users/u/clients/c", alter)
+    assert configs.config("users/u/clients/c") == {"producer_byte_rate": "5", "consumer_byte_rate": "7"}
+
+
+def test_a_config_that_is_always_changed_meanwhile_is_given_up(followed: Followed) -> None:
+    numbers = itertools.count()
+
+    def alter(config: dict[str, str]) -> dict[str, str]:
+        followed.configs.write("topics/a", {"flush.ms": str(next(numbers))})
+        return config
+
+    with pytest.raises(StoreError, match="/config/topics/a was changed 100 times"):
+        followed.configs.change("topics/a", alter)
+    assert next(numbers) == MAX_CHANGE_ATTEMPTS
+
+
+def test_a_change_that_returns_nothing_writes_nothing(followed: Followed) -> None:
+    followed.configs.change("topics/a", lambda _: None)
+    followed.pump()
+    assert (followed.heard, followed.notifications()) == ([], 0)

@@ -1,6 +1,5 @@
 """Quota managers on a clock, a timer and configs that the test moves."""
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +18,6 @@ class Configs:
 
     def __init__(self, nodes: dict[str, dict[str, str]] | None = None) -> None:
         self.nodes = dict(nodes or {})
-        self.change_lock = threading.Lock()
         self._listeners: dict[str, Callable[[str, dict[str, str]], None]] = {}
 
     def config(self, entity_path: str) -> dict[str, str]:
@@ -28,6 +26,11 @@ class Configs:
     def names(self, entity_type: str) -> list[str]:
         prefix = entity_type + "/"
         return sorted({path[len(prefix) :].split("/")[0] for path in self.nodes if path.startswith(prefix)})
+
+    def change(self, entity_path: str, alter: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
+        config = alter(self.config(entity_path))
+        if config is not None:
+            self.write(entity_path, config)
 
     def write(self, entity_path: str, config: dict[str, str]) -> None:
         self.nodes[entity_path] = config

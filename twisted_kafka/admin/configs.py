@@ -10,10 +10,7 @@ from typing import NamedTuple
 from zope.interface import Interface
 
 from twisted_kafka.admin.policies import ConfigOrder, Policies
-from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.config_repository import ConfigRepository
-from twisted_kafka.metadata.store import Create, IMetadataStore, Operation, Set
-from twisted_kafka.metadata.znodes import ConfigChangeNode, ConfigNode
 from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
 
 
@@ -60,8 +57,7 @@ class IHasSecrets(Interface):
 class ConfigAdmin:
     """Changes configs for clients. All changes of an entity are applied, or none."""
 
-    def __init__(self, store: IMetadataStore, repository: ConfigRepository, policies: Policies) -> None:
-        self._store = store
+    def __init__(self, repository: ConfigRepository, policies: Policies) -> None:
         self._repository = repository
         self._policies = policies
 
@@ -70,7 +66,10 @@ class ConfigAdmin:
     ) -> None:
         """Replace the entity's config by settings that passed ``ensure_settings``; raises a KafkaError if they are refused."""
         config = {key: value for key, value in settings if value is not None}
-        self._alter(resource, name, config, config, validate_only)
+        entity_path = resource.entity_path(name)
+        altered = self._altered(resource, name, config, config)
+        if not validate_only:
+            self._repository.write(entity_path, altered)
 
     def change(self, resource: IConfigResource, name: str, changes: Iterable[ConfigChange], *, validate_only: bool = False) -> None:
         """Change some settings of the entity and keep the others (KIP-339); raises a KafkaError if they are refused.
@@ -78,39 +77,25 @@ class ConfigAdmin:
         The caller has checked the changes with ``ensure_changes``.
         """
         changes = list(changes)
-        config = self._repository.config(resource.entity_path(name))
-        if IHasSecrets.providedBy(resource):
-            config = resource.loaded(config)
-        for each in changes:
-            _apply(resource, config, each)
         ordered = {each.name: each.value for each in changes}
-        self._alter(resource, name, config, ordered, validate_only)
 
-    def _alter(
-        self, resource: IConfigResource, name: str, config: dict[str, str], ordered: Mapping[str, str | None], validate_only: bool
-    ) -> None:
-        entity_path = resource.entity_path(name)
+        def alter(config: dict[str, str]) -> dict[str, str] | None:
+            if IHasSecrets.providedBy(resource):
+                config = resource.loaded(config)
+            for each in changes:
+                _apply(resource, config, each)
+            altered = self._altered(resource, name, config, ordered)
+            return None if validate_only else altered
+
+        self._repository.change(resource.entity_path(name), alter)
+
+    def _altered(
+        self, resource: IConfigResource, name: str, config: dict[str, str], ordered: Mapping[str, str | None]
+    ) -> dict[str, str]:
+        """Return the config as it is stored; raises a KafkaError if it is refused."""
         resource.validate(name, config, ordered)
-        self._policies.ensure_configs(ConfigOrder(entity_path, dict(ordered)))
-        if IHasSecrets.providedBy(resource):
-            config = resource.stored(config)
-        if not validate_only:
-            self._write(entity_path, config)
-
-    def _write(self, entity_path: str, config: dict[str, str]) -> None:
-        path = znodes.config_path(entity_path)
-        data = ConfigNode(config).encode()
-        parent = path.rpartition("/")[0]
-        operations: list[Operation] = []
-        if self._store.exists(path) is not None:
-            operations.append(Set(path, data))
-        else:
-            if self._store.exists(parent) is None:
-                operations.append(Create(parent))
-            operations.append(Create(path, data))
-        change = ConfigChangeNode(entity_path).encode()
-        operations.append(Create(znodes.CONFIG_CHANGE_PREFIX, change, sequence=True))
-        self._store.multi(operations)
+        self._policies.ensure_configs(ConfigOrder(resource.entity_path(name), dict(ordered)))
+        return resource.stored(config) if IHasSecrets.providedBy(resource) else config
 
 
 def ensure_settings(settings: Collection[tuple[str, str | None]]) -> None:

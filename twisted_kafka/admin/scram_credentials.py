@@ -99,9 +99,8 @@ class ScramCredentialAdmin:
                 results[user] = UnknownServerError("The credential could not be stored")
         return results
 
-    def _change(self, user: str, upsertions: Iterable[Upsertion], deletions: Iterable[Deletion]) -> None:
-        with self._configs.change_lock:
-            config = self._configs.config(_path(user))
+    def _change(self, user: str, upsertions: Sequence[Upsertion], deletions: Sequence[Deletion]) -> None:
+        def alter(config: dict[str, str]) -> dict[str, str]:
             for deletion in deletions:
                 if config.pop(_BY_NUMBER[deletion.mechanism].name, None) is None:
                     raise ResourceNotFoundError("Attempt to delete a user credential that does not exist")
@@ -110,7 +109,9 @@ class ScramCredentialAdmin:
                 if not each.salted_password:  # the code is Kafka's, where Java refuses an empty key
                     raise UnknownServerError("The salted password is empty")
                 config[mechanism.name] = make_credential(mechanism, each.salt, each.salted_password, each.iterations).encode()
-            self._configs.write(_path(user), config)
+            return config
+
+        self._configs.change(_path(user), alter)
 
 
 def _path(user: str) -> str:

@@ -74,7 +74,7 @@ class Administration:
             CLIENT_METRICS: ClientMetricsConfigs(),
             GROUP: GroupConfigResource(groups),
         }
-        admin = ConfigAdmin(self._store, self._configs, self.policies)
+        admin = ConfigAdmin(self._configs, self.policies)
         return [
             DescribeConfigApis(self._config, self._configs, metadata, describer, self.loggers, groups, authorization),
             AlterConfigApis(admin, resources, self.loggers, self._config.broker_id, authorization),

@@ -1,6 +1,5 @@
 """The dynamic configs of topics, brokers, users and clients in the metadata store, and notifications of their changes."""
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -8,7 +7,17 @@ from twisted.logger import Logger
 
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.change_notifications import ChangeNotifications
-from twisted_kafka.metadata.store import IMetadataStore, NoNodeError
+from twisted_kafka.metadata.store import (
+    BadVersionError,
+    Create,
+    IMetadataStore,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    Set,
+    StoreError,
+    split_path,
+)
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import ConfigChangeNode, ConfigNode
@@ -18,7 +27,8 @@ Listener = Callable[[str, dict[str, str]], None]
 """Called with the entity's name (``orders``, ``1``, ``<default>``, ``alice/clients/app``) and its config."""
 
 
-_CHANGE_PREFIX = "config_change_"
+MAX_CHANGE_ATTEMPTS: Final = 100
+"""How often a change is tried while others change the same config."""
 
 SHUTDOWN_TIMEOUT_S: Final = 10.0
 """How long ``shutdown`` waits for a change that is being applied."""
@@ -35,8 +45,6 @@ class ConfigRepository:
 
     def __init__(self, store: IMetadataStore, clock: IClock, *, threaded: bool = True) -> None:
         """With ``threaded=False`` listeners are called only by ``pump()``."""
-        self.change_lock = threading.Lock()
-        """Held by whoever reads a config in order to write it with a change: others may change other keys of it."""
         self._store = store
         self._listeners: dict[str, list[Listener]] = {}
         self._worker = SerialWorker("config-change-thread", threaded=threaded)
@@ -71,14 +79,41 @@ class ConfigRepository:
 
     def write(self, entity_path: str, config: dict[str, str]) -> None:
         """Replace an entity's whole config and notify all brokers, this one too (Kafka: AdminZkClient.changeEntityConfig)."""
+        self.change(entity_path, lambda _: config)
+
+    def change(self, entity_path: str, alter: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
+        """Replace an entity's config by what ``alter`` makes of it, and notify all brokers; with None nothing is written.
+
+        If somebody else changes the config meanwhile, ``alter`` is called again. What it raises is passed on. Raises StoreError.
+        """
         path = znodes.config_path(entity_path)
-        data = ConfigNode(config).encode()
-        try:
-            self._store.set(path, data)
-        except NoNodeError:
-            self._store.create(path, data, make_parents=True)
-        change = ConfigChangeNode(entity_path).encode()
-        self._store.create(f"{znodes.CONFIG_CHANGES}/{_CHANGE_PREFIX}", change, sequence=True, make_parents=True)
+        for _ in range(MAX_CHANGE_ATTEMPTS):
+            found = self._store.get(path)
+            config = alter({} if found is None else self._decoded(path, found[0]))
+            if config is None:
+                return
+            data = ConfigNode(config).encode()
+            change = ConfigChangeNode(entity_path).encode()
+            operations: list[Operation] = [Create(znodes.CONFIG_CHANGE_PREFIX, change, sequence=True)]
+            if found is not None:
+                operations.insert(0, Set(path, data, found[1].version))
+            else:
+                operations[:0] = [*map(Create, self._missing_parents(path)), Create(path, data)]
+            try:
+                self._store.multi(operations)
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                continue
+            return
+        raise StoreError(f"{path} was changed {MAX_CHANGE_ATTEMPTS} times while it was to be changed")
+
+    def _missing_parents(self, path: str) -> list[str]:
+        """Return the ancestors of the node that do not exist, the root's child first."""
+        missing = []
+        parent = split_path(path)[0]
+        while parent != "/" and self._store.exists(parent) is None:
+            missing.append(parent)
+            parent = split_path(parent)[0]
+        return missing[::-1]
 
     def _decoded(self, path: str, data: bytes) -> dict[str, str]:
         try:

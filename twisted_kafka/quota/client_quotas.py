@@ -81,15 +81,15 @@ class ClientQuotas:
             for address in self._configs.names("ips"):
                 yield ((IP, entity_name(address)),), IP_KEYS, read(f"ips/{address}")
 
-    def alter(self, entity: Sequence[tuple[str, str | None]], operations: Iterable[Operation], *, validate_only: bool) -> None:
+    def alter(self, entity: Sequence[tuple[str, str | None]], operations: Sequence[Operation], *, validate_only: bool) -> None:
         """Set and remove quotas of an entity.
 
         Raises InvalidRequestError for an invalid entity, key or value. What else a user's config has, such as credentials, stays.
         """
         names = _checked(entity)
         keys, path = (IP_KEYS, f"ips/{node_name(names[IP])}") if IP in names else (CLIENT_KEYS, _client_path(names))
-        with self._configs.change_lock:
-            config = self._configs.config(path)
+
+        def alter(config: dict[str, str]) -> dict[str, str] | None:
             for operation in operations:
                 if operation.value is None:
                     config.pop(operation.key, None)
@@ -97,8 +97,9 @@ class ClientQuotas:
                     raise InvalidRequestError(f"Invalid quota key {operation.key}: this entity has no such quota")
                 else:
                     config[operation.key] = _text(operation.key, keys[operation.key], operation.value)
-            if not validate_only:
-                self._configs.write(path, config)
+            return None if validate_only else config
+
+        self._configs.change(path, alter)
 
 
 def ensure_filter_type(kind: str) -> None:

@@ -1,16 +1,11 @@
 """What quotas need from other packages."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Protocol
 
 
 class IConfigs(Protocol):
     """Configs of entities in the metadata store: the controller's ConfigRepository."""
-
-    @property
-    def change_lock(self) -> AbstractContextManager[object]:
-        """Held by whoever reads a config in order to write it with a change."""
 
     def config(self, entity_path: str) -> dict[str, str]:
         """Return an entity's config, empty if there is none."""
@@ -18,8 +13,8 @@ class IConfigs(Protocol):
     def names(self, entity_type: str) -> list[str]:
         """Return the node names of all entities of a type."""
 
-    def write(self, entity_path: str, config: dict[str, str]) -> None:
-        """Replace an entity's config and notify listeners."""
+    def change(self, entity_path: str, alter: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
+        """Replace an entity's config by what ``alter`` makes of it, maybe in several attempts, and notify listeners."""
 
     def add_listener(self, entity_type: str, listener: Callable[[str, dict[str, str]], None]) -> None:
         """Call ``listener`` after each change."""

@@ -103,7 +103,7 @@ class OneBroker:
             MetadataApis(self.cache, self.config, self.topics, self.quotas.controller_mutation),
             TopicApis(self.topics, self.cache, describer, self.quotas.controller_mutation),
             DescribeConfigApis(self.config, self.configs, self.cache, describer, self.loggers, groups),
-            AlterConfigApis(ConfigAdmin(self.store, self.configs, policies), resources, self.loggers, 1),
+            AlterConfigApis(ConfigAdmin(self.configs, policies), resources, self.loggers, 1),
             PartitionApis(PartitionAdmin(self.cache, self.controller, waits), self.cache),
             FeatureApis(self.controller, self.features),
             VersionsApis(dict, self.features),
