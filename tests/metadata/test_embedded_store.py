@@ -50,6 +50,22 @@ def test_it_implements_the_interface(store: SqliteStore) -> None:
     assert verifyObject(IMetadataStore, store)
 
 
+def test_only_its_user_can_read_its_files(path: Path, store: SqliteStore) -> None:
+    store.create("/secret", b"s3cret")
+    assert {each.name: each.stat().st_mode & 0o777 for each in path.parent.iterdir()} == {
+        "metadata.sqlite": 0o600,
+        "metadata.sqlite-wal": 0o600,
+    }
+
+
+def test_a_file_that_is_there_keeps_its_mode(path: Path) -> None:
+    SqliteStore(path, threaded=False).close()
+    path.chmod(0o640)
+    store = SqliteStore(path, threaded=False)
+    store.close()
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
 def test_a_node_has_data_and_versions(store: SqliteStore) -> None:
     assert store.create("/a", b"one") == "/a"
     data, stat = store.get("/a")

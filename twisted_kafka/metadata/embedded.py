@@ -5,10 +5,11 @@ a crash the store has all of it or nothing. There is one connection, guarded by 
 file, so ephemeral nodes found when it is opened belong to a process that no longer exists, and are deleted.
 """
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +47,7 @@ from twisted_kafka.timing.clock import IClock, SystemClock
 FORMAT_VERSION: Final = 2
 """Format 1 did not store the creation time of nodes."""
 CACHE_KIB: Final = 4096
+OWNER_ONLY: Final = 0o600
 ROOT_NAME: Final = ""
 """The name of the root in the table, where it is its own parent."""
 
@@ -96,6 +98,7 @@ class SqliteStore:
     def _open(self) -> sqlite3.Connection:
         database = None
         try:
+            self._make_file()
             database = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=1.0)
             _first(database.execute("PRAGMA locking_mode = EXCLUSIVE"))
             _first(database.execute("PRAGMA journal_mode = WAL"))
@@ -114,7 +117,7 @@ class SqliteStore:
                 database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
             self._begin_session(database)
             database.execute("COMMIT")
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error) as error:
             if database is not None:
                 database.close()
             raise StoreUnavailableError(f"cannot open the metadata store {self.path}: {error}") from error
@@ -123,6 +126,11 @@ class SqliteStore:
                 database.close()
             raise
         return database
+
+    def _make_file(self) -> None:
+        # It has keys that follow from passwords. SQLite's other files get its mode.
+        with suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, OWNER_ONLY))
 
     def _begin_session(self, database: sqlite3.Connection) -> None:
         database.execute("UPDATE counter SET value = value + 1 WHERE name = 'session'")
