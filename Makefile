@@ -30,7 +30,7 @@ $(BIN)/python:
 		{ echo "Python 3.11 or newer with venv is required; set it with: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# The checkout itself is put on the path (see setup.py): changes take effect at once, and twistd finds twisted/plugins.
+# The checkout itself is put on the path (docs/adr/0004): changes take effect at once, and twistd finds twisted/plugins.
 $(VENV)/.run-installed: pyproject.toml setup.py etc/pypy-constraints.txt | $(BIN)/python
 	$(INSTALL) --editable .
 	$(COMPILE)
@@ -40,8 +40,9 @@ $(VENV)/.run-installed: pyproject.toml setup.py etc/pypy-constraints.txt | $(BIN
 # apt-get install libkrb5-dev krb5-kdc krb5-admin-server krb5-user libsasl2-modules-gssapi-mit (the last one is for kcat)
 KERBEROS := $(shell command -v krb5-config >/dev/null && echo ,kerberos)
 
-$(VENV)/.installed: pyproject.toml setup.py etc/pypy-constraints.txt | $(BIN)/python
+$(VENV)/.installed: pyproject.toml setup.py spark/pyproject.toml etc/pypy-constraints.txt | $(BIN)/python
 	$(INSTALL) --editable '.[test$(KERBEROS)]'
+	$(INSTALL) --no-deps --editable ./spark
 	$(COMPILE)
 	touch $@
 
@@ -50,7 +51,7 @@ RUN_INSTALLED := $(or $(wildcard $(VENV)/.installed),$(VENV)/.run-installed)
 
 # Includes a Java runtime for machines without one.
 $(VENV)/.spark-installed: $(RUN_INSTALLED)
-	$(INSTALL) 'twisted_kafka[spark,jdk]'
+	$(INSTALL) --editable './spark[jdk]'
 	touch $@
 
 $(VENV)/.dev-installed: $(VENV)/.installed

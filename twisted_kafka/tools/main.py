@@ -1,7 +1,9 @@
-"""The command ``twisted-kafka``: runs a broker, inspects the files of one, or prepares one."""
+"""The command ``twisted-kafka``: runs a broker, inspects the files of one, prepares one, or reports on what it did."""
 
 import sys
 from collections.abc import Sequence
+
+from twisted_kafka.tools import report
 
 EXIT_USAGE = 2
 SERVE = "serve"
@@ -10,7 +12,7 @@ SERVE = "serve"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status: 0, 1 for errors in the files, 2 for errors in the command line.
 
-    ``serve`` exits like ``twistd kafka``.
+    ``serve`` exits like ``twistd kafka``, and the commands about the access log as ``python -m twisted_kafka_spark``.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == [SERVE]:
@@ -18,6 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from twisted_kafka.tools.serve import serve
 
         return serve(given[1:])
+    if given and given[0] in report.COMMANDS:
+        return report.run(given)
     return _inspect(given)
 
 
@@ -30,11 +34,13 @@ def _inspect(arguments: Sequence[str]) -> int:
 
     parser = argparse.ArgumentParser(
         prog="twisted-kafka",
-        description="Run a Kafka broker, prepare one, or inspect the files of one, this project's or Apache Kafka's.",
+        description="Run a Kafka broker, prepare one, report on one, or inspect its files; this project's or Apache Kafka's.",
     )
     parser.add_argument("--version", action="version", version=f"twisted_kafka {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser(SERVE, help="run a broker in the foreground; see twisted-kafka serve --help")
+    for name, text in report.COMMANDS.items():
+        commands.add_parser(name, help=text)
     inspection.add_commands(commands)
     passwords.add_commands(commands)
     certificates.add_command(commands)
