@@ -1,7 +1,9 @@
 """The same load on Apache Kafka 3.9 and on this broker, with the same quotas: how long each has clients wait."""
 
+import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -23,6 +25,12 @@ pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(300)]
 APPLIED_S = 1.0
 """Longer than a changed quota takes to reach the broker's sensors."""
 TOLERANCE_MS = 400
+
+SECONDS = float(os.environ.get("QUOTA_SECONDS", "60"))
+RATE = 1_000_000
+BURST = 8 * RATE
+"""A consumer that begins gets this in a moment: the quota of all windows."""
+RECORD = b"x" * 10_000
 
 BATCH = build_batch([SimpleRecord(START_MS, None, b"x" * 40_000, ())])
 
@@ -101,3 +109,42 @@ def test_clients_wait_as_long(kafka: ApacheKafka, ours: ServedBroker, use: Calla
     assert any(expected)
     assert [bool(each) for each in found] == [bool(each) for each in expected]
     assert found == pytest.approx(expected, abs=TOLERANCE_MS)
+
+
+def consumed(port: int) -> float:
+    """Return the bytes per second that librdkafka gets with a quota, after the first burst."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+    talk = Talk(port, "held-consumer", b"admin")
+    talk.create("t")
+    topic, settings = talk.topic("t"), {"bootstrap.servers": f"127.0.0.1:{port}", "client.id": "held-consumer"}
+    producer = Producer(settings | {"client.id": "unlimited"})
+    for _ in range(round((BURST + RATE * (SECONDS + 5)) / len(RECORD))):
+        producer.produce(topic, RECORD)
+        producer.poll(0)
+    assert producer.flush(SECONDS) == 0
+    change(talk, 1, [("client-id", "held-consumer")], OpData(key="consumer_byte_rate", value=RATE))
+    talk.close()
+    time.sleep(APPLIED_S)
+    consumer = Consumer(settings | {"group.id": "held", "queued.min.messages": 1})
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    total, counted, began = 0, 0, 0.0
+    while not began or time.monotonic() < began + SECONDS:
+        for message in consumer.consume(100, 0.1):
+            size = len(message.value() or b"")
+            total += size
+            counted += size if began else 0
+        if not began and total > BURST:
+            began = time.monotonic()
+    ended = time.monotonic()
+    consumer.close()
+    return counted / (ended - began)
+
+
+def test_a_consumer_gets_as_much_as_from_apache_kafka(kafka: ApacheKafka, ours: ServedBroker) -> None:
+    """Less than its quota: what a fetch would exceed it by is counted, and the fetch is empty."""
+    with ThreadPoolExecutor() as threads:
+        expected, found = threads.map(consumed, (kafka.port, ours.port))
+    print(f"Apache Kafka {expected:,.0f} bytes per second, here {found:,.0f}")
+    assert found == pytest.approx(expected, rel=0.15)
+    assert 0.5 * RATE < found < 1.05 * RATE
