@@ -73,6 +73,20 @@ def test_a_credential_is_stored_as_kafkas_and_found_at_once(store: Store) -> Non
     assert store.described() == {"a/b": [(SHA_256, 4096), (SHA_512, 16_384)]}
 
 
+def test_it_knows_how_many_iterations_most_credentials_have(store: Store) -> None:
+    def usual(*changes: Upsertion | Deletion) -> tuple[int, int]:
+        store.alter(*changes)
+        store.pump()
+        return store.cache.usual_iterations("SCRAM-SHA-256"), store.cache.usual_iterations("SCRAM-SHA-512")
+
+    assert usual() == (4096, 4096)
+    assert usual(put("alice", SHA_256, 8192)) == (8192, 4096)
+    assert usual(put("bob"), put("carol"), put("carol", SHA_512, 16_384)) == (4096, 16_384)
+    assert usual(put("bob", SHA_256, 8192)) == (8192, 16_384)
+    assert usual(Deletion("alice", SHA_256)) == (4096, 16_384)  # one each: the fewer
+    assert usual(*(Deletion(user, SHA_256) for user in ("bob", "carol"))) == (4096, 16_384)
+
+
 def test_a_deleted_credential_is_gone_and_others_stay(store: Store) -> None:
     store.alter(put("alice"), put("alice", SHA_512), put("bob"))
     assert store.alter(Deletion("alice", SHA_512)) == {"alice": None}

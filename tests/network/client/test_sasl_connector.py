@@ -75,6 +75,9 @@ class OneUser:
     def credential(self, mechanism: str, username: str) -> ScramCredential:
         return credential("secret", SCRAM_SHA_512)
 
+    def usual_iterations(self, mechanism: str) -> int:
+        return 4096
+
 
 def plain() -> ISaslClient:
     return PlainSaslClient("broker", "secret")

@@ -69,9 +69,13 @@ class Credentials:
     def __init__(self) -> None:
         self.users: dict[tuple[str, str], ScramCredential] = {}
         self.tokens: dict[tuple[str, str], tuple[ScramCredential, str, int]] = {}
+        self.iterations = 4096
 
     def credential(self, mechanism: str, username: str) -> ScramCredential | None:
         return self.users.get((mechanism, username))
+
+    def usual_iterations(self, mechanism: str) -> int:
+        return self.iterations
 
     def token_credential(self, mechanism: str, token_id: str) -> tuple[ScramCredential, str, int] | None:
         return self.tokens.get((mechanism, token_id))

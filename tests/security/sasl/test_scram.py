@@ -62,6 +62,16 @@ def test_a_wrong_password_and_an_unknown_user_look_alike() -> None:
     assert again[0] == again[1]  # the made-up salt does not change
 
 
+def test_an_unknown_users_challenge_has_the_iterations_that_most_users_have() -> None:
+    stage = staged()
+    stage.credentials.iterations = 8192
+    assert begin(stage, ScramClient("bob", "x"))[1].endswith(b",i=8192")
+    assert begin(stage, ScramClient("mallory", "x"))[1].endswith(b",i=8192")
+    token = ScramClient("no-such-token", "x")
+    token.bare += ",tokenauth=true"
+    assert begin(stage, token)[1].endswith(b",i=4096")  # as all tokens have
+
+
 def test_the_mechanism_of_the_handshake_is_the_one_that_counts() -> None:
     stage = staged()
     client = stage.connect()

@@ -30,6 +30,9 @@ class OneUser:
     def credential(self, mechanism: str, username: str) -> ScramCredential:
         return self.found
 
+    def usual_iterations(self, mechanism: str) -> int:
+        return self.found.iterations
+
 
 def test_the_example_of_rfc_7677() -> None:
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")

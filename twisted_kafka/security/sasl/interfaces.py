@@ -14,6 +14,7 @@ from zope.interface import Interface
 from twisted_kafka.security.oauth.claims import OAuthToken
 from twisted_kafka.security.sasl.jaas import JaasEntry
 from twisted_kafka.security.scram.credentials import ScramCredential
+from twisted_kafka.security.scram.formulas import MIN_ITERATIONS
 
 
 class SaslError(Exception):
@@ -82,14 +83,18 @@ class PlainAuthenticateCallback:
 
 
 class ScramCredentialCallback:
-    """Asks for a user's SCRAM credential. The handler sets ``credential`` if there is one. (Kafka: ScramCredentialCallback.)"""
+    """Asks for a user's SCRAM credential. The handler sets ``credential`` if there is one. (Kafka: ScramCredentialCallback.)
 
-    __slots__ = ("credential", "mechanism", "username")
+    It may set ``usual_iterations`` to what most credentials have, so that unknown users' challenges look like others.
+    """
+
+    __slots__ = ("credential", "mechanism", "username", "usual_iterations")
 
     def __init__(self, mechanism: str, username: str) -> None:
         self.mechanism = mechanism
         self.username = username
         self.credential: ScramCredential | None = None
+        self.usual_iterations = MIN_ITERATIONS
 
 
 class DelegationTokenCredentialCallback:

@@ -48,6 +48,9 @@ class ICredentials(Protocol):
     def credential(self, mechanism: str, username: str) -> ScramCredential | None:
         """Return a user's credential for a mechanism, if there is one."""
 
+    def usual_iterations(self, mechanism: str) -> int:
+        """Return the number of iterations that most credentials have."""
+
 
 class ITokenCredentials(Protocol):
     """Where a delegation token's credential is looked up."""
@@ -68,6 +71,7 @@ class ScramSaslServer:
         self._answer = ""
         self._nonce = ""
         self._credential: ScramCredential | None = None
+        self._usual_iterations = MIN_ITERATIONS
         self._owner = ""
         self.is_complete = False
         self.is_token_authenticated = False
@@ -103,7 +107,7 @@ class ScramSaslServer:
         self._credential = credential
         self._nonce = first.nonce + self._make_nonce()
         salt = _made_up_salt(self._mechanism, first.username) if credential is None else credential.salt
-        self._answer = server_first(self._nonce, salt, MIN_ITERATIONS if credential is None else credential.iterations)
+        self._answer = server_first(self._nonce, salt, self._usual_iterations if credential is None else credential.iterations)
         return self._answer
 
     def _look_up(self, first: ClientFirst) -> ScramCredential | None:
@@ -119,6 +123,7 @@ class ScramSaslServer:
         plain_callback = ScramCredentialCallback(self._mechanism.name, first.username)
         self._handle(plain_callback)
         self._owner = first.username
+        self._usual_iterations = plain_callback.usual_iterations
         return plain_callback.credential
 
     def _take_final(self, first: ClientFirst, token: bytes) -> str:
@@ -161,6 +166,7 @@ class ScramServerCallbackHandler:
         """Look up a credential."""
         if isinstance(callback, ScramCredentialCallback):
             callback.credential = self._credentials.credential(callback.mechanism, callback.username)
+            callback.usual_iterations = self._credentials.usual_iterations(callback.mechanism)
         elif isinstance(callback, DelegationTokenCredentialCallback) and self._tokens is not None:
             found = self._tokens.token_credential(callback.mechanism, callback.token_id)
             if found is not None:

@@ -1,6 +1,7 @@
 """The SCRAM credentials of all users, read from the metadata store and kept up to date. (Kafka: CredentialProvider.)"""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -9,7 +10,7 @@ from twisted.logger import Logger
 from twisted_kafka.metadata.znode_json import desanitized
 from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
 from twisted_kafka.security.scram.credentials import ScramCredential, parse_credential
-from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS
+from twisted_kafka.security.scram.formulas import MIN_ITERATIONS, SCRAM_MECHANISMS
 
 _USERS = "users"
 
@@ -37,12 +38,18 @@ class CredentialCache:
         self._configs = configs
         self._lock = threading.Lock()
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
+        self._counts: dict[str, Counter[int]] = {mechanism.name: Counter() for mechanism in SCRAM_MECHANISMS}
+        self._usual_iterations: dict[str, int] = {}
         configs.add_listener(_USERS, lambda node, config: self._read([node]))
         self._read(configs.names(_USERS))
 
     def credential(self, mechanism: str, username: str) -> ScramCredential | None:
         """Return a user's credential for a mechanism, if there is one."""
         return self._credentials.get((mechanism, username))
+
+    def usual_iterations(self, mechanism: str) -> int:
+        """Return the number of iterations that most credentials for a mechanism have: what an unknown user is told, too."""
+        return self._usual_iterations.get(mechanism, MIN_ITERATIONS)
 
     def _read(self, nodes: list[str]) -> None:
         # Read with the lock held: what was read later is also stored later.
@@ -63,7 +70,17 @@ class CredentialCache:
                     _log.error(
                         "The {name} credential of user {user} is ignored: {why}", name=mechanism.name, user=username, why=error
                     )
-            if credential is None:
-                self._credentials.pop((mechanism.name, username), None)
-            else:
-                self._credentials[mechanism.name, username] = credential
+            self._replace(mechanism.name, username, credential)
+
+    def _replace(self, mechanism: str, username: str, credential: ScramCredential | None) -> None:
+        key, counts = (mechanism, username), self._counts[mechanism]
+        before = self._credentials.get(key)
+        if before is not None:
+            counts[before.iterations] -= 1
+        if credential is None:
+            self._credentials.pop(key, None)
+        else:
+            self._credentials[key] = credential
+            counts[credential.iterations] += 1
+        usual = max(counts, key=lambda number: (counts[number], -number), default=MIN_ITERATIONS)
+        self._usual_iterations[mechanism] = usual if counts[usual] else MIN_ITERATIONS
