@@ -191,15 +191,15 @@ def test_kafkajs(sasl: Sasl, mechanism: str) -> None:
     assert succeeds(over_tls, str(sasl.trusted), b"1\n")
 
 
-def franz_go(folder: Path) -> str:
-    """Build the program."""
+def go_program(folder: Path, name: str) -> str:
+    """Build a program of ``go/``."""
     go = shutil.which("go", path=f"{os.environ.get('PATH', '')}:/usr/local/go/bin")
     if go is None:
         pytest.skip("needs Go")
-    program = folder / "sasl-go"
+    program = folder / f"{name}-go"
     if not program.exists():
         try:
-            run([go, "build", "-o", str(program), "./sasl"], cwd=HERE / "go", timeout_s=600)
+            run([go, "build", "-o", str(program), f"./{name}"], cwd=HERE / "go", timeout_s=600)
         except AssertionError as error:
             if "dial tcp" in str(error) or "proxy" in str(error):
                 pytest.skip(f"Go's modules cannot be had: {error}")
@@ -209,7 +209,7 @@ def franz_go(folder: Path) -> str:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_franz_go(sasl: Sasl, mechanism: str) -> None:
-    program = franz_go(sasl.folder)
+    program = go_program(sasl.folder, "sasl")
     assert succeeds([program, sasl.plain_text, mechanism, "alice"], PASSWORD, b"1\n")
     assert not succeeds([program, sasl.plain_text, mechanism, "alice"], WRONG, b"1\n")
     assert succeeds([program, sasl.tls, mechanism, "alice", PASSWORD], str(sasl.trusted), b"1\n")
@@ -374,7 +374,7 @@ def test_each_client_logs_in_with_a_signed_token(sasl: Sasl, client: str) -> Non
 
 
 def test_kafkajs_and_franz_go_log_in_with_a_signed_token(sasl: Sasl) -> None:
-    commands = [[franz_go(sasl.folder), sasl.plain_text, "OAUTHBEARER", "-"]]
+    commands = [[go_program(sasl.folder, "sasl"), sasl.plain_text, "OAUTHBEARER", "-"]]
     if kafkajs_ready():
         commands.append(["node", str(HERE / "kafkajs" / "sasl.js"), sasl.plain_text, "oauthbearer", "-"])
     for command in commands:
