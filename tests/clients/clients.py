@@ -215,9 +215,18 @@ def _class_path(pom: str, name: str, *properties: str) -> str | None:
     return known.read_text()
 
 
-def java_command(name: str, *arguments: str) -> list[str]:
-    """Return the command of one of Kafka's tools, given by its class name."""
-    class_path = java_class_path()
+LATER_KAFKA = "4.3.1"
+
+
+def later_java_class_path() -> str | None:
+    """Return the class path of Apache Kafka 4's tools."""
+    parts = [java_library(artifact, LATER_KAFKA) for artifact in ("kafka-tools", "kafka_2.13")]
+    return ":".join(part for part in parts if part) if all(parts) else None
+
+
+def java_command(name: str, *arguments: str, class_path: str | None = None) -> list[str]:
+    """Return the command of one of Kafka's tools, given by its class name; 3.9's without ``class_path``."""
+    class_path = class_path or java_class_path()
     assert class_path is not None
     return [*java_machine(class_path), name, *arguments]
 
@@ -231,6 +240,15 @@ def java_machine(class_path: str) -> list[str]:
 def java_tool(name: str, *arguments: str, stdin: bytes | None = None) -> str:
     """Run one of Kafka's tools and return what it printed."""
     return run(java_command(name, *arguments), stdin=stdin).decode()
+
+
+def later_java_tool(name: str, *arguments: str, stdin: bytes | None = None) -> str:
+    """Run one of Kafka 4's tools and return what it printed."""
+    return run(java_command(name, *arguments, class_path=later_java_class_path()), stdin=stdin).decode()
+
+
+JAVA_TOOLS = {"3.9": java_tool, LATER_KAFKA: later_java_tool}
+"""What runs the tools, by Kafka's version."""
 
 
 def read_java(bootstrap: str, topic: str, count: int, group: str | None = None) -> list[bytes]:

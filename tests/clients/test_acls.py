@@ -1,5 +1,6 @@
 """ACLs with real clients: Kafka's own tool makes them, certificates say who is who, and the access log has who was refused what."""
 
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +10,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from tests.certificates import PASSWORD, Authority
-from tests.clients.clients import java_tool
+from tests.clients.clients import JAVA_TOOLS, LATER_KAFKA
 from tests.clients.served import ServedBroker
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(240), pytest.mark.usefixtures("java")]
 
-TOOL = "kafka.admin.AclCommand"
+TOOLS = {"3.9": "kafka.admin.AclCommand", LATER_KAFKA: "org.apache.kafka.tools.AclCommand"}
 MESSAGE_TIMEOUT_MS = 20_000
 
 
@@ -56,8 +57,8 @@ class Guarded:
         self.config = folder / "admin.properties"
         self.config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
 
-    def acls(self, *words: str) -> str:
-        return java_tool(TOOL, "--bootstrap-server", self.address, "--command-config", str(self.config), *words)
+    def acls(self, *words: str, version: str = "3.9") -> str:
+        return JAVA_TOOLS[version](TOOLS[version], "--bootstrap-server", self.address, "--command-config", str(self.config), *words)
 
     def settings(self, who: str, **more: Any) -> dict[str, Any]:
         pem = str(self.folder / f"{who}.pem")
@@ -105,19 +106,19 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     assert "Traceback" not in made.broker.output.read_text()
 
 
-def test_rights_are_given_shown_used_and_taken(guarded: Guarded) -> None:
-    guarded.acls(
-        "--add", "--allow-principal", "User:alice", "--producer", "--topic", "orders.", "--resource-pattern-type", "prefixed"
-    )
-    guarded.acls("--add", "--allow-principal", "User:bob", "--consumer", "--topic", "orders.eu", "--group", "billing")
-    shown = guarded.acls("--list")
+@pytest.mark.parametrize("version", TOOLS)
+def test_rights_are_given_shown_used_and_taken(guarded: Guarded, version: str) -> None:
+    acls = functools.partial(guarded.acls, version=version)
+    acls("--add", "--allow-principal", "User:alice", "--producer", "--topic", "orders.", "--resource-pattern-type", "prefixed")
+    acls("--add", "--allow-principal", "User:bob", "--consumer", "--topic", "orders.eu", "--group", "billing")
+    shown = acls("--list")
     for part in (
         "ResourcePattern(resourceType=TOPIC, name=orders., patternType=PREFIXED)",
         "ResourcePattern(resourceType=GROUP, name=billing, patternType=LITERAL)",
         "(principal=User:alice, host=*, operation=WRITE, permissionType=ALLOW)",
     ):
         assert part in shown
-    assert "operation=READ" not in guarded.acls("--list", "--principal", "User:alice")
+    assert "operation=READ" not in acls("--list", "--principal", "User:alice")
 
     assert guarded.send("alice", "orders.eu") is None
     assert guarded.send("alice", "other") == "TOPIC_AUTHORIZATION_FAILED"
@@ -125,13 +126,14 @@ def test_rights_are_given_shown_used_and_taken(guarded: Guarded) -> None:
     assert guarded.receive("bob", "orders.eu", "billing") == b"x"
     assert guarded.receive("bob", "orders.eu", "another") == "GROUP_AUTHORIZATION_FAILED"
 
-    guarded.acls("--add", "--deny-principal", "User:alice", "--operation", "Write", "--topic", "orders.eu")
+    acls("--add", "--deny-principal", "User:alice", "--operation", "Write", "--topic", "orders.eu")
     assert guarded.send("alice", "orders.eu") == "TOPIC_AUTHORIZATION_FAILED"
     assert guarded.send("alice", "orders.us") is None
-    guarded.acls("--remove", "--force", "--topic", "orders.", "--resource-pattern-type", "match")
+    acls("--remove", "--force", "--topic", "orders.", "--resource-pattern-type", "match")
     assert guarded.send("alice", "orders.us") == "TOPIC_AUTHORIZATION_FAILED"
-    guarded.acls("--remove", "--force", "--group", "billing")
-    assert "billing" not in guarded.acls("--list")
+    for resource in (("--group", "billing"), ("--topic", "orders.eu")):
+        acls("--remove", "--force", *resource)
+    assert "billing" not in acls("--list")
 
 
 def test_the_access_log_has_who_was_refused_what(guarded: Guarded) -> None:

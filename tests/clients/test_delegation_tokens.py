@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import java_tool
+from tests.clients.clients import JAVA_TOOLS, java_tool
 from tests.clients.served import ServedBroker
 
 TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
@@ -37,23 +37,24 @@ def broker(tmp_path: Path) -> Iterator[ServedBroker]:
 class Client:
     """Runs tools that authenticate in one way."""
 
-    def __init__(self, broker: ServedBroker, path: Path, mechanism: str, jaas: str) -> None:
+    def __init__(self, broker: ServedBroker, path: Path, version: str, mechanism: str, jaas: str) -> None:
         self.broker = broker
+        self._tool = JAVA_TOOLS[version]
         self.path = path
         path.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config={jaas};\n")
 
     def tokens(self, *words: str) -> str:
-        return java_tool(TOKENS, "--bootstrap-server", self.broker.bootstrap, "--command-config", str(self.path), *words)
+        return self._tool(TOKENS, "--bootstrap-server", self.broker.bootstrap, "--command-config", str(self.path), *words)
 
 
-def with_password(broker: ServedBroker, tmp_path: Path, user: str) -> Client:
+def with_password(broker: ServedBroker, tmp_path: Path, version: str, user: str) -> Client:
     jaas = f'{MODULES}.plain.PlainLoginModule required username="{user}" password="{USERS[user]}"'
-    return Client(broker, tmp_path / f"{user}.properties", "PLAIN", jaas)
+    return Client(broker, tmp_path / f"{user}.properties", version, "PLAIN", jaas)
 
 
-def with_token(broker: ServedBroker, tmp_path: Path, token_id: str, hmac: str) -> Client:
+def with_token(broker: ServedBroker, tmp_path: Path, version: str, token_id: str, hmac: str) -> Client:
     jaas = f'{MODULES}.scram.ScramLoginModule required username="{token_id}" password="{hmac}" tokenauth="true"'
-    return Client(broker, tmp_path / "token.properties", "SCRAM-SHA-512", jaas)
+    return Client(broker, tmp_path / "token.properties", version, "SCRAM-SHA-512", jaas)
 
 
 def columns(told: str) -> list[str]:
@@ -62,8 +63,9 @@ def columns(told: str) -> list[str]:
     return line.split()
 
 
-def test_a_token_from_its_creation_to_its_end(broker: ServedBroker, tmp_path: Path) -> None:
-    alice, bob = (with_password(broker, tmp_path, user) for user in USERS)
+@pytest.mark.parametrize("version", JAVA_TOOLS)
+def test_a_token_from_its_creation_to_its_end(broker: ServedBroker, tmp_path: Path, version: str) -> None:
+    alice, bob = (with_password(broker, tmp_path, version, user) for user in USERS)
     token_id, hmac, owner, requester, renewers = columns(
         alice.tokens("--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob")
     )[:5]
@@ -71,7 +73,7 @@ def test_a_token_from_its_creation_to_its_end(broker: ServedBroker, tmp_path: Pa
     assert columns(bob.tokens("--describe", "--owner-principal", "User:alice"))[:2] == [token_id, hmac]
     assert "Completed renew operation" in bob.tokens("--renew", "--renew-time-period", "86400000", "--hmac", hmac)
 
-    worker = with_token(broker, tmp_path, token_id, hmac)
+    worker = with_token(broker, tmp_path, version, token_id, hmac)
     lines = b"".join(b"%d\n" % number for number in range(100))
     at = ["--bootstrap-server", broker.bootstrap, "--topic", "worked"]
     java_tool("kafka.tools.ConsoleProducer", *at, "--producer.config", str(worker.path), stdin=lines)

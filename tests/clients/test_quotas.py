@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import java_tool, kafkajs_ready
+from tests.clients.clients import JAVA_TOOLS, kafkajs_ready
 from tests.clients.counting import metrics_page
 from tests.clients.flows import VALUE, command
 from tests.clients.served import ServedBroker
@@ -155,11 +155,12 @@ CONFIGS = "kafka.admin.ConfigCommand"
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("java")
-def test_kafka_configs(served: ServedBroker) -> None:
-    """Quotas of users, clients, both, and addresses, by Apache Kafka 3.9's own tool."""
+@pytest.mark.parametrize("version", JAVA_TOOLS)
+def test_kafka_configs(served: ServedBroker, version: str) -> None:
+    """Quotas of users, clients, both, and addresses, by Apache Kafka's own tool."""
 
     def configs(*words: str) -> str:
-        return java_tool(CONFIGS, "--bootstrap-server", served.bootstrap, *words)
+        return JAVA_TOOLS[version](CONFIGS, "--bootstrap-server", served.bootstrap, *words)
 
     for entity, told in (
         (["--entity-type", "users", "--entity-name", "alice"], "user-principal 'alice'"),

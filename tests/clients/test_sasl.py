@@ -16,6 +16,7 @@ import pytest
 from tests.certificates import KEY_PASSWORD, Authority
 from tests.clients.clients import (
     HERE,
+    JAVA_TOOLS,
     READERS,
     SENDERS,
     java_class_path,
@@ -241,9 +242,11 @@ def test_java(sasl: Sasl, mechanism: str) -> None:
 
 
 @pytest.mark.long
-def test_kafka_configs_makes_changes_and_deletes_users(sasl: Sasl) -> None:
+@pytest.mark.parametrize("version", JAVA_TOOLS)
+def test_kafka_configs_makes_changes_and_deletes_users(sasl: Sasl, version: str) -> None:
     if java_class_path() is None:
         pytest.skip("needs Java and Maven")
+    java_tool = JAVA_TOOLS[version]
     tool = "kafka.admin.ConfigCommand"
     who = ["--bootstrap-server", sasl.broker.bootstrap, "--entity-type", "users", "--entity-name", "carol"]
     java_tool(
