@@ -2,10 +2,10 @@
 
     python -m benchmarks.security [--no-kafka] [--seconds 3] [--only logins|requests] [--override KEY=VALUE]
 
-Logins: new connections per second that send one request, without authentication and with each mechanism. Requests: with 8
-connections and one request in flight each, without anything; with quotas for all users that nobody reaches; with an authorizer and
-no ACLs; with 10,000 ACLs. Prints rates, the broker's processor time for each, and rates relative to the first line. TLS has a
-program of its own, `benchmarks.tls`.
+Logins: new connections per second that send one request, without authentication and with each mechanism (GSSAPI if there is a KDC,
+which is asked for one ticket only). Requests: with 8 connections and one request in flight each, without anything; with quotas for
+all users that nobody reaches; with an authorizer and no ACLs; with 10,000 ACLs. Prints rates, the broker's processor time for each,
+and rates relative to the first line. TLS has a program of its own, `benchmarks.tls`.
 """
 
 import argparse
@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 from benchmarks.acls import AUTHORIZER, create
 from benchmarks.scratch import scratch
 from benchmarks.tls import API_VERSIONS, Connection, frame, measured
+from tests import kdc
 from tests.clients.clients import java_class_path
 from tests.clients.served import BROKER_PYTHON, ServedBroker
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.talk import Talk
 from tests.ports import free_port
+from tests.security.kerberos.realm import GssapiClient, Realm, running_realm
 from tests.security.scram.scram_client import ScramClient
 from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasRequestEntryData, EntityData, OpData
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
@@ -39,7 +41,8 @@ from bench import compile_tools
 
 MODULES = "org.apache.kafka.common.security"
 USER, PASSWORD, SALT = "alice", "alice-secret", b"benchmark-salt"
-MECHANISMS = ("PLAIN", *(mechanism.name for mechanism in SCRAM_MECHANISMS))
+GSSAPI = "GSSAPI"
+MECHANISMS = ("PLAIN", *(mechanism.name for mechanism in SCRAM_MECHANISMS), *([GSSAPI] if kdc.missing() is None else []))
 FRAMES = ("heartbeat", "fetch_empty", "produce_1x100")
 UNREACHED = 1e12
 ACLS = 10_000
@@ -56,11 +59,12 @@ class Started(NamedTuple):
     sasl_port: int
 
 
-def settings(plain: str, sasl_port: int) -> dict[str, object]:
+def settings(plain: str, sasl_port: int, realm: Realm | None) -> dict[str, object]:
     prefix = "listener.name.sasl_plaintext"
     return {
+        **({} if realm is None else realm.settings("sasl_plaintext")),
         "listeners": f"{plain},SASL_PLAINTEXT://127.0.0.1:{sasl_port}",
-        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "sasl.enabled.mechanisms": ",".join(each for each in MECHANISMS if each != GSSAPI or realm is not None),
         f"{prefix}.plain.sasl.jaas.config": f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
         **{
             f"{prefix}.{mechanism.name.lower()}.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required;"
@@ -70,12 +74,12 @@ def settings(plain: str, sasl_port: int) -> dict[str, object]:
 
 
 @contextlib.contextmanager
-def brokers(options: argparse.Namespace, folder: Path, **more: object) -> Iterator[list[Started]]:
-    """Start the brokers."""
+def brokers(options: argparse.Namespace, folder: Path, realm: Realm | None = None, **more: object) -> Iterator[list[Started]]:
+    """Start the brokers. With a realm they have GSSAPI."""
     folder.mkdir(parents=True)
     with contextlib.ExitStack() as stack:
         ours, port = ServedBroker(folder / "ours", *options.override), free_port()
-        chosen = settings(ours.listeners, port) | more
+        chosen = settings(ours.listeners, port, realm) | more
         ours.listeners = str(chosen.pop("listeners"))
         ours.overrides += tuple(f"{key}={value}" for key, value in chosen.items())
         stack.callback(ours.kill)
@@ -84,7 +88,7 @@ def brokers(options: argparse.Namespace, folder: Path, **more: object) -> Iterat
         started = [Started("twisted_kafka", ours.process.pid, ours.port, port)]
         if options.kafka:
             kafka, port = ApacheKafka(folder / "kafka"), free_port()
-            kafka.change(**settings(f"PLAINTEXT://127.0.0.1:{kafka.port}", port), **more)
+            kafka.change(**settings(f"PLAINTEXT://127.0.0.1:{kafka.port}", port, realm), **more)
             stack.callback(kafka.kill)
             kafka.start()
             started.append(Started("Apache Kafka 3.9", kafka.broker_pid, kafka.port, port))
@@ -114,8 +118,9 @@ def make_user(port: int) -> None:
 class Login:
     """Logs in on one connection after the other."""
 
-    def __init__(self, port: int, mechanism: str) -> None:
+    def __init__(self, port: int, mechanism: str, realm: Realm | None) -> None:
         self._port = port
+        self._realm = realm
         self._handshake = frame(SaslHandshakeRequest(mechanism=mechanism), 1)
         self._mechanism = mechanism
 
@@ -124,6 +129,11 @@ class Login:
         connection.ask(self._handshake)
         if self._mechanism == "PLAIN":
             self._send(connection, f"\0{USER}\0{PASSWORD}".encode())
+        elif self._mechanism == GSSAPI:
+            assert self._realm is not None
+            gssapi = GssapiClient(self._realm, USER)
+            gssapi.offered(self._send(connection, gssapi.second(self._send(connection, gssapi.first()))))
+            self._send(connection, gssapi.choose())
         else:
             mechanism = next(each for each in SCRAM_MECHANISMS if each.name == self._mechanism)
             client = ScramClient(USER, PASSWORD, mechanism)
@@ -150,13 +160,15 @@ def logins(options: argparse.Namespace, folder: Path) -> None:
     # The client would spend most of the time on what it knows already.
     formulas_of_client = sys.modules[ScramClient.__module__]
     formulas_of_client.salted_password = functools.cache(formulas.salted_password)  # type: ignore[attr-defined]
-    with brokers(options, folder) as started:
+    with contextlib.ExitStack() as stack:
+        realm = stack.enter_context(running_realm(folder.parent / "realm")) if GSSAPI in MECHANISMS else None
+        started = stack.enter_context(brokers(options, folder, realm))
         for broker in started:
             make_user(broker.port)
             print(broker.name)
             steps: list[tuple[str, Callable[[], float]]] = [
                 ("a connection without", functools.partial(plain_connection, broker.port)),
-                *((mechanism, Login(broker.sasl_port, mechanism)) for mechanism in MECHANISMS),
+                *((mechanism, Login(broker.sasl_port, mechanism, realm)) for mechanism in MECHANISMS),
             ]
             first = 0.0
             for name, step in steps:
