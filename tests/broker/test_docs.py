@@ -72,7 +72,7 @@ def test_the_modules_that_sync_are_listed() -> None:
 
 
 def test_the_modules_that_write_to_the_metadata_store_are_listed() -> None:
-    writers = _modules_with(r"store\.(set|create|delete|multi|batch)\(")
+    writers = _modules_with(r"(store|fenced)\.(set|create|delete|multi|batch)\(")
     assert _modules_named_in(_section("**Who may write to the nodes")) == writers
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Iterable
 from twisted.logger import Logger
 
 from twisted_kafka.controller.context import ControllerContext, LiveBroker, ReplicaAssignment
+from twisted_kafka.controller.fenced_store import FencedStore
 from twisted_kafka.controller.partition_machine import decoded_leadership
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.store import EventKind, IMetadataStore, IWatch, NoNodeError, Set, StoreError, WatchEvent
+from twisted_kafka.metadata.store import EventKind, IWatch, Set, StoreError, WatchEvent
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import BrokerNode, TopicNode
 from twisted_kafka.metadata.znodes_admin import LogDirEventNode, PartitionsNode
@@ -21,16 +22,9 @@ class ContextLoader:
 
     log = Logger()
 
-    def __init__(self, context: ControllerContext, store: IMetadataStore) -> None:
+    def __init__(self, context: ControllerContext, store: FencedStore) -> None:
         self._context = context
         self._store = store
-
-    def children(self, path: str) -> list[str]:
-        """Return the names of a node's children; none if there is no such node."""
-        try:
-            return self._store.children(path)
-        except NoNodeError:
-            return []
 
     def existing(self, path: str, names: Iterable[str]) -> set[str]:
         """Return those of ``names`` that are children of the node."""
@@ -56,17 +50,14 @@ class ContextLoader:
 
     def _take(self, path: str) -> list[bytes]:
         """Return the data of a node's children, in order, and delete them."""
-        taken = []
-        for name in self.children(path):
-            found = self._store.get(f"{path}/{name}")
-            if found is not None:
-                taken.append(found[0])
-                self._store.delete(f"{path}/{name}")
+        paths = [f"{path}/{name}" for name in self._store.children(path)]
+        taken = [found[0] for found in self._store.get_many(paths) if found is not None]
+        self._store.delete_all(paths)
         return taken
 
     def live_brokers(self) -> dict[int, LiveBroker]:
         """Return the registered brokers."""
-        ids = [int(name) for name in self.children(znodes.BROKER_IDS) if name.isdigit()]
+        ids = [int(name) for name in self._store.children(znodes.BROKER_IDS) if name.isdigit()]
         brokers = {}
         for broker, found in zip(ids, self._store.get_many([znodes.broker_path(each) for each in ids]), strict=True):
             if found is not None:
@@ -144,7 +135,7 @@ class ContextLoader:
 class NodeWatches:
     """Watches on the data of the brokers' and topics' nodes, by path; each node is watched once."""
 
-    def __init__(self, store: IMetadataStore) -> None:
+    def __init__(self, store: FencedStore) -> None:
         self._store = store
         self._watches: dict[str, IWatch] = {}
 

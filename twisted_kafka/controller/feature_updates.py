@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 from twisted.logger import Logger
 
 from twisted_kafka.controller.context import ControllerContext
+from twisted_kafka.controller.fenced_store import FencedStore
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.features import SUPPORTED, read_features
-from twisted_kafka.metadata.store import IMetadataStore, NodeExistsError, StoreError
+from twisted_kafka.metadata.features import SUPPORTED, finalized
+from twisted_kafka.metadata.store import Create, NodeExistsError, StoreError
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes_admin import FeatureNode
 from twisted_kafka.protocol.errors import FeatureUpdateFailedError, InvalidRequestError, KafkaError
@@ -48,15 +49,15 @@ class FeatureUpdates:
 
     log = Logger()
 
-    def __init__(self, context: ControllerContext, store: IMetadataStore) -> None:
+    def __init__(self, context: ControllerContext, store: FencedStore) -> None:
         self._context = context
         self._store = store
 
     def startup(self) -> None:
         """Create the node, without features, if there is none yet."""
         if self._store.exists(znodes.FEATURE) is None:
-            with suppress(NodeExistsError):  # created by another controller, whose term is ending
-                self._store.create(znodes.FEATURE, FeatureNode.of({}).encode())
+            with suppress(NodeExistsError):  # created by the controller before, whose term ended
+                self._store.multi([Create(znodes.FEATURE, FeatureNode.of({}).encode())])
 
     def update(self, updates: Sequence[FeatureUpdate], validate_only: bool) -> list[KafkaError | None]:
         """Change the levels; return each update's error, or None. The valid ones are made, in one write to the store.
@@ -64,7 +65,7 @@ class FeatureUpdates:
         Errors are InvalidRequestError, and FeatureUpdateFailedError for valid updates that could not be stored.
         """
         try:
-            levels = dict(read_features(self._store).levels)
+            levels = dict(finalized(self._store.get(znodes.FEATURE)).levels)
         except BadNodeError as error:
             self.log.error("{what}: {error}", what=_NOT_READABLE, error=error)
             return [FeatureUpdateFailedError(_NOT_READABLE)] * len(updates)

@@ -19,6 +19,7 @@ from twisted_kafka.controller.controller_election import ControllerElection
 from twisted_kafka.controller.controller_metrics import ControllerMetrics
 from twisted_kafka.controller.controller_metrics import ControllerState as State
 from twisted_kafka.controller.feature_updates import FeatureUpdates
+from twisted_kafka.controller.fenced_store import ControllerMovedError, FencedStore
 from twisted_kafka.controller.interfaces import IBrokerChannels
 from twisted_kafka.controller.leader_elections import LeaderElections
 from twisted_kafka.controller.machinery import Machinery
@@ -30,7 +31,7 @@ from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.controller.topic_deletion import TopicDeletion
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.config_repository import ConfigRepository
-from twisted_kafka.metadata.store import IMetadataStore, IWatch, NoNodeError, StoreClosedError, WatchEvent
+from twisted_kafka.metadata.store import IMetadataStore, IWatch, StoreClosedError, WatchEvent
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import NotControllerError
@@ -67,26 +68,27 @@ class KafkaController:
         self._election = ControllerElection(store, self.broker_id, clock)
         self._worker = SerialWorker("controller-event-thread", threaded=threaded)
         self._watches: list[IWatch] = []
-        self._node_watches = NodeWatches(store)
         self._controller_watch: IWatch | None = None
         self._listeners: list[TopicsListener] = []
         self._channels = channels
         self.context = ControllerContext()
+        self._fenced = fenced = FencedStore(store, self.context)
+        self._node_watches = NodeWatches(fenced)
         self.active_controller_id = -1
         handlers = ResponseHandlers(self._leader_and_isr_answered, self._stop_replica_answered)
         self._requests = RequestBatch(self.broker_id, self.context, channels, handlers, config.inter_broker_listener_name)
-        self._loader = ContextLoader(self.context, store)
-        self._replicas = ReplicaStateMachine(self.context, store, self._requests)
+        self._loader = ContextLoader(self.context, fenced)
+        self._replicas = ReplicaStateMachine(self.context, fenced, self._requests)
         self._partitions = PartitionStateMachine(
-            self.context, store, self._requests, self._unclean_election, elected_unclean=self._metrics.unclean_election
+            self.context, fenced, self._requests, self._unclean_election, elected_unclean=self._metrics.unclean_election
         )
-        machinery = Machinery(self.context, store, self._requests, self._partitions, self._replicas)
+        machinery = Machinery(self.context, fenced, self._requests, self._partitions, self._replicas)
         self._deletion = TopicDeletion(machinery, deleted=self._topics_deleted)
         self._brokers = BrokerChanges(machinery, self._deletion)
         self.elections = LeaderElections(self.context, self._partitions.elect_online)
         self.controlled_shutdown = ControlledShutdown(machinery)
         self.reassignments = Reassignments(machinery)
-        self.features = FeatureUpdates(self.context, store)
+        self.features = FeatureUpdates(self.context, fenced)
         self._metrics.show(self.context, lambda: self.is_active, lambda: self._worker.waiting)
 
     # Called by other threads
@@ -107,10 +109,11 @@ class KafkaController:
 
         def start() -> None:
             try:
-                self._controller_watch = self._store.watch(
-                    znodes.CONTROLLER, lambda _: self._submit(self._controller_changed, State.CONTROLLER_CHANGE)
-                )
+                self._controller_watch = self._store.watch(znodes.CONTROLLER, self._controller_watched)
                 self._elect()
+            except ControllerMovedError:
+                started.set_result(None)
+                raise
             except BaseException as error:
                 started.set_exception(error)
                 raise
@@ -146,6 +149,9 @@ class KafkaController:
                 if not self.is_active:
                     raise NotControllerError("This broker is not the controller")
                 result = work()
+            except ControllerMovedError:
+                future.set_exception(NotControllerError("This broker is no longer the controller"))
+                raise
             except BaseException as error:
                 future.set_exception(error)
                 if not isinstance(error, NotControllerError):
@@ -153,7 +159,7 @@ class KafkaController:
             else:
                 future.set_result(result)
 
-        if not self._worker.submit(self._metrics.timed(state, event)):
+        if not self._submit(event, state):
             future.set_exception(NotControllerError("The controller has stopped"))
         return future
 
@@ -171,8 +177,17 @@ class KafkaController:
 
     # Failover and resignation
 
-    def _submit(self, event: Callable[[], None], state: State) -> None:
-        self._worker.submit(self._metrics.timed(state, event))
+    def _submit(self, event: Callable[[], None], state: State) -> bool:
+        """Queue ``event``; return False once the controller has stopped."""
+        return self._worker.submit(self._metrics.timed(state, partial(self._handle, event)))
+
+    def _handle(self, event: Callable[[], None]) -> None:
+        try:
+            event()
+        except ControllerMovedError as moved:  # the watch on the other's node has not told yet
+            self.log.info("{moved}", moved=moved)
+            self._resign()
+            self._controller_changed()
 
     def _submit_active(self, event: Callable[[], None], state: State) -> None:
         """Queue ``event``; it is dropped if this broker is not the controller by then."""
@@ -186,6 +201,9 @@ class KafkaController:
     def _on_change(self, event: Callable[[], None], state: State) -> Callable[[WatchEvent], None]:
         """Return a watch callback that queues ``event``."""
         return lambda _: self._submit_active(event, state)
+
+    def _controller_watched(self, _: WatchEvent) -> None:
+        self._submit(self._controller_changed, State.CONTROLLER_CHANGE)
 
     def _controller_changed(self) -> None:
         was_active = self.is_active
@@ -205,13 +223,13 @@ class KafkaController:
         self.log.info("Broker {broker} is the controller, epoch {epoch}", broker=self.broker_id, epoch=self.epoch)
         try:
             self._failover()
-        except StoreClosedError:
+        except (StoreClosedError, ControllerMovedError):
             raise
         except Exception:
             # A controller that could not load the cluster's state must not stay active.
             self.log.failure("Taking office failed")
             self._resign()
-            self._store.delete(znodes.CONTROLLER)
+            self._fenced.delete(znodes.CONTROLLER)
             raise
 
     def _failover(self) -> None:
@@ -231,11 +249,11 @@ class KafkaController:
         context.brokers = self._loader.live_brokers()
         for broker in context.brokers:
             self._add_broker(broker)
-        topics = self._loader.children(znodes.TOPICS)
+        topics = self._fenced.children(znodes.TOPICS)
         self._loader.load_topics(topics)
         self._watch_topics(topics)
         self._loader.load_leaderships(context.all_partitions())
-        deletions = self._loader.children(znodes.DELETE_TOPICS)
+        deletions = self._fenced.children(znodes.DELETE_TOPICS)
         if self._config.boolean("delete.topic.enable"):
             context.topics_to_delete = {topic for topic in deletions if topic in context.assignments}
             context.topics_being_deleted = set()
@@ -304,7 +322,7 @@ class KafkaController:
             now = self._loader.existing(znodes.TOPICS, names)
             gone = {name for name in names if name in known and name not in now}
         else:
-            now = set(self._loader.children(znodes.TOPICS))
+            now = set(self._fenced.children(znodes.TOPICS))
             gone = known.keys() - now
         for topic in gone:
             if not self.context.is_to_be_deleted(topic):
@@ -337,7 +355,7 @@ class KafkaController:
     # Deletions
 
     def _deletions_changed(self) -> None:
-        self._handle_deletions(self._loader.children(znodes.DELETE_TOPICS))
+        self._handle_deletions(self._fenced.children(znodes.DELETE_TOPICS))
 
     def _handle_deletions(self, wanted: Iterable[str]) -> None:
         context = self.context
@@ -349,10 +367,7 @@ class KafkaController:
                     new.append(topic)
             else:
                 # There is no such topic, or deletion is not allowed: remove the request.
-                try:
-                    self._store.delete(znodes.delete_topic_path(topic))
-                except NoNodeError:
-                    continue
+                self._fenced.delete(znodes.delete_topic_path(topic))
         if new:
             self._deletion.enqueue(new)
 

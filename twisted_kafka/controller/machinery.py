@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from twisted_kafka.controller.context import ControllerContext
+from twisted_kafka.controller.fenced_store import FencedStore
 from twisted_kafka.controller.partition_machine import PartitionStateMachine
 from twisted_kafka.controller.replica_machine import ReplicaStateMachine
 from twisted_kafka.controller.requests import RequestBatch
-from twisted_kafka.metadata.store import IMetadataStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Machinery:
     """One controller's parts. Used on its event thread only."""
 
     context: ControllerContext
-    store: IMetadataStore
+    store: FencedStore
     requests: RequestBatch
     partitions: PartitionStateMachine
     replicas: ReplicaStateMachine

@@ -1,18 +1,23 @@
 """The partition state machine: creates state nodes and elects leaders (Kafka: ``ZkPartitionStateMachine``)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from twisted.logger import Logger
 
 from twisted_kafka.controller.context import ControllerContext, Leadership
+from twisted_kafka.controller.fenced_store import FencedStore
 from twisted_kafka.controller.leader_elections import Elect, Elected, first_leader, offline_leader
 from twisted_kafka.controller.requests import RequestBatch
 from twisted_kafka.controller.states import PARTITION_SOURCES, PartitionStatus
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.store import Check, Create, IMetadataStore, Operation, Set, Stat, StoreError
+from twisted_kafka.metadata.store import BadVersionError, Create, NodeExistsError, NoNodeError, Operation, Set, Stat, StoreError
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import PartitionStateNode, state_path
 from twisted_kafka.protocol.topic_partition import TopicPartition
+
+MAX_ELECTION_ATTEMPTS: Final = 10
+"""Attempts to elect a leader while the one before changes the in-sync replicas."""
 
 
 class PartitionStateMachine:
@@ -23,7 +28,7 @@ class PartitionStateMachine:
     def __init__(
         self,
         context: ControllerContext,
-        store: IMetadataStore,
+        store: FencedStore,
         requests: RequestBatch,
         unclean_election: Callable[[str], bool],
         *,
@@ -99,39 +104,70 @@ class PartitionStateMachine:
     def _alive(self, partition: TopicPartition) -> list[int]:
         return [broker for broker in self._context.assignment(partition).replicas if self._context.is_online(partition, broker)]
 
-    def epoch_check(self) -> Check:
-        """Return the check that fails the writes of a deposed controller."""
-        return Check(znodes.CONTROLLER_EPOCH, self._context.epoch_version)
-
     def _initialize(self, partitions: Sequence[TopicPartition]) -> None:
-        chosen: list[tuple[TopicPartition, Leadership]] = []
-        groups: list[list[Operation]] = []
-        with_parent: set[str] = set()
+        chosen = {}
         for partition in partitions:
             elected = first_leader(self._context.assignment(partition).replicas, self._alive(partition))
             if elected is None:
                 self.log.error("Partition {partition} has no leader: none of its replicas is alive", partition=partition)
-                continue
-            leadership = Leadership(elected.leader, 0, elected.isr, self._context.epoch, 0)
-            group: list[Operation] = [self.epoch_check()]
-            topic = partition.topic
-            parent = f"{znodes.topic_path(topic)}/partitions"
-            if topic not in with_parent and not self._has_leader(topic) and self._store.exists(parent) is None:
-                group.append(Create(parent))
-            with_parent.add(topic)
-            group += [Create(znodes.partition_path(partition)), Create(state_path(partition), encoded_leadership(leadership))]
-            chosen.append((partition, leadership))
-            groups.append(group)
-        for (partition, leadership), result in zip(chosen, self._store.batch(groups), strict=True):
-            if isinstance(result, StoreError):
-                self.log.error("Partition {partition} could not be created: {error}", partition=partition, error=result)
             else:
-                self._became_online(partition, leadership, is_new=True)
+                chosen[partition] = Leadership(elected.leader, 0, elected.isr, self._context.epoch, 0)
+        parents = {_parent(each.topic) for each in chosen if not self._has_leader(each.topic)}
+        left = self._create(chosen, self._missing(sorted(parents)))
+        if left:
+            self._create_the_rest(left)
 
     def _has_leader(self, topic: str) -> bool:
         return any(partition in self._context.leaderships for partition in self._context.partitions(topic))
 
+    def _missing(self, paths: Sequence[str]) -> set[str]:
+        return {path for path, found in zip(paths, self._store.get_many(paths), strict=True) if found is None}
+
+    def _create(self, chosen: Mapping[TopicPartition, Leadership], missing: set[str]) -> dict[TopicPartition, Leadership]:
+        """Create the partitions' nodes, and before them those that are ``missing``; return those of which a part exists."""
+        groups: list[list[Operation]] = []
+        created: set[str] = set()
+        for partition, leadership in chosen.items():
+            paths = [path for path in (_parent(partition.topic), znodes.partition_path(partition)) if path in missing - created]
+            created.update(paths)
+            groups.append([*map(Create, paths), Create(state_path(partition), encoded_leadership(leadership))])
+        left = {}
+        for (partition, leadership), result in zip(chosen.items(), self._store.batch(groups), strict=True):
+            if isinstance(result, NoNodeError | NodeExistsError):
+                left[partition] = leadership
+            elif isinstance(result, StoreError):
+                self.log.error("Partition {partition} could not be created: {error}", partition=partition, error=result)
+            else:
+                self._became_online(partition, leadership, is_new=True)
+        return left
+
+    def _create_the_rest(self, chosen: Mapping[TopicPartition, Leadership]) -> None:
+        """Create what is missing of partitions of which a part exists: Kafka creates their nodes one by one."""
+        states = [state_path(partition) for partition in chosen]
+        parents = {_parent(partition.topic) for partition in chosen}
+        missing = self._missing([*sorted(parents), *map(znodes.partition_path, chosen), *states])
+        without_state = {each: leadership for each, leadership in chosen.items() if state_path(each) in missing}
+        for partition, error in self._create(without_state, missing).items():
+            self.log.error("Partition {partition} has no leader: {error}", partition=partition, error=error)
+        others = [partition for partition in chosen if partition not in without_state]
+        for partition, found in zip(others, self._store.get_many([state_path(each) for each in others]), strict=True):
+            leadership = None if found is None else decoded_leadership(*found)
+            if leadership is not None:
+                self._context.leaderships[partition] = leadership
+                self._context.partition_states[partition] = PartitionStatus.OFFLINE
+        self._elect([partition for partition in others if partition in self._context.leaderships], self._offline_election)
+
     def _elect(self, partitions: Sequence[TopicPartition], elect: Elect) -> None:
+        waiting = list(partitions)
+        for _ in range(MAX_ELECTION_ATTEMPTS):
+            waiting = self._try_to_elect(waiting, elect)
+            if not waiting:
+                return
+        for partition in waiting:
+            self.log.error("Partition {partition} has no leader: its state changes all the time", partition=partition)
+
+    def _try_to_elect(self, partitions: Sequence[TopicPartition], elect: Elect) -> list[TopicPartition]:
+        """Elect leaders; return the partitions whose state was changed meanwhile, by their leader."""
         chosen: list[tuple[TopicPartition, Leadership]] = []
         groups: list[list[Operation]] = []
         found = self._store.get_many([state_path(partition) for partition in partitions])
@@ -140,22 +176,30 @@ class PartitionStateMachine:
             if leadership is None or leadership.controller_epoch > self._context.epoch:
                 self.log.error("Partition {partition} has no leader: a newer controller wrote its state", partition=partition)
                 continue
-            elected = elect(partition, leadership, self._alive(partition))
-            if elected is None:
-                self.log.error("Partition {partition} has no leader: no replica is eligible", partition=partition)
-                continue
-            if elected.is_unclean:
-                self._elected_unclean()
-                self.log.warn("Partition {partition} has a leader that was not in sync: records may be lost", partition=partition)
-            epoch = leadership.partition_epoch
-            changed = Leadership(elected.leader, leadership.leader_epoch + 1, elected.isr, self._context.epoch, epoch + 1)
-            chosen.append((partition, changed))
-            groups.append([self.epoch_check(), Set(state_path(partition), encoded_leadership(changed), epoch)])
+            changed = self._elected(partition, leadership, elect)
+            if changed is not None:
+                chosen.append((partition, changed))
+                groups.append([Set(state_path(partition), encoded_leadership(changed), leadership.partition_epoch)])
+        again = []
         for (partition, leadership), result in zip(chosen, self._store.batch(groups), strict=True):
-            if isinstance(result, StoreError):
+            if isinstance(result, BadVersionError):
+                again.append(partition)
+            elif isinstance(result, StoreError):
                 self.log.error("Partition {partition} has no leader: {error}", partition=partition, error=result)
             else:
                 self._became_online(partition, leadership)
+        return again
+
+    def _elected(self, partition: TopicPartition, leadership: Leadership, elect: Elect) -> Leadership | None:
+        elected = elect(partition, leadership, self._alive(partition))
+        if elected is None:
+            self.log.error("Partition {partition} has no leader: no replica is eligible", partition=partition)
+            return None
+        if elected.is_unclean:
+            self._elected_unclean()
+            self.log.warn("Partition {partition} has a leader that was not in sync: records may be lost", partition=partition)
+        epoch = leadership.partition_epoch
+        return Leadership(elected.leader, leadership.leader_epoch + 1, elected.isr, self._context.epoch, epoch + 1)
 
     def _became_online(self, partition: TopicPartition, leadership: Leadership, *, is_new: bool = False) -> None:
         self._context.leaderships[partition] = leadership
@@ -170,6 +214,10 @@ class PartitionStateMachine:
         if clean is not None or not self._unclean_election(partition.topic):
             return clean
         return offline_leader(assignment, leadership.isr, alive, unclean=True)
+
+
+def _parent(topic: str) -> str:
+    return f"{znodes.topic_path(topic)}/partitions"
 
 
 def decoded_leadership(data: bytes, stat: Stat) -> Leadership | None:

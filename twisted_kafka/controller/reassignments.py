@@ -5,6 +5,7 @@ of both its target and its origin; it is complete as soon as all of the target a
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from twisted.logger import Logger
 
@@ -13,7 +14,7 @@ from twisted_kafka.controller.leader_elections import Elected, reassigned_leader
 from twisted_kafka.controller.machinery import Machinery
 from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.store import Set, StoreError
+from twisted_kafka.metadata.store import BadVersionError, StoreError
 from twisted_kafka.metadata.znodes import TopicNode
 from twisted_kafka.protocol.errors import (
     InvalidReplicaAssignmentError,
@@ -23,7 +24,9 @@ from twisted_kafka.protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.protocol.types import NO_UUID
+
+MAX_WRITE_ATTEMPTS: Final = 100
+"""How often a topic's node is written while others change it."""
 
 
 class Reassignments:
@@ -131,18 +134,33 @@ class Reassignments:
         self._partitions.handle([partition], PartitionStatus.ONLINE, _same_leader)
 
     def _write(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """Write the assignment to the topic's node, then to the context."""
+        """Write the assignment to the topic's node, then to the context. What else the node says, it says afterwards too."""
         topic, index = partition
-        assignments = {**self._context.assignments[topic], index: assignment}
-        topic_id = self._context.topic_id(topic)
-        node = TopicNode(
-            partitions={at: list(each.replicas) for at, each in assignments.items()},
-            topic_id=None if topic_id == NO_UUID else topic_id,
-            adding_replicas={at: list(each.adding) for at, each in assignments.items() if each.adding},
-            removing_replicas={at: list(each.removing) for at, each in assignments.items() if each.removing},
-        )
-        self._store.multi([self._partitions.epoch_check(), Set(znodes.topic_path(topic), node.encode())])
-        self._context.assignments[topic][index] = assignment
+        path = znodes.topic_path(topic)
+        for _ in range(MAX_WRITE_ATTEMPTS):
+            found = self._store.get(path)
+            if found is None:
+                raise UnknownTopicOrPartitionError("The partition does not exist.")
+            try:
+                self._store.set(path, _changed(TopicNode.decode(found[0]), index, assignment).encode(), found[1].version)
+            except BadVersionError:  # partitions were added
+                continue
+            self._context.assignments[topic][index] = assignment
+            return
+        raise StoreError(f"{path} was changed {MAX_WRITE_ATTEMPTS} times while it was to be changed")
+
+
+def _changed(node: TopicNode, index: int, assignment: ReplicaAssignment) -> TopicNode:
+    def with_this(before: Mapping[int, list[int]], replicas: Sequence[int]) -> dict[int, list[int]]:
+        others = {at: each for at, each in before.items() if at != index}
+        return {**others, index: list(replicas)} if replicas else others
+
+    return TopicNode(
+        partitions={**node.partitions, index: list(assignment.replicas)},
+        topic_id=node.topic_id,
+        adding_replicas=with_this(node.adding_replicas, assignment.adding),
+        removing_replicas=with_this(node.removing_replicas, assignment.removing),
+    )
 
 
 def _ensure_possible(targets: Sequence[int]) -> None:

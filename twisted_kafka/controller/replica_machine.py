@@ -5,12 +5,13 @@ from collections.abc import Iterable, Sequence
 from twisted.logger import Logger
 
 from twisted_kafka.controller.context import ControllerContext, Leadership, Replica
+from twisted_kafka.controller.fenced_store import FencedStore
 from twisted_kafka.controller.partition_machine import decoded_leadership, encoded_leadership
 from twisted_kafka.controller.requests import RequestBatch
 from twisted_kafka.controller.states import REPLICA_SOURCES, ReplicaStatus
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import NO_LEADER
-from twisted_kafka.metadata.store import BadVersionError, Check, IMetadataStore, Operation, Set, StoreError
+from twisted_kafka.metadata.store import BadVersionError, Operation, Set, StoreError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 MAX_ISR_ATTEMPTS = 10
@@ -22,7 +23,7 @@ class ReplicaStateMachine:
 
     log = Logger()
 
-    def __init__(self, context: ControllerContext, store: IMetadataStore, requests: RequestBatch) -> None:
+    def __init__(self, context: ControllerContext, store: FencedStore, requests: RequestBatch) -> None:
         self._context = context
         self._store = store
         self._requests = requests
@@ -121,12 +122,7 @@ class ReplicaStateMachine:
                     continue
                 changed = self._without(broker, leadership)
                 changes.append((partition, changed))
-                groups.append(
-                    [
-                        Check(znodes.CONTROLLER_EPOCH, self._context.epoch_version),
-                        Set(znodes.state_path(partition), encoded_leadership(changed), leadership.partition_epoch),
-                    ]
-                )
+                groups.append([Set(znodes.state_path(partition), encoded_leadership(changed), leadership.partition_epoch)])
             waiting = []
             for (partition, changed), result in zip(changes, self._store.batch(groups), strict=True):
                 if isinstance(result, BadVersionError):

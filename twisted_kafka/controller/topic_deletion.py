@@ -3,7 +3,6 @@
 A topic with a replica on a dead broker waits until that broker is back.
 """
 
-import contextlib
 from collections.abc import Callable, Collection, Iterable
 
 from twisted.logger import Logger
@@ -12,7 +11,7 @@ from twisted_kafka.controller.context import Replica
 from twisted_kafka.controller.machinery import Machinery
 from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.store import Delete, NoNodeError, Operation, StoreError
+from twisted_kafka.metadata.store import Delete, Operation, StoreError
 
 
 class TopicDeletion:
@@ -133,5 +132,4 @@ class TopicDeletion:
         """Delete whatever nodes a topic has, if they are not the expected ones; the request for its deletion goes last."""
         paths = (znodes.topic_path(topic), znodes.config_path(f"topics/{topic}"), znodes.delete_topic_path(topic))
         for path in paths:
-            with contextlib.suppress(NoNodeError):
-                self._store.delete(path, recursive=True)
+            self._store.delete_tree(path)

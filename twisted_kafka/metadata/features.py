@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from twisted.logger import Logger
 
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.store import IMetadataStore, IWatch, StoreClosedError, StoreError
+from twisted_kafka.metadata.store import IMetadataStore, IWatch, Stat, StoreClosedError, StoreError
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes_admin import FeatureNode
 
@@ -45,7 +45,11 @@ NO_FEATURES: Final = FinalizedFeatures({}, 0)
 
 def read_features(store: IMetadataStore) -> FinalizedFeatures:
     """Return what the node says, NO_FEATURES if there is none. Raises BadNodeError."""
-    found = store.get(znodes.FEATURE)
+    return finalized(store.get(znodes.FEATURE))
+
+
+def finalized(found: tuple[bytes, Stat] | None) -> FinalizedFeatures:
+    """Return what data and stat of the node say, NO_FEATURES if there is none. Raises BadNodeError."""
     if found is None:
         return NO_FEATURES
     data, stat = found

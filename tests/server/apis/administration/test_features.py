@@ -119,7 +119,8 @@ def test_what_cannot_be_stored_has_failed(broker: OneBroker, monkeypatch: pytest
     def fail(*_: object) -> None:
         raise StoreError("no")
 
-    monkeypatch.setattr(type(broker.store), "set", fail)
+    for write in ("set", "multi"):
+        monkeypatch.setattr(type(broker.store), write, fail)
     errors = update(broker, (TRANSACTION_VERSION, 1, UPGRADE), ("unheard.of", 1, UPGRADE))
     assert [error for error, _ in errors] == [ErrorCode.FEATURE_UPDATE_FAILED, ErrorCode.INVALID_REQUEST]
     assert finalized(broker) == ({}, 0)
