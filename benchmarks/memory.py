@@ -104,6 +104,9 @@ def main() -> int:
         try:
             assert served.process is not None
             measure(bench.Broker("broker", served.bootstrap, [served.process.pid], tools), options)
+        except RuntimeError:
+            print(f"The broker's exit status is {served.process.poll()}; its log ends:\n{served.output.read_text()[-5000:]}")
+            raise
         finally:
             served.kill()
     return 0
