@@ -9,6 +9,7 @@ import pytest
 from twisted.logger import globalLogBeginner
 
 from tests.eventually import join
+from tests.zookeeper import ZooKeeper, needs_zookeeper
 from twisted_kafka.interpreter import IS_PYPY
 
 # Until logging begins, which it does in no test, the last 200 events are kept: with the exceptions in them, and with these whole
@@ -18,6 +19,8 @@ globalLogBeginner._temporaryObserver.removeObserver(globalLogBeginner._initialBu
 _spark_threads: set[threading.Thread] = set()
 
 _MANY_DESCRIPTORS = 1000
+
+ON_ZOOKEEPER = {"tests/metadata/test_stores.py", "tests/metadata/test_zookeeper_store.py", "tests/broker/test_zookeeper.py"}
 
 _NOT_OURS = "kafka-io-kafka-python-"
 """kafka-python leaves this thread when a client cannot connect."""
@@ -38,6 +41,16 @@ def spark() -> Iterator[object]:
     _spark_threads.update(set(threading.enumerate()) - before)
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    """The ZooKeeper of all tests of this process: each uses a path of its own on it."""
+    needs_zookeeper()
+    server = ZooKeeper(tmp_path_factory.mktemp("zookeeper"))
+    server.start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,7 +76,7 @@ def _is_a_librarys(thread: threading.Thread) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """With ``--dist loadscope``: keep on one worker what shares fixtures, which are a module's tests and all with a Spark."""
+    """With ``--dist loadscope``: keep on one worker what shares fixtures: a module's tests, all with Spark, all with ZooKeeper."""
     if config.getoption("dist") != "loadscope":
         return None
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
@@ -71,6 +84,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     class ByFixtures(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             module = nodeid.partition("::")[0]
+            if module in ON_ZOOKEEPER:
+                return "tests/zookeeper"
             return "tests/spark" if module.startswith("tests/spark/") or module == "tests/oracle/test_request_log.py" else module
 
     return ByFixtures(config, log)

@@ -1,7 +1,7 @@
 """The interface of the store that holds the cluster's metadata: a tree of nodes with ZooKeeper's semantics.
 
 A node has a path (``/brokers/ids/1``), data, children and a ``Stat``. The embedded store of a single broker
-(``metadata/embedded.py``) implements the interface; one for a real ZooKeeper ensemble is to follow.
+(``metadata/embedded.py``) implements the interface, and so does the client of a ZooKeeper ensemble (``metadata/zookeeper/``).
 
 Versions: a node's ``version`` starts at 0 and is incremented by each ``set``; its ``cversion`` is incremented when a child is
 created or deleted. A change may specify the expected version; ``ANY_VERSION`` matches all. Every change has a transaction id, and
@@ -13,8 +13,10 @@ Watches are persistent until they are cancelled. An event says which node change
 may be delivered as one event, so the receiver has to read the node again. A store calls all watches on one thread, in the order of
 the changes, which include those made through this store itself. Callbacks must not block for long.
 
-Sessions: ephemeral nodes are deleted with the session of the store that created them. A session that was closed, or has expired in
-ZooKeeper, never comes back; session listeners are notified and act (a broker registers again).
+Sessions: ephemeral nodes are deleted with the session of the store that created them. A store that was closed stays closed. A
+session that has expired in ZooKeeper is replaced: calls fail with SessionExpiredError until all session listeners have returned
+from EXPIRED, so that nothing begun in the old session takes effect in the new one. Then the store opens a session with another
+``session_id``, keeps its watches, and the listeners hear CONNECTED (a broker registers again).
 """
 
 # ruff: noqa: N805 - the methods of a zope interface have no self
@@ -24,6 +26,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from zope.interface import Attribute, Interface
+
+from twisted_kafka.protocol.errors import RequestTimedOutError
 
 ANY_VERSION: Final = -1
 """The expected version that matches every node."""
@@ -63,6 +67,22 @@ class StoreClosedError(StoreError):
 
 class StoreUnavailableError(StoreError):
     """The store cannot be reached or opened; the message is one line."""
+
+
+class StoreDisconnectedError(StoreUnavailableError, RequestTimedOutError):
+    """The store did not answer in time. A change may have been made nevertheless. Clients get REQUEST_TIMED_OUT, and may retry."""
+
+
+class SessionExpiredError(StoreDisconnectedError):
+    """The session has expired. A change that was under way may have been made nevertheless."""
+
+
+class AccessDeniedError(StoreError):
+    """The ACL of the node does not allow this to the store's user."""
+
+
+class TooLargeError(StoreError):
+    """The data of the change exceeds what the store takes at once."""
 
 
 class Stat(NamedTuple):
@@ -159,7 +179,7 @@ class IMetadataStore(Interface):
         """Return the node's data and stat; None when it does not exist."""
 
     def get_many(paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Return the result of ``get`` for each path, in one operation."""
+        """Return the result of ``get`` for each path; they are requested together, but not read in one transaction."""
 
     def exists(path: str) -> Stat | None:
         """Return the node's stat; None when it does not exist."""
@@ -170,15 +190,19 @@ class IMetadataStore(Interface):
     def create(path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, make_parents: bool = False) -> str:
         """Create a node and return its path.
 
-        ``sequence`` appends a number of ten digits to the path, which increases for nodes of the same parent. ``make_parents``
-        creates missing parents, without data. Raises NodeExistsError, NoNodeError (no parent) and NoChildrenForEphemeralsError.
+        ``sequence`` appends a number of ten digits to the path, which increases for nodes of the same parent; if a connection is
+        lost meanwhile, there may be two such nodes. ``make_parents`` creates missing parents, without data. Raises
+        NodeExistsError, NoNodeError (no parent) and NoChildrenForEphemeralsError.
         """
 
     def set(path: str, data: bytes, expected_version: int = ANY_VERSION) -> Stat:
         """Replace the node's data; raises NoNodeError and BadVersionError."""
 
     def delete(path: str, expected_version: int = ANY_VERSION, *, recursive: bool = False) -> None:
-        """Delete the node, with ``recursive`` also its descendants; raises NoNodeError, BadVersionError and NotEmptyError."""
+        """Delete the node, with ``recursive`` also its descendants; raises NoNodeError, BadVersionError and NotEmptyError.
+
+        A recursive deletion need not be one transaction.
+        """
 
     def multi(operations: Sequence[Operation]) -> list[Result]:
         """Execute all of the operations, or none if one fails; raises the error of the one that failed."""

@@ -1,4 +1,4 @@
-"""The watches of the embedded store: their registration by path, and the ordered delivery of events."""
+"""The watches of a store: their registration by path, and the ordered delivery of events."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -71,6 +71,11 @@ class Watches:
                 watches.remove(watch)
             if not watches:
                 self._by_path.pop(watch.path, None)
+
+    def has(self, path: str) -> bool:
+        """Return whether there is a watch of this path."""
+        with self.lock:
+            return path in self._by_path
 
     def add_session_listener(self, callback: Callable[[SessionState], None]) -> None:
         """Register a listener of the session's state."""
