@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.two_brokers import port_of
 from tests.certificates import Authority
 from tests.network.tls.scanner import SSL_3_0, TLS_1_0, TLS_1_1, TLS_1_2, accepted_suites
 from twisted_kafka import Broker
@@ -57,7 +56,7 @@ def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("tls")
     identity = AUTHORITY.issue("CN=broker", ["localhost"], is_rsa=request.param == "RSA")
     with Broker(settings(identity.write_pem(folder / "broker.pem")), data_dir=folder / "data") as broker:
-        yield port_of(broker, "SSL")
+        yield broker.listeners[0].port
 
 
 def settings(store: Path) -> dict[str, str]:
