@@ -45,6 +45,14 @@ def test_a_file_that_is_there_keeps_its_mode(path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+def test_a_store_in_memory_makes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = SqliteStore(":memory:", threaded=False)
+    store.create("/a")
+    store.close()
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_a_store_in_use_cannot_be_opened(store: SqliteStore, path: Path) -> None:
     with pytest.raises(StoreUnavailableError, match=r"metadata\.sqlite: database is locked"):
         SqliteStore(path)

@@ -48,6 +48,8 @@ FORMAT_VERSION: Final = 2
 """Format 1 did not store the creation time of nodes."""
 CACHE_KIB: Final = 4096
 OWNER_ONLY: Final = 0o600
+IN_MEMORY: Final = ":memory:"
+"""SQLite's name for a database without a file."""
 ROOT_NAME: Final = ""
 """The name of the root in the table, where it is its own parent."""
 
@@ -128,6 +130,8 @@ class SqliteStore:
         return database
 
     def _make_file(self) -> None:
+        if str(self.path) == IN_MEMORY:
+            return
         # It has keys that follow from passwords. SQLite's other files get its mode.
         with suppress(FileExistsError):
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, OWNER_ONLY))
