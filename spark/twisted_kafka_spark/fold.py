@@ -202,12 +202,13 @@ def _group(rows: _Rows, keys: Sequence[str], at: Numbers) -> tuple[Numbers, Numb
 
 def _numbered(identities: pa.Table, names: Sequence[str]) -> tuple[Numbers, int]:
     """Number the identities by their values of these fields; return the number of each identity, and how many numbers there are."""
-    code = np.zeros(identities.num_rows, np.int64)
+    code, count = np.zeros(identities.num_rows, np.int64), 1
     for name in names:
         encoded = identities.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
-        code = code * len(encoded.dictionary) + encoded.indices.to_numpy()
-        _, code = np.unique(code, return_inverse=True)
-    return code, int(code.max()) + 1
+        size = len(encoded.dictionary)
+        first, code = distinct(code * size + encoded.indices.to_numpy(), count * size)
+        count = len(first)
+    return code, count
 
 
 def _cells(

@@ -79,6 +79,8 @@ class Frame:
     error: Coded
     topics: Topics
     transactions: Transactions
+    origin: object = None
+    """What numbers identities, errors and topics: frames of one origin have the same numbers, and later ones more values."""
 
     def __len__(self) -> int:
         return len(self.time_us)
@@ -117,6 +119,7 @@ class Frame:
                 transactions.duration_ms[kept_too],
                 transactions.timeout_ms[kept_too],
             ),
+            self.origin,
         )
 
 
@@ -125,26 +128,27 @@ def concatenated(frames: Sequence[Frame]) -> Frame:
     if len(frames) == 1:
         return frames[0]
     starts = _starts([len(frame) for frame in frames])
-    tables = _starts([frame.identities.num_rows for frame in frames])
+    origins = [frame.origin for frame in frames]
+    tables, parts = _places(origins, [frame.identities.num_rows for frame in frames])
     return Frame(
         np.concatenate([frame.time_us for frame in frames]),
         np.concatenate([frame.identity + start for frame, start in zip(frames, tables, strict=True)]),
-        pa.concat_tables([frame.identities for frame in frames]),
+        pa.concat_tables([frames[at].identities for at in parts]),
         {name: np.concatenate([frame.amounts[name] for frame in frames]) for name in AMOUNTS},
         np.concatenate([frame.weight for frame in frames]),
         np.concatenate([frame.sequence for frame in frames]),
-        _joined([frame.error for frame in frames]),
+        _joined([frame.error for frame in frames], origins),
         Topics(
             np.concatenate([frame.topics.parent + start for frame, start in zip(frames, starts, strict=True)]),
-            _joined([frame.topics.topic for frame in frames]),
-            _joined([frame.topics.error for frame in frames]),
+            _joined([frame.topics.topic for frame in frames], origins),
+            _joined([frame.topics.error for frame in frames], origins),
             np.concatenate([frame.topics.records for frame in frames]),
             np.concatenate([frame.topics.bytes for frame in frames]),
         ),
         Transactions(
             np.concatenate([frame.transactions.parent + start for frame, start in zip(frames, starts, strict=True)]),
-            _joined([frame.transactions.id for frame in frames]),
-            _joined([frame.transactions.outcome for frame in frames]),
+            _joined([frame.transactions.id for frame in frames], [None] * len(frames)),
+            _joined([frame.transactions.outcome for frame in frames], [None] * len(frames)),
             np.concatenate([frame.transactions.duration_ms for frame in frames]),
             np.concatenate([frame.transactions.timeout_ms for frame in frames]),
         ),
@@ -155,10 +159,28 @@ def _starts(sizes: Sequence[int]) -> list[int]:
     return [0, *np.cumsum(sizes)[:-1].tolist()]
 
 
-def _joined(parts: Sequence[Coded]) -> Coded:
-    starts = _starts([len(part.values) for part in parts])
+def _places(origins: Sequence[object], sizes: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Place parts' values one after another, those of an origin once; return where each part's begin, and the parts to take."""
+    last = {id(origin): at for at, origin in enumerate(origins) if origin is not None}
+    known: dict[int, int] = {}
+    starts, taken, end = [], [], 0
+    for at, origin in enumerate(origins):
+        if origin is None or id(origin) not in known:
+            part = at if origin is None else last[id(origin)]
+            if origin is not None:
+                known[id(origin)] = end
+            taken.append(part)
+            starts.append(end)
+            end += sizes[part]
+        else:
+            starts.append(known[id(origin)])
+    return starts, taken
+
+
+def _joined(parts: Sequence[Coded], origins: Sequence[object]) -> Coded:
+    starts, taken = _places(origins, [len(part.values) for part in parts])
     codes = np.concatenate([part.codes + start for part, start in zip(parts, starts, strict=True)])
-    return Coded(codes, pa.concat_arrays([part.values for part in parts]))
+    return Coded(codes, pa.concat_arrays([parts[at].values for at in taken]))
 
 
 def from_batch(batch: pa.RecordBatch) -> Frame:

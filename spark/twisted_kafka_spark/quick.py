@@ -46,6 +46,8 @@ _TOPIC, _PARTITIONS, _RECORDS, _BYTES = b'{"topic":"', b'","partitions":', b',"r
 _OPEN_LIST, _CLOSE_LIST, _CLOSE_OBJECT, _QUOTE, _COMMA = b'[]}",'
 _MINUTE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 _BAD = -1
+_MOST_IDENTITIES = 100_000
+_IDENTITIES: dict[bytes, tuple[Any, ...]] = {}
 
 
 def _word(text: bytes) -> np.uint64:
@@ -164,6 +166,16 @@ def _identity(text: bytes) -> tuple[Any, ...]:
         if isinstance(value, int) and not -(1 << 31) <= value < 1 << 31:
             raise ValueError(name)
     return values
+
+
+def _known_identity(text: bytes) -> tuple[Any, ...]:
+    """Return the same; a worker reads many pieces with the same texts."""
+    found = _IDENTITIES.get(text)
+    if found is None:
+        if len(_IDENTITIES) >= _MOST_IDENTITIES:
+            _IDENTITIES.clear()
+        found = _IDENTITIES[text] = _identity(text)
+    return found
 
 
 def _more(text: bytes) -> tuple[Any, ...]:
@@ -366,7 +378,8 @@ class QuickReader:
     """Parses blocks of lines; the numbers of texts stay the same from block to block."""
 
     def __init__(self) -> None:
-        self._identities = _Texts(_identity)
+        self._identities = _Texts(_known_identity)
+        self._identity_rows = IDENTITY_SCHEMA.empty_table()
         self._errors = _Texts(_string)
         self._errors.values.append(None)
         self._topics = _Texts(_string)
@@ -400,6 +413,7 @@ class QuickReader:
             Coded(error, self._error_names()),
             topics,
             no_transactions(),
+            self,
         )
         return frame.chosen(is_ours), others
 
@@ -407,7 +421,9 @@ class QuickReader:
         return pa.array(self._errors.values, pa.string())
 
     def _identity_table(self) -> pa.Table:
-        columns = zip(*self._identities.values, strict=True)
-        return pa.table(
-            [pa.array(column, field.type) for column, field in zip(columns, IDENTITY_SCHEMA, strict=True)], IDENTITY_SCHEMA
-        )
+        new = self._identities.values[self._identity_rows.num_rows :]
+        if new:
+            columns = [pa.array(column, field.type) for column, field in zip(zip(*new, strict=True), IDENTITY_SCHEMA, strict=True)]
+            whole = pa.concat_tables([self._identity_rows, pa.table(columns, IDENTITY_SCHEMA)])
+            self._identity_rows = whole.combine_chunks()
+        return self._identity_rows

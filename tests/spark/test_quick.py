@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.spark.access_lines import line, topic
-from twisted_kafka_spark.frame import AMOUNTS, IDENTITY, Coded, Frame, from_batch
+from twisted_kafka_spark.frame import AMOUNTS, IDENTITY, Coded, Frame, concatenated, from_batch
 from twisted_kafka_spark.lines import LineReader
 from twisted_kafka_spark.quick import QuickReader
 
@@ -148,3 +148,17 @@ def test_identity_is_that_of_the_broker() -> None:
         "api": "Fetch",
         "version": 7,
     }
+
+
+def test_blocks_of_one_reader_share_their_names_also_between_other_lines() -> None:
+    """Otherwise a name that occurs in every block would be there, and be grouped, once per block."""
+    texts = [
+        line("Fetch", number % 60, sequence=number, client_id=f"client-{number % 7}", topics=[topic(f"topic-{number % 5}", 1)])
+        for number in range(90)
+    ]
+    texts[40] = texts[40].replace("{", "{ ", 1)  # read by the JSON reader
+    reader = LineReader()
+    frames = [frame for at in range(0, 90, 10) for frame in reader.frames_of_block("".join(texts[at : at + 10]).encode())]
+    whole = concatenated(frames)
+    assert sorted(rows(whole), key=str) == sorted(by_json(texts), key=str)
+    assert (len(frames), whole.identities.num_rows, len(whole.topics.topic.values)) == (10, 7 + 1, 5 + 1)
