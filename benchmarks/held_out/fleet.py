@@ -72,8 +72,27 @@ def quiet_day(draw: np.random.Generator) -> Fleet:
         _add_monitor(fleet)
     if draw.random() < 0.6:
         _add_transactional(fleet, curve)
+    _spread_topics(fleet)
     _add_noise(fleet)
     return fleet
+
+
+def _spread_topics(fleet: Fleet) -> None:
+    """Make the batches of the busiest topics smaller until none of them has most of what is produced."""
+    while True:
+        produced: dict[str, float] = {}
+        for stream in fleet.producers:
+            weights = 1 / np.arange(1, len(stream.topics) + 1) ** stream.popularity
+            for topic, weight in zip(stream.topics, weights / weights.sum(), strict=True):
+                produced[topic.name] = produced.get(topic.name, 0.0) + weight * stream.per_minute.sum() * stream.batch_bytes
+        most = max(produced, key=lambda name: produced[name], default=None)
+        if most is None or len(produced) < 3 or produced[most] <= 0.6 * sum(produced.values()):
+            return
+        for stream in fleet.producers:
+            if any(topic.name == most for topic in stream.topics):
+                stream.batch_bytes = max(900, stream.batch_bytes // 2)
+        if all(stream.batch_bytes == 900 for stream in fleet.producers if any(topic.name == most for topic in stream.topics)):
+            return
 
 
 def _day_curve(draw: np.random.Generator) -> Numbers:

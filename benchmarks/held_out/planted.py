@@ -187,7 +187,8 @@ def _slow(kind: str) -> Callable[[Draw], Planted]:
         size = at.size(20.0)
         # Means: their medians times what the spread of a lognormal adds; three times that is beyond eight deviations of it.
         usual = max((each.times_us.get(phase, 20.0) for each in at.fleet.streams if each.api in apis), default=20.0) * 1.4
-        us = size * max(limits.SLOW_FLOOR_US, 3 * usual)
+        stated = min(limits.SLOW_FLOOR_US, max(limits.SLOW_RELATIVE_FLOOR_US, limits.SLOW_FACTOR * usual))
+        us = size * max(stated, 3 * usual)
         for api in apis:
             at.fleet.weather.add(phase, api, slice(first, last + 1), us)
         planted = Planted(kind, size, first, last, apis=frozenset() if apis == ("*",) else frozenset(apis))

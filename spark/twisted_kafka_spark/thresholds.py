@@ -19,6 +19,9 @@ THROTTLED_MEAN_US = 10_000
 THROTTLED_TIME_SHARE = 0.5
 """Share of a connection's time that it was throttled, however few of its requests were."""
 THROTTLED_TIME_FLOOR_US = 60_000_000
+THROTTLED_OF_ALL_TIME = 0.05
+THROTTLED_OF_ALL_FLOOR_US = 600_000_000
+"""A client that was throttled for so long, and for this share of the time that all requests took, however few of them were."""
 
 ERRORS_A_MINUTE_FLOOR = 20
 ERRORS_SHARE = 0.05
@@ -67,7 +70,10 @@ SKEW_REQUESTS_FLOOR = 10_000
 
 SLOW_REQUESTS_A_MINUTE = 8
 SLOW_FLOOR_US = 10_000
-"""The minimum mean time of a slow phase in a minute, whatever its median is."""
+"""The mean time of a phase in a minute from which it is slow, if that is unusual."""
+SLOW_FACTOR = 5.0
+SLOW_RELATIVE_FLOOR_US = 1_000
+"""A phase is slow with less, too: from `SLOW_FACTOR` times what is usual, if that is at least this."""
 TRAFFIC_FLOOR_A_MINUTE = 200
 TRAFFIC_FACTOR = 3.0
 """The factor by which an API's requests in a minute must exceed the median to be unusual traffic."""

@@ -18,7 +18,7 @@ from twisted_kafka_spark import transactions, without_pandas  # noqa: F401 - for
 from twisted_kafka_spark.cells import CLIENT, KINDS, MEASURES, TIME
 from twisted_kafka_spark.kafka_names import OLDEST_IN_KAFKA_4
 from twisted_kafka_spark.security import OTHER_REFUSALS, PLAIN_PROTOCOLS, TOPIC_REFUSAL
-from twisted_kafka_spark.thresholds import MINUTE_FLOOR, NEW_CONNECTIONS_FLOOR
+from twisted_kafka_spark.thresholds import MINUTE_FLOOR, NEW_CONNECTIONS_FLOOR, REBALANCE_APIS
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
@@ -41,7 +41,7 @@ class View:
     keys: tuple[str, ...]
     where: pc.Expression | None = None
     least: int = 0
-    """Rows with fewer requests are omitted."""
+    """Rows with fewer requests are omitted, except joins, syncs and leaves."""
     ranks: tuple[str, ...] = ()
     top: int = TOP
     derived: dict[str, Derived] = field(default_factory=dict)
@@ -165,7 +165,8 @@ def _table(cells: pa.Table, view: View) -> list[Row]:
         cells = cells.append_column(name, make(cells))
     table = _summed(cells, view)
     if view.least:
-        table = table.filter(pc.field("requests") >= view.least)
+        # Several APIs make one storm: each alone may have few.
+        table = table.filter((pc.field("requests") >= view.least) | pc.field("api").isin(list(REBALANCE_APIS)))
     if view.ranks:
         table = _highest(table, view)
     rows: list[Row] = table.to_pylist()

@@ -96,12 +96,26 @@ def throttled(requests: int, seconds: float) -> list[str]:
     ]
 
 
+def apart(requests: int, seconds: float) -> list[str]:
+    """As `throttled`, each request on a connection that is much longer in use."""
+    waits = PHASES | {"throttle_us": int(seconds * 1e6)}
+    named = [{"connection": f"127.0.0.1:9092-127.0.0.1:{number}-0"} for number in range(requests)]
+    held = [line("Produce", 0, **waits, **name, total_us=sum(waits.values())) for name in named]
+    held += [line("Produce", minute, **name) for name in named for minute in (0, 59)]
+    return held + [line("Fetch", n % 10, topics=[topic("orders", 5)]) for n in range(1000)]
+
+
 IDLE = limits.IDLE_FETCHES_FLOOR
 CASES: dict[str, tuple[str, Callable[[], list[str]], Callable[[], list[str]]]] = {
     "throttled most of the time": (
         "throttled-client",
         lambda: throttled(8, 50),
         lambda: throttled(8, 20),
+    ),
+    "throttled for much of all time": (
+        "throttled-client",
+        lambda: apart(31, 20),
+        lambda: apart(29, 20),
     ),
     "throttled often": ("throttled-client", lambda: throttled(400, 0.05), lambda: throttled(400, 0.005)),
     "reconnects": (
@@ -130,11 +144,16 @@ CASES: dict[str, tuple[str, Callable[[], list[str]], Callable[[], list[str]]]] =
         lambda: produced(limits.TINY_BATCHES_FLOOR - 1, 70),
     ),
     "idle": ("idle-poller", lambda: fetched(IDLE, IDLE - 5), lambda: fetched(IDLE, IDLE - 20)),
-    "slow follower": ("slow-follower", lambda: usual() + slow("remote_us", 60_000), lambda: usual() + slow("remote_us", 9_000)),
+    "slow follower": ("slow-follower", lambda: usual() + slow("remote_us", 60_000), lambda: usual() + slow("remote_us", 900)),
     "busy threads": (
         "busy-threads",
         lambda: usual() + slow("request_queue_us", 60_000),
-        lambda: usual() + slow("request_queue_us", 9_000),
+        lambda: usual() + slow("request_queue_us", 900),
+    ),
+    "slow disk for what is usual on it": (
+        "slow-disk",
+        lambda: usual(local_us=200) + slow("local_us", 4_000),
+        lambda: usual(local_us=200) + slow("local_us", 1_500),
     ),
     "slow disk": (
         "slow-disk",
@@ -186,3 +205,31 @@ def test_the_finding_has_its_span() -> None:
     assert (found.first, found.last) == ("2026-11-21T08:08Z", "2026-11-21T08:10Z")
     assert found.evidence["minutes"] == len(STORM)
     assert found.evidence["maximum per minute"] == limits.METADATA_A_MINUTE
+
+
+def test_what_is_slow_for_all_apis_is_one_finding_though_each_api_has_few_requests() -> None:
+    apis = ("Produce", "OffsetCommit", "Metadata", "ListOffsets", "Heartbeat")
+    quiet = [text for api in apis for text in usual(api, 3, local_us=200)]
+    slower = [text for api in apis for text in in_storm(api, 3, local_us=5_000)]
+    assert findings(quiet) == []
+    (found,) = findings(quiet + slower)
+    assert (found.name, found.evidence["api"], found.evidence["usual, ms"]) == ("slow-disk", "all", 0.2)
+    assert (found.first, found.last) == (f"2026-11-21T08:{STORM[0]:02}Z", f"2026-11-21T08:{STORM[-1]:02}Z")
+
+
+def test_more_requests_of_an_api_that_is_slow_by_nature_are_no_slow_minutes() -> None:
+    lines = usual("Produce", 20, local_us=100) + usual("CreateTopics", 1, local_us=8_000)
+    assert findings(lines + in_storm("CreateTopics", 7, local_us=8_000)) == []
+
+
+def test_a_minute_with_few_requests_does_not_divide_slow_minutes() -> None:
+    quiet = [line("Produce", minute, local_us=200) for minute in range(USUAL_MINUTES) for _ in range(10)]
+    slower = [line("Produce", 20 + at, local_us=30_000) for at in range(7) for _ in range(1 if at == 3 else 12)]
+    left = [text for text in quiet if not any(f"T08:{20 + at:02}" in text for at in range(7))]
+    (found,) = findings(left + slower)
+    assert (found.first, found.last) == ("2026-11-21T08:20Z", "2026-11-21T08:26Z")
+
+
+def test_joins_syncs_and_leaves_that_are_few_each_are_a_storm_together() -> None:
+    storm = [text for api in limits.REBALANCE_APIS for text in in_storm(api, limits.REBALANCES_A_MINUTE // 3 + 1)]
+    assert [each.name for each in findings(usual() + storm)] == ["rebalance-storm"]

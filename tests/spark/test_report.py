@@ -263,7 +263,7 @@ def test_clients_that_a_quota_holds_back_are_in_a_table_and_a_finding(tmp_path: 
     clients = {row["client_id"]: (row["throttled"], row["throttle_us"], row["throttled_share"]) for row in document["clients"]}
     assert clients == {"held": (10, 450_000_000, round(450 / 585, 4)), "free": (0, 0, 0)}
     (found,) = [each for each in document["findings"] if each["name"] == "throttled-client"]
-    assert found["evidence"]["share of time"] == "77%"
+    assert found["evidence"]["share of its time"] == "77%"
     held_back = page.partition("Clients that a quota holds back most")[2].partition("</table>")[0]
     assert "held" in held_back
     assert "free" not in held_back

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,6 +26,9 @@ class Slow(NamedTuple):
     title: str
     advice: str
 
+
+ALL = "all"
+"""Stands for all APIs together."""
 
 SLOW_PHASES: tuple[Slow, ...] = (
     Slow(
@@ -67,44 +71,106 @@ def _by_api(tables: Tables) -> dict[str, list[Row]]:
     return found
 
 
+class _Series(NamedTuple):
+    """The mean of a phase in each minute: of one API, or, with the name ALL, of all, each relative to what is usual for its API."""
+
+    api: str
+    means: Minutes
+    unknown: set[datetime.datetime]
+    """Minutes with too few requests."""
+    usual: float
+
+
+class _Slowness(NamedTuple):
+    """Minutes in which a series was slow."""
+
+    worst: float
+    limit: float
+    series: _Series
+    span: Span
+
+    @property
+    def weight(self) -> float:
+        return self.worst * self.span.minutes
+
+
 def slow_phases(tables: Tables) -> Iterator[Finding]:
-    """Find minutes in which a phase of an API's requests took far longer than usual; only the worst API of a span is reported."""
+    """Find minutes in which a phase took far longer than usual, for one API or for all; what overlaps in time is one finding."""
+    by_api = _by_api(tables)
     for slow in SLOW_PHASES:
-        found: list[tuple[float, str, Span, float]] = []
-        for api, rows in _by_api(tables).items():
-            if slow.phase == "remote_us" and api in WAITS_BY_DESIGN:
-                continue
-            means = {
-                row["at"]: row[slow.phase] / row["requests"] for row in rows if row["requests"] >= limits.SLOW_REQUESTS_A_MINUTE
-            }
-            limit = max(limits.SLOW_FLOOR_US, unusual(means.values(), limits.MAD_FACTOR))
-            slow_minutes = {at: mean for at, mean in means.items() if mean > limit}
-            found += [(max(span.values), api, span, limit) for span in spans(slow_minutes, limits.MINUTES_FLOOR)]
-        for worst, api, span, limit in _without_overlaps(found):
-            yield Finding(
-                slow.finding,
-                f"{slow.title}, {text(span.first)} to {text(span.last)}",
-                {
-                    "api": api,
-                    "minutes": span.minutes,
-                    "worst minute, mean ms": round(worst / 1000, 1),
-                    "usual maximum, ms": round(limit / 1000, 1),
-                },
-                f"{equal(api=api)} AND {slow.phase} > {round(limit)} AND {span.where}",
-                slow.advice,
-                text(span.first),
-                text(span.last),
-                worst * span.minutes,
-            )
+        considered = {api: rows for api, rows in by_api.items() if slow.phase != "remote_us" or api not in WAITS_BY_DESIGN}
+        each = [_series(api, rows, slow.phase) for api, rows in considered.items()]
+        found = [one for series in (*each, _of_all(considered, each, slow.phase)) for one in _slow_minutes(series)]
+        for together in _overlapping(found):
+            yield _slowness(slow, together)
 
 
-def _without_overlaps(found: list[tuple[float, str, Span, float]]) -> list[tuple[float, str, Span, float]]:
-    """Keep only the worst of spans that overlap in time."""
-    kept: list[tuple[float, str, Span, float]] = []
-    for each in sorted(found, key=lambda each: -each[0]):
-        if all(each[2].last < other[2].first or each[2].first > other[2].last for other in kept):
-            kept.append(each)
-    return kept
+def _series(api: str, rows: list[Row], phase: str) -> _Series:
+    every = {row["at"]: row[phase] / row["requests"] for row in rows}
+    means = {row["at"]: every[row["at"]] for row in rows if row["requests"] >= limits.SLOW_REQUESTS_A_MINUTE}
+    return _Series(api, means, set(every) - set(means), statistics.median((means or every).values()))
+
+
+def _of_all(by_api: dict[str, list[Row]], each: list[_Series], phase: str) -> _Series:
+    """Return the mean over all APIs as if each minute had the day's mixture of them: one with more of a slow API is not slow."""
+    usual = {series.api: series.usual for series in each}
+    taken: Minutes = defaultdict(float)
+    expected: Minutes = defaultdict(float)
+    requests: Minutes = defaultdict(float)
+    for api, rows in by_api.items():
+        for row in rows:
+            taken[row["at"]] += row[phase]
+            expected[row["at"]] += usual[api] * row["requests"]
+            requests[row["at"]] += row["requests"]
+    whole = sum(expected.values()) / max(sum(requests.values()), 1)
+    enough = [at for at, count in requests.items() if count >= limits.SLOW_REQUESTS_A_MINUTE and expected[at]]
+    means = {at: taken[at] / expected[at] * whole for at in enough}
+    return _Series(ALL, means, set(requests) - set(means), whole)
+
+
+def _slow_minutes(series: _Series) -> Iterator[_Slowness]:
+    floor = min(limits.SLOW_FLOOR_US, max(limits.SLOW_RELATIVE_FLOOR_US, limits.SLOW_FACTOR * series.usual))
+    limit = max(floor, unusual(series.means.values(), limits.MAD_FACTOR))
+    slow_minutes = {at: mean for at, mean in series.means.items() if mean > limit}
+    for span in spans(slow_minutes, limits.MINUTES_FLOOR, series.unknown):
+        yield _Slowness(max(span.values), limit, series, span)
+
+
+def _overlapping(found: list[_Slowness]) -> list[list[_Slowness]]:
+    """Group what overlaps in time."""
+    groups: list[list[_Slowness]] = []
+    for one in sorted(found, key=lambda one: one.span.first):
+        if groups and one.span.first <= max(other.span.last for other in groups[-1]):
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups
+
+
+def _slowness(slow: Slow, together: list[_Slowness]) -> Finding:
+    """Return the finding about the worst of what overlaps: from the first to the last minute of any of it."""
+    named = [one for one in together if one.series.api != ALL] or together
+    worst = max(named, key=lambda one: one.weight)
+    first, last = min(one.span.first for one in together), max(one.span.last for one in together)
+    whole = Span(first, last, worst.span.values)
+    others = sorted({one.series.api for one in together} - {worst.series.api, ALL})
+    api = worst.series.api
+    return Finding(
+        slow.finding,
+        f"{slow.title}, {text(first)} to {text(last)}",
+        {
+            "api": api,
+            "also": ", ".join(others) or None,
+            "minutes": (last - first) // MINUTE + 1,
+            "worst minute, mean ms": round(worst.worst / 1000, 1),
+            "usual, ms": round(worst.series.usual / 1000, 2),
+        },
+        ("" if api == ALL else f"{equal(api=api)} AND ") + f"{slow.phase} > {round(worst.limit)} AND {whole.where}",
+        slow.advice,
+        text(first),
+        text(last),
+        worst.weight,
+    )
 
 
 def error_bursts(tables: Tables) -> Iterator[Finding]:

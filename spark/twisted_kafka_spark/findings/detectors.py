@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.finding import Finding, Span, equal, spans, text
-from twisted_kafka_spark.kafka_names import OLDEST_IN_KAFKA_4
+from twisted_kafka_spark.kafka_names import OLDEST_IN_KAFKA_4, WAITS_BY_DESIGN
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables
@@ -67,6 +67,11 @@ def throttled_shares(rows: Iterable[Row]) -> dict[Who, float]:
     return shares
 
 
+def _spent_us(rows: Iterable[Row]) -> int:
+    """Return the time that all requests took, without what fetches and joins wait by design."""
+    return sum(row["total_us"] - (row["remote_us"] if row["api"] in WAITS_BY_DESIGN else 0) for row in rows)
+
+
 def _is_often_throttled(row: Row) -> bool:
     throttled = row["throttled"]
     if throttled < limits.THROTTLED_REQUESTS_FLOOR or throttled < limits.THROTTLED_SHARE * row["requests"]:
@@ -77,12 +82,15 @@ def _is_often_throttled(row: Row) -> bool:
 def throttled_clients(tables: Tables) -> Iterator[Finding]:
     """Find clients that are throttled by a quota: in many of their requests, or most of the time of a connection."""
     shares = throttled_shares(tables["throttled_connection"])
+    whole_us = _spent_us(tables["tick"])
     minutes = _by_client(tables["throttled_minute"], ("Produce", "Fetch", *{row["api"] for row in tables["throttled_minute"]}))
     for row in tables["client"]:
         throttled, requests = row["throttled"] or 0, row["requests"]
         share = shares.get((row["client_id"], row["principal"]), 0.0)
+        of_all = row["throttle_us"] / max(whole_us, 1)
         is_long = row["throttle_us"] >= limits.THROTTLED_TIME_FLOOR_US and share >= limits.THROTTLED_TIME_SHARE
-        if not throttled or not (is_long or _is_often_throttled(row)):
+        is_much = row["throttle_us"] >= limits.THROTTLED_OF_ALL_FLOOR_US and of_all >= limits.THROTTLED_OF_ALL_TIME
+        if not throttled or not (is_long or is_much or _is_often_throttled(row)):
             continue
         times = sorted(minutes.get((row["client_id"], row["principal"]), {}))
         yield Finding(
@@ -94,7 +102,8 @@ def throttled_clients(tables: Tables) -> Iterator[Finding]:
                 "throttled requests": throttled,
                 "requests": requests,
                 "mean throttle ms": round(row["throttle_us"] / throttled / 1000, 1),
-                "share of time": f"{share:.0%}",
+                "share of its time": f"{share:.0%}",
+                "share of the time of all requests": f"{of_all:.0%}",
             },
             equal(client_id=row["client_id"]) + " AND throttle_us > 0",
             "Increase its quota (kafka-configs --entity-type clients) if the load is intended; otherwise reduce its load.",

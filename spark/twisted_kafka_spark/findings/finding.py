@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import datetime
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 MINUTE = datetime.timedelta(minutes=1)
-_GAP = 2 * MINUTE
-"""Unusual minutes with at most one usual minute between them belong to one span."""
+_LONG_GAP = 6 * MINUTE
+"""Unusual minutes with at most one usual minute between them belong to one span, unless more than this is between them."""
+
+
+CRITICAL, WARNING, NOTICE = "critical", "warning", "notice"
+"""Severities: somebody cannot work, something will break or costs the others, something could be better."""
+_SEVERITIES = {
+    CRITICAL: (
+        *("error-burst", "slow-disk", "slow-follower", "busy-threads", "busy-network", "hanging-transaction", "rebalance-storm"),
+        *("failed-logins", "unreadable-lines"),
+    ),
+    NOTICE: ("hot-topic", "traffic-peak", "tiny-batches", "idle-poller"),
+}
+
+
+def severity(name: str) -> str:
+    """Return the severity of the findings with this name."""
+    return next((each for each, names in _SEVERITIES.items() if name in names), WARNING)
 
 
 @dataclass(slots=True)
@@ -30,7 +46,7 @@ class Finding:
 
     def as_values(self) -> dict[str, Any]:
         """Return the values that the report shows, as plain data."""
-        values = asdict(self)
+        values = {"severity": severity(self.name), **asdict(self)}
         del values["explains"], values["weight"]
         return values
 
@@ -79,15 +95,27 @@ def equal(**values: str | None) -> str:
     return " AND ".join(f"{name} IS NULL" if value is None else f"{name} = {quoted(value)}" for name, value in values.items())
 
 
-def spans(minutes: Mapping[datetime.datetime, float], least: int) -> list[Span]:
-    """Join minutes that are close to each other into spans; spans of fewer than `least` minutes are dropped."""
+def spans(
+    minutes: Mapping[datetime.datetime, float], least: int, unknown: Container[datetime.datetime] = frozenset()
+) -> list[Span]:
+    """Join minutes that are close to each other into spans; spans of fewer than `least` minutes are dropped.
+
+    `unknown`: minutes of which it is not known whether they are usual; a few of them do not end a span.
+    """
     found: list[list[datetime.datetime]] = []
     for minute in sorted(minutes):
-        if found and minute - found[-1][-1] <= _GAP:
+        if found and _is_close(found[-1][-1], minute, unknown):
             found[-1].append(minute)
         else:
             found.append([minute])
     return [Span(run[0], run[-1], tuple(minutes[at] for at in run)) for run in found if len(run) >= least]
+
+
+def _is_close(before: datetime.datetime, after: datetime.datetime, unknown: Container[datetime.datetime]) -> bool:
+    if after - before > _LONG_GAP:
+        return False
+    between = (after - before) // MINUTE - 1
+    return sum(before + (at + 1) * MINUTE not in unknown for at in range(between)) <= 1
 
 
 def unusual(values: Iterable[float], factor: float) -> float:
