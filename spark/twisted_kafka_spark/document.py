@@ -61,7 +61,7 @@ def build(tables: Tables, about: About, tick_s: int) -> Values:
     return {
         "report": 2,
         "source": _source(tables, about),
-        "period": {"first": _text(every[0]) if every else None, "last": _text(every[-1]) if every else None, "tick_s": tick_s},
+        "period": {**_bounds(tables["tick"], about.grain_s), **_ends(every), "tick_s": tick_s},
         "total": _total(tables["total"]),
         "findings": [finding.as_values() for finding in findings],
         "time": _over_time(tables["tick"], every, tick_s),
@@ -316,6 +316,16 @@ def _floor(moment: datetime.datetime, tick_s: int) -> int:
 
 def _every(ticks: Sequence[int], tick_s: int) -> list[int]:
     return list(range(ticks[0], ticks[-1] + tick_s, tick_s)) if ticks else []
+
+
+def _ends(every: Sequence[int]) -> Values:
+    return {"first": _text(every[0]) if every else None, "last": _text(every[-1]) if every else None}
+
+
+def _bounds(rows: Sequence[Row], grain_s: int) -> Values:
+    """Return when the first minute (hour, day) with a request begins, and when the last one is over."""
+    times = [int(row["at"].timestamp()) for row in rows]
+    return {"begin": _text(min(times)), "end": _text(max(times) + grain_s)} if times else {}
 
 
 def _text(second: int) -> str:

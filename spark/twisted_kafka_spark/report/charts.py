@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
+from typing import NamedTuple
 
 COLOURS = 8
 """The number of classes c0 to c7, which colour series; further series share the last."""
@@ -11,6 +13,18 @@ LEVELS = 5
 """The number of classes h1 to h5, which colour the cells of a heat map."""
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _BOTTOM, _TOP = 960, 220, 64, 8, 24, 8
 _PLOT = _HEIGHT - _BOTTOM
+_SPIKE, _SPIKES = 4.0, 0.02
+"""A chart's scale ends at `_SPIKE` times what all but this share of its columns have at most, if that is less than the most."""
+_LABELS = 6
+"""Intervals between labels of the time axis."""
+
+
+class Mark(NamedTuple):
+    """A span of ticks that is marked above a chart: the indexes of its first and last tick, and what it is."""
+
+    first: int
+    last: int
+    title: str
 
 
 def colour(at: int) -> str:
@@ -32,26 +46,54 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def stacked_steps(ticks: Sequence[str], series: Mapping[str, Sequence[float]], title: str) -> str:
-    """Return a chart with a column for each tick, in which the series are stacked; each series has one value per tick."""
+def stacked_steps(
+    ticks: Sequence[str],
+    series: Mapping[str, Sequence[float]],
+    title: str,
+    form: Callable[[float], str] = short,
+    marks: Iterable[Mark] = (),
+) -> str:
+    """Return a chart with a column for each tick, in which the series are stacked; each series has one value per tick.
+
+    A few columns that are far higher than all others are cut, and marked: they would flatten the others. `form` formats values.
+    """
     if not ticks or not series:
         return ""
     totals = [sum(values) for values in zip(*series.values(), strict=True)]
-    top = max(totals) or 1
+    top = scale(totals)
     step = (_WIDTH - _LEFT - _RIGHT) / len(ticks)
     lower = [0.0] * len(ticks)
-    shapes = list(_grid(top))
+    shapes = list(_grid(top, form))
     for at, values in enumerate(series.values()):
         upper = [base + value for base, value in zip(lower, values, strict=True)]
-        shapes.append(f'<path class="{colour(at)}" d="{_steps(lower, upper, top, step)}"/>')
+        shown = [min(value, top) for value in lower], [min(value, top) for value in upper]
+        shapes.append(f'<path class="{colour(at)}" d="{_steps(*shown, top, step)}"/>')
         lower = upper
+    shapes += [
+        f'<path class="cut" d="M{_LEFT + (at + 0.5) * step - 4:.1f} {_TOP + 5}l4 -5l4 5z"/>'
+        for at, total in enumerate(totals)
+        if total > top
+    ]
+    shapes += [_marked(mark, step) for mark in marks]
     for at, tick in enumerate(ticks):
-        parts = ", ".join(f"{name} {short(values[at])}" for name, values in series.items() if values[at])
+        parts = ", ".join(f"{name} {form(values[at])}" for name, values in series.items() if values[at])
         shapes.append(
             f'<rect class="tip" x="{_LEFT + at * step:.1f}" y="{_TOP}" width="{step:.1f}" height="{_PLOT - _TOP}">'
             f"<title>{escape(tick)}: {escape(parts or 'none')}</title></rect>"
         )
     return _svg(title, [*shapes, *_tick_labels(ticks, step)])
+
+
+def scale(totals: Sequence[float]) -> float:
+    """Return the highest value that a chart of these columns shows."""
+    ordered = sorted(totals)
+    most, usual = ordered[-1], ordered[int((len(ordered) - 1) * (1 - _SPIKES))]
+    return (_SPIKE * usual if 0 < _SPIKE * usual < most else most) or 1
+
+
+def _marked(mark: Mark, step: float) -> str:
+    x, width = _LEFT + mark.first * step, max((mark.last - mark.first + 1) * step, 3)
+    return f'<rect class="mark" x="{x:.1f}" y="0" width="{width:.1f}" height="5"><title>{escape(mark.title)}</title></rect>'
 
 
 def heat_map(ticks: Sequence[str], rows: Sequence[str], cells: Mapping[tuple[int, int], float], title: str) -> str:
@@ -98,11 +140,11 @@ def _svg(title: str, shapes: Iterable[str]) -> str:
     return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(shapes)}</svg>'
 
 
-def _grid(top: float) -> Iterable[str]:
+def _grid(top: float, form: Callable[[float], str]) -> Iterable[str]:
     for share in (0.0, 0.5, 1.0):
         y = _PLOT - share * (_PLOT - _TOP)
         yield f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>'
-        yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{short(top * share)}</text>'
+        yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{form(top * share)}</text>'
 
 
 def _steps(lower: Sequence[float], upper: Sequence[float], top: float, step: float) -> str:
@@ -148,6 +190,23 @@ def _runs(cells: Mapping[tuple[int, int], float], wholes: Mapping[int, float], r
 
 
 def _tick_labels(ticks: Sequence[str], step: float) -> Iterable[str]:
-    for at in sorted({0, len(ticks) // 4, len(ticks) // 2, 3 * len(ticks) // 4, len(ticks) - 1}):
+    """Yield labels of the time axis: times of day, with the date where it is a new one, or dates alone if no tick is shorter."""
+    count = min(_LABELS, len(ticks) - 1)
+    shown = sorted({round(at * (len(ticks) - 1) / count) for at in range(count + 1)}) if count else [0]
+    has_times = any(tick[-5:] != "00:00" for tick in ticks)
+    is_long = ticks[0][:10] != ticks[-1][:10]
+    before = ""
+    for at in shown:
+        date, time = ticks[at][:10], ticks[at][-5:]
+        label = _day(date) if not has_times else time if not is_long or date == before else f"{_day(date)} {time}"
+        before = date
         anchor = "start" if at == 0 else "end" if at == len(ticks) - 1 else "middle"
-        yield f'<text x="{_LEFT + (at + 0.5) * step:.1f}" y="{_HEIGHT - 6}" text-anchor="{anchor}">{escape(ticks[at][-5:])}</text>'
+        yield f'<text x="{_LEFT + (at + 0.5) * step:.1f}" y="{_HEIGHT - 6}" text-anchor="{anchor}">{escape(label)}</text>'
+
+
+def _day(date: str) -> str:
+    """Return a date as on an axis: 21 Nov."""
+    try:
+        return f"{datetime.date.fromisoformat(date):%-d %b}"
+    except ValueError:
+        return date

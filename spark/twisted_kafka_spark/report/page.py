@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from html import escape
 from importlib.resources import files
 from typing import Any
 
 from twisted_kafka_spark.histogram import QUANTILES, WORST_ERROR, quantile_name
 from twisted_kafka_spark.report import charts
+from twisted_kafka_spark.report.kinds import MOST_SHOWN, by_kind
 from twisted_kafka_spark.report.tables import Column, bar, bytes_of, count, folded, table, text, time_of
-from twisted_kafka_spark.report.words import duration, evidence, number, phase, size
+from twisted_kafka_spark.report.words import duration, evidence, number, period, phase, size
 from twisted_kafka_spark.schema import PHASES
 
 Values = dict[str, Any]
@@ -50,8 +52,8 @@ def as_html(document: Values) -> str:
 
 
 def _period(document: Values) -> str:
-    period = document["period"]
-    return f"{period['first']} to {period['last']}".replace("T", " ") if period["first"] else "no requests"
+    begin, end = period(document)
+    return f"{begin} to {end}".replace("T", " ") if begin else "no requests"
 
 
 def _source(document: Values) -> str:
@@ -77,11 +79,39 @@ def _facts(document: Values) -> str:
 def _findings(document: Values) -> str:
     if not document["findings"]:
         return '<p class="finding none">There are no findings in this period.</p>'
-    return "".join(
-        f'<article class="finding"><h3>{escape(found["title"])}</h3><p>{escape(found["advice"])}</p>'
-        f'<p class="soft">{escape(found["name"])}: {escape(evidence(found["evidence"]))}</p>{_where(found["where"])}</article>'
-        for found in document["findings"]
+    parts = []
+    for found in by_kind(document["findings"]):
+        parts += [_finding(each) for each in found[:MOST_SHOWN]]
+        more = "".join(f"<li>{escape(each['title'])}</li>" for each in found[MOST_SHOWN:])
+        parts.append(folded(f"{len(found) - MOST_SHOWN} more of the kind {found[0]['name']}", f"<ul>{more}</ul>" if more else ""))
+    return "".join(parts)
+
+
+def _finding(found: Values) -> str:
+    severity = found.get("severity", "")
+    return (
+        f'<article class="finding {escape(severity)}"><h3>{escape(found["title"])}</h3><p>{escape(found["advice"])}</p>'
+        f'<p class="soft">{escape(" ".join(filter(None, (severity, found["name"]))))}: {escape(evidence(found["evidence"]))}</p>'
+        f"{_where(found['where'])}</article>"
     )
+
+
+def _cut(series: dict[str, list[float]], form: Callable[[float], str]) -> str:
+    """Return a note if columns are cut."""
+    totals = [sum(values) for values in zip(*series.values(), strict=True)]
+    top = charts.scale(totals)
+    cut = [total for total in totals if total > top]
+    return f'<p class="soft">{len(cut)} columns are higher than the scale, up to {form(max(cut))}.</p>' if cut else ""
+
+
+def _marks(document: Values) -> Iterator[charts.Mark]:
+    """Yield the findings that have a beginning and an end, by the ticks that they are in."""
+    ticks = document["time"]["ticks"]
+    for found in document["findings"]:
+        first, last = (found.get(name) for name in ("first", "last"))
+        if first and last and ticks and first[:16] <= document["period"].get("end", ticks[-1]) and last[:16] >= ticks[0]:
+            at = [max(bisect_right(ticks, moment[:16]) - 1, 0) for moment in (first, last)]
+            yield charts.Mark(at[0], at[1], f"{found['name']}: {found['title']}")
 
 
 def _where(condition: str) -> str:
@@ -92,16 +122,20 @@ def _traffic(document: Values) -> str:
     time = document["time"]
     ticks = [tick.replace("T", " ") for tick in time["ticks"]]
     every = f"every {document['period']['tick_s'] // 60} min"
-    drawn = [
-        ("Requests by API", time["requests"]),
-        ("Failed and throttled requests", {"failed": time["failed"], "throttled": time["throttled"]}),
-        ("Bytes", {"received": time["request_bytes"], "sent": time["response_bytes"]}),
+    marks = list(_marks(document))
+    drawn: list[tuple[str, dict[str, list[float]], Callable[[float], str]]] = [
+        ("Requests by API", time["requests"], charts.short),
+        ("Failed and throttled requests", {"failed": time["failed"], "throttled": time["throttled"]}, charts.short),
+        ("Bytes", {"received": time["request_bytes"], "sent": time["response_bytes"]}, size),
     ]
     shown = "".join(
-        f"<h3>{escape(title)}, {every}</h3>{charts.legend(list(series))}{charts.stacked_steps(ticks, series, title)}"
-        for title, series in drawn
+        f"<h3>{escape(title)}, {every}</h3>{charts.legend(list(series))}{charts.stacked_steps(ticks, series, title, form, marks)}"
+        f"{_cut(series, form)}"
+        for title, series, form in drawn
         if any(any(values) for values in series.values())
     )
+    if marks:
+        shown += '<p class="soft">Red bars above the charts are findings that have a beginning and an end.</p>'
     rows = [
         {"tick": tick, **{name: values[at] for name, values in time["requests"].items()}, "failed": time["failed"][at]}
         for at, tick in enumerate(ticks)

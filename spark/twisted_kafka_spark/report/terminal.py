@@ -6,7 +6,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from twisted_kafka_spark.report.words import duration, evidence, phase, size
+from twisted_kafka_spark.report.kinds import MOST_SHOWN, by_kind
+from twisted_kafka_spark.report.words import duration, evidence, period, phase, size
 
 Values = dict[str, Any]
 
@@ -23,8 +24,9 @@ def as_text(document: Values, *, is_unicode: bool = True, width: int | None = No
 
 
 def _lines(document: Values, is_unicode: bool) -> Iterator[str]:
-    period, total = document["period"], document["total"]
-    yield f"{period['first']} to {period['last']} UTC: {total['requests']:,} requests, {total['failed']:,} with an error, " + (
+    total = document["total"]
+    begin, end = period(document)
+    yield f"{begin} to {end} UTC: {total['requests']:,} requests, {total['failed']:,} with an error, " + (
         f"{size(total['request_bytes'])} received, {size(total['response_bytes'])} sent"
     )
     counts = list(map(sum, zip(*document["time"]["requests"].values(), strict=True)))
@@ -51,12 +53,15 @@ def _lines(document: Values, is_unicode: bool) -> Iterator[str]:
 
 def _findings(findings: Sequence[Values]) -> Iterator[str]:
     yield f"{len(findings)} findings" if findings else "no findings"
-    for found in findings:
-        yield f"* {found['name']}: {found['title']}"
-        yield f"  {evidence(found['evidence'])}"
-        yield f"  {found['advice']}"
-        if found["where"]:
-            yield f"  filter: {found['where']}"
+    for of_kind in by_kind(findings):
+        for found in of_kind[:MOST_SHOWN]:
+            yield f"* {found['name']}: {found['title']}"
+            yield f"  {evidence(found['evidence'])}"
+            yield f"  {found['advice']}"
+            if found["where"]:
+                yield f"  filter: {found['where']}"
+        if len(of_kind) > MOST_SHOWN:
+            yield f"* {of_kind[0]['name']}: {len(of_kind) - MOST_SHOWN} more"
     yield ""
 
 

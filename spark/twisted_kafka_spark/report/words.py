@@ -37,6 +37,12 @@ def number(value: Any) -> str:
     return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
 
 
+def period(document: dict[str, Any]) -> tuple[str | None, str | None]:
+    """Return when the report's period begins and ends: its last minute, hour or day is over then."""
+    found = document["period"]
+    return found.get("begin", found["first"]), found.get("end", found["last"])
+
+
 def phase(name: str) -> str:
     """Return the name of a phase for readers."""
     return name.removesuffix("_us").replace("_", " ")
