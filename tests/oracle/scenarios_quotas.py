@@ -3,6 +3,7 @@
 import time
 
 from tests.oracle.talk import Talk, scenario
+from twisted_kafka.protocol.message import Message
 from twisted_kafka.protocol.messages.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
@@ -134,18 +135,21 @@ def mutations_beyond_the_quota(talk: Talk, version: int) -> None:
     entity: list[tuple[str, str | None]] = [("client-id", client)]
     change(talk, 1, entity, OpData(key="controller_mutation_rate", value=0.5))
     time.sleep(1)  # until the change has reached the quota
-    limited = talk.another(client.encode())
     names = [talk.topic(name) for name in "abc"]
+
+    def ask(request: Message, version: int) -> None:
+        # Each on a connection of its own: one that is throttled is muted until there are tokens again.
+        talk.another(client.encode()).ask(request, version)
 
     def create(name: str, partitions: int) -> None:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-        limited.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), version)
+        ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), version)
 
     create(names[0], 3)
     create(names[1], 12)
     create(names[2], 1)
-    limited.ask(CreateTopicsRequest(topics=[CreatableTopic(name=names[2], num_partitions=2)], validate_only=True), version)
+    ask(CreateTopicsRequest(topics=[CreatableTopic(name=names[2], num_partitions=2)], validate_only=True), version)
     more = [CreatePartitionsTopic(name=names[0], count=4, assignments=None)]
-    limited.ask(CreatePartitionsRequest(topics=more, timeout_ms=30_000), min(version - 3, 3))
-    limited.ask(DeleteTopicsRequest(topic_names=[names[1]], timeout_ms=30_000), min(version - 1, 5))
+    ask(CreatePartitionsRequest(topics=more, timeout_ms=30_000), min(version - 3, 3))
+    ask(DeleteTopicsRequest(topic_names=[names[1]], timeout_ms=30_000), min(version - 1, 5))
     change(talk, 1, entity, OpData(key="controller_mutation_rate", remove=True))
