@@ -15,6 +15,9 @@ from twisted_kafka_spark.synthetic.transactions import REQUESTS, usual_transacti
 
 MINUTES = 24 * 60
 NODE = 1
+PARTITIONS = 6
+"""Of each topic; the first ones have most of the traffic."""
+_OF_GROUPS = ("OffsetCommit", "Heartbeat", "JoinGroup", "SyncGroup", "LeaveGroup")
 _POOL = 1 << 12
 _MICROSECOND = 1_000_000
 _TRANSACTION = ',"transaction":{%s}'
@@ -76,7 +79,7 @@ class Day:
             made += self._of_transactions(incident, minute, busy)
         made.sort()
         start = self._midnight + datetime.timedelta(minutes=minute)
-        prefix = start.strftime('{"v":1,"time":"%Y-%m-%dT%H:%M:')
+        prefix = start.strftime('{"v":2,"time":"%Y-%m-%dT%H:%M:')
         lines = []
         for at, rest in made:
             self._sequence += 1
@@ -108,7 +111,7 @@ class Day:
         error = f'"{flow.errors[0]}"' if flow.error_share and pick() < flow.error_share else "null"
         topics = ",".join(
             f'{{"topic":"{flow.topics[int(pick() * len(flow.topics))]}","partitions":1,"records":{int(flow.records * factor)},'
-            f'"bytes":{int(flow.batch_bytes * factor)},"error":{error}}}'
+            f'"bytes":{int(flow.batch_bytes * factor)},"error":{error},"partition_ids":[{int(pick() ** 2 * PARTITIONS)}]}}'
             for _ in range(flow.per_request if flow.topics else 0)
         )
         client = flow.client
@@ -120,8 +123,18 @@ class Day:
             f'"api":"{flow.api}","api_key":{API_KEYS[flow.api]},"version":{flow.version},"correlation_id":{int(pick() * 1e6)},'
             f'"request_bytes":{int(flow.request_bytes * factor)},"response_bytes":{int(flow.response_bytes * factor)},'
             f'"request_queue_us":{queue},"local_us":{local},"remote_us":{remote},"throttle_us":{throttle},'
-            f'"response_queue_us":{response_queue},"send_us":{send},"total_us":{total},"error":{error},"topics":[{topics}]'
+            f'"response_queue_us":{response_queue},"send_us":{send},"total_us":{total},"error":{error},"topics":[{topics}]{_said(flow)}'
         )
+
+
+def _said(flow: Flow) -> str:
+    """Return the fields about acks and the group."""
+    if flow.api == "Produce":
+        return ',"acks":-1'
+    if flow.api not in _OF_GROUPS:
+        return ""
+    name = flow.client.client_id
+    return f',"group_id":"{name}","member_id":"{name}-{hash_of(name):x}","generation":{flow.version}'
 
 
 def hash_of(text: str) -> int:
