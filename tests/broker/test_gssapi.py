@@ -3,14 +3,15 @@
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.kdc import REALM
-from tests.security.kerberos.realm import LOGIN_MODULE, SERVICE, Realm, running_realm
+from tests.security.kerberos.realm import LOGIN_MODULE, NO_LAYER, SERVICE, GssapiClient, Realm, running_realm
+from tests.security.sasl.wire import Wire
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.broker.inter_broker_client import InterBrokerClient
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -18,6 +19,7 @@ from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.network.client.errors import AuthenticationError, ConnectError
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
+from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from twisted_kafka.timing.clock import SystemClock
 
 LISTENERS = {"listeners": "SASL_PLAINTEXT://localhost:0", "security.inter.broker.protocol": "SASL_PLAINTEXT"}
@@ -55,6 +57,22 @@ def test_a_client_of_another_broker_logs_in(realm: Realm, broker: Broker) -> Non
         assert ask(client, broker).result(10).brokers
     finally:
         client.stop()
+
+
+def test_many_log_in_at_once(realm: Realm, broker: Broker) -> None:
+    port = int(broker.bootstrap_servers.rpartition(":")[2])
+
+    def log_in(number: int) -> int:
+        client, wire = GssapiClient(realm, ("alice", "bob")[number % 2]), Wire(port)
+        wire.send(SaslHandshakeRequest(mechanism="GSSAPI"), 1)
+        told = wire.send(SaslAuthenticateRequest(auth_bytes=client.first()), 2)
+        told = wire.send(SaslAuthenticateRequest(auth_bytes=client.second(bytes(told.auth_bytes))), 2)
+        assert client.offered(bytes(told.auth_bytes)) == NO_LAYER
+        assert wire.send(SaslAuthenticateRequest(auth_bytes=client.choose()), 2).error_code == 0
+        return len(wire.send(MetadataRequest(topics=[]), 1).brokers)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(log_in, range(80))) == [1] * 80
 
 
 @pytest.mark.parametrize(

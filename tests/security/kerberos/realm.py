@@ -64,7 +64,10 @@ class GssapiClient:
         import gssapi
 
         kerberos = gssapi.MechType.kerberos
-        store: dict[str | bytes, str | bytes] = {"client_keytab": f"FILE:{realm.users_keytab}", "ccache": f"MEMORY:{user}"}
+        store: dict[str | bytes, str | bytes] = {
+            "client_keytab": f"FILE:{realm.users_keytab}",
+            "ccache": f"MEMORY:{realm.folder}-{user}",
+        }
         name = gssapi.Name(user, gssapi.NameType.kerberos_principal)
         credential = gssapi.Credentials(usage="initiate", name=name, mechs=[kerberos], store=store)
         flags = int(gssapi.RequirementFlag.integrity)

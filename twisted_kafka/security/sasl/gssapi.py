@@ -26,6 +26,9 @@ OFFER: Final = bytes((NO_LAYER, 0, 0, 0))
 TRANSIENT: Final = (33, 34)
 """A ticket that is not valid yet (clocks differ), and a replay, which a client's own repetition is too: it should try again."""
 
+SHOWN_CHARACTERS: Final = 64
+"""How much of an authorization id is logged."""
+
 _ERRORS_OF_KERBEROS: Final = -1765328384 & 0xFFFFFFFF
 """MIT's codes begin with this one."""
 
@@ -88,7 +91,8 @@ class GssapiSaslServer:
             _log.failure("The callback handler of GSSAPI failed")
             raise SaslError("the client could not be authorized") from error
         if callback.is_authorized is not True or not callback.authorized_id:
-            raise SaslError(f"{self._client} is not authorized to connect as {callback.authorization_id!r}")
+            shown = callback.authorization_id[:SHOWN_CHARACTERS]
+            raise SaslError(f"{self._client} is not authorized to connect as {shown!r}")
         self.authorization_id = callback.authorized_id
         self.is_complete = True
 
