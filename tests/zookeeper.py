@@ -56,7 +56,7 @@ class ZooKeeper:
             "maxSessionTimeout": 60_000,
             "maxClientCnxns": 0,
             "admin.enableServer": "false",
-            "extendedTypesEnabled": "true",
+            "4lw.commands.whitelist": "srvr,wchp",
             **self._settings,
         }
         properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))

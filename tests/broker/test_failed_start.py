@@ -24,7 +24,7 @@ STEPS = [
     (kafka_server.AccessLog, "start"),
     (kafka_server.SocketServer, "start"),
     (kafka_server.GroupCoordinator, "startup"),
-    (kafka_server, "register_broker"),
+    (kafka_server.BrokerRegistrar, "start"),
     (kafka_server.KafkaController, "startup"),
     (kafka_server.Administration, "start"),
     (kafka_server, "make_authorizer"),

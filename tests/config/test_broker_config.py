@@ -19,7 +19,7 @@ def test_defaults_are_kafkas_except_for_a_single_broker_with_the_interpreter_loc
 
 
 def test_internal_topics_have_one_replica_with_zookeeper_connect_too() -> None:
-    """zookeeper.connect is ignored: on a single broker, no group could form with three replicas of its offsets."""
+    """So far it does not make several brokers: on a single one, no group could form with three replicas of its offsets."""
     config = KafkaConfig.from_properties({"zookeeper.connect": "localhost:2181"})
     assert config.int("offsets.topic.replication.factor") == 1
     assert config.int("transaction.state.log.min.isr") == 1
@@ -134,13 +134,19 @@ def test_the_key_with_the_smallest_unit_wins(settings: dict[str, str], expected_
 
 def test_unknown_keys_and_keys_without_effect_are_listed_in_one_warning_each() -> None:
     config = KafkaConfig.from_properties(
-        {"num.io.thread": "4", "foo": "1", "zookeeper.set.acl": "true", "log.message.format.version": "3.0", "broker.id": "1"}
+        {
+            "num.io.thread": "4",
+            "foo": "1",
+            "zookeeper.metadata.migration.min.batch.size": "9",
+            "log.message.format.version": "3.0",
+            "broker.id": "1",
+        }
     )
     assert config.unknown_keys == ("foo", "num.io.thread")
-    assert config.without_effect == ("log.message.format.version", "zookeeper.set.acl")
+    assert config.without_effect == ("log.message.format.version", "zookeeper.metadata.migration.min.batch.size")
     assert [line.partition(": ")[2] for line in config.warnings] == [
         "foo, num.io.thread",
-        "log.message.format.version, zookeeper.set.acl",
+        "log.message.format.version, zookeeper.metadata.migration.min.batch.size",
     ]
 
 
@@ -150,8 +156,8 @@ def test_settings_of_the_authorizer_are_known() -> None:
 
 
 def test_an_ignored_key_with_consequences_has_a_warning_of_its_own() -> None:
-    config = KafkaConfig.from_properties({"zookeeper.connect": "a:1"})
-    assert [line.partition(":")[0] for line in config.warnings] == ["ZooKeeper is not supported yet"]
+    config = KafkaConfig.from_properties({"process.roles": "broker", "controller.listener.names": "C"})
+    assert "KRaft is not supported" in [line.partition(":")[0] for line in config.warnings]
 
 
 def test_passwords_are_never_shown() -> None:

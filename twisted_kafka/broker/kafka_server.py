@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from twisted_kafka.broker.config_handlers import (
 from twisted_kafka.broker.identity import establish
 from twisted_kafka.broker.inter_broker_client import InterBrokerClient
 from twisted_kafka.broker.main_reactor import MainReactor
-from twisted_kafka.broker.metadata_directory import METADATA_FILE, metadata_directory
+from twisted_kafka.broker.metadata_store import open_metadata_store
 from twisted_kafka.broker.reconfigurables import (
     ConnectionLimits,
     Listeners,
@@ -33,6 +32,7 @@ from twisted_kafka.broker.reconfigurables import (
     NetworkThreads,
     ThreadPool,
 )
+from twisted_kafka.broker.registrar import BrokerRegistrar
 from twisted_kafka.broker.security_protocols import channel_builders, make_sasl_resources
 from twisted_kafka.broker.stray_logs import warn_of_stray_logs
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -57,10 +57,10 @@ from twisted_kafka.log.directories.meta_properties import MetaPropertiesError
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
-from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.features import FeatureCache
-from twisted_kafka.metadata.registration import broker_node, notify_log_dir_event, prepare_store, register_broker
+from twisted_kafka.metadata.registration import broker_node, notify_log_dir_event, prepare_store
 from twisted_kafka.metadata.store import IMetadataStore, StoreError
+from twisted_kafka.metadata.znodes import BrokerNode
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.accepting.acceptor import BindError
 from twisted_kafka.network.loop.reactors import make_reactor
@@ -164,7 +164,6 @@ class KafkaServer:
         self._on_fatal = on_fatal
         self._metadata_path: Path | None = None
         self._interrupted = False
-        self._broker_epoch = -1
         self._running = _Running()
         self._main: MainReactor | None = None
 
@@ -212,11 +211,11 @@ class KafkaServer:
             config, replicas, store, features, ends, scheduler, timer, metrics
         )
         added_partitions = self._make_add_partitions_manager(running, transactions, metadata, data_plane)
-        self._register(store, sockets)
+        registrar = self._register(store, sockets)
         control = ControlPlane(replicas, [groups.on_partitions_deleted])
         channels = InProcessChannels(config.broker_id, control)
         running.controller = controller = KafkaController(config, store, configs, channels, clock, metrics=metrics)
-        self._await_controller(controller.startup())
+        self._take_part(controller, registrar)
         transactions.startup()
         warn_of_stray_logs(logs, store)
         administration, authorizer = self._start_administration(running, store, configs, broker_configs)
@@ -239,7 +238,7 @@ class KafkaServer:
             timer=timer,
             quotas=quotas,
             control=control,
-            broker_epoch=lambda: self._broker_epoch,
+            broker_epoch=lambda: registrar.epoch,
             supported=lambda: self.supported_apis,
             access_log=access_log,
             authorizer=authorizer,
@@ -251,7 +250,7 @@ class KafkaServer:
         self._start_metrics_listener(running, main)
         sockets.enable_request_processing()
         main.start()
-        broker_configs.follow(self._reconfigurables(main, store, logs, controller, sockets, scheduler, handlers))
+        broker_configs.follow(self._reconfigurables(main, registrar, logs, controller, sockets, scheduler, handlers))
 
     def stop(self) -> None:
         """Stop what runs, in the order of Kafka's ``KafkaServer.shutdown``; harmless when nothing does.
@@ -360,9 +359,9 @@ class KafkaServer:
         )
 
     def _open_metadata_store(self, logs: LogManager) -> IMetadataStore:
-        self._metadata_path = metadata_directory(self.config, logs.directories)
-        self._metadata_path.mkdir(parents=True, exist_ok=True)
-        return SqliteStore(self._metadata_path / METADATA_FILE, self._clock)
+        opened = open_metadata_store(self.config, logs.directories, self._clock)
+        self._metadata_path = opened.directory
+        return opened.store
 
     def _load_logs(self, logs: LogManager, configs: ConfigRepository) -> None:
         if self._interrupted:
@@ -465,16 +464,23 @@ class KafkaServer:
         resume = data_plane.request_channel.send_callback
         return AddPartitionsToTxnManager(transactions, metadata, listener_name, client, self._clock, resume)
 
-    def _register(self, store: IMetadataStore, sockets: SocketServer) -> None:
-        """Make or replace the broker's node in the metadata store."""
+    def _make_broker_node(self, sockets: SocketServer) -> BrokerNode:
+        """Return the broker's node in the metadata store as it is to be now."""
         self.listeners = sockets.bound_end_points()
         ports = {end_point.listener_name: end_point.port for end_point in self.listeners}
         advertised = [
             end_point if end_point.port else end_point._replace(port=ports[end_point.listener_name])
             for end_point in self.config.advertised_listeners
         ]
-        node = broker_node(advertised, rack=self.config.optional_string("broker.rack"), now_ms=self._clock.wall_ms())
-        self._broker_epoch = register_broker(store, self.config.broker_id, node)
+        return broker_node(advertised, rack=self.config.optional_string("broker.rack"), now_ms=self._clock.wall_ms())
+
+    def _register(self, store: IMetadataStore, sockets: SocketServer) -> BrokerRegistrar:
+        """Register the broker in the metadata store."""
+        session_timeout_ms = self.config.int("zookeeper.session.timeout.ms")
+        make_node = partial(self._make_broker_node, sockets)
+        registrar = BrokerRegistrar(store, self.config.broker_id, make_node, session_timeout_ms)
+        registrar.start()
+        return registrar
 
     def _start_administration(
         self, running: _Running, store: IMetadataStore, configs: ConfigRepository, broker_configs: BrokerConfigHandler
@@ -489,12 +495,13 @@ class KafkaServer:
         administration.loggers.follow(AUTHORIZER_LOGGER, audit.set_level)
         return administration, authorizer
 
-    @staticmethod
-    def _await_controller(started: "Future[None]") -> None:
+    def _take_part(self, controller: KafkaController, registrar: BrokerRegistrar) -> None:
+        """Take part in the election of a controller, and again in each new session of the metadata store."""
         try:
-            started.result(_CONTROLLER_TIMEOUT_S)
+            controller.startup().result(_CONTROLLER_TIMEOUT_S)
         except TimeoutError:
             raise StartError(f"The controller did not start within {_CONTROLLER_TIMEOUT_S:g} s") from None
+        registrar.follow(controller, self._on_fatal)
 
     # Requests
 
@@ -553,7 +560,7 @@ class KafkaServer:
     def _reconfigurables(
         self,
         main: MainReactor,
-        store: IMetadataStore,
+        registrar: BrokerRegistrar,
         logs: LogManager,
         controller: KafkaController,
         sockets: SocketServer,
@@ -565,7 +572,7 @@ class KafkaServer:
             ConnectionLimits(sockets),
             NetworkThreads(sockets, main),
             ListenerSecurity(sockets, BROKER_KEYS),
-            Listeners(sockets, main, lambda: self._register(store, sockets)),
+            Listeners(sockets, main, registrar.register),
             ThreadPool("background.threads", scheduler.resize),
             ThreadPool("num.io.threads", handlers.resize),
             ThreadPool("num.recovery.threads.per.data.dir"),

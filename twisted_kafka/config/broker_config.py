@@ -36,7 +36,7 @@ _REPLICATION_FACTORS = (
 # With the interpreter lock more threads would only take turns: see docs/architecture.md.
 _WITH_LOCK: dict[str, Value] = {"num.network.threads": 1, "num.io.threads": 4}
 
-# A single broker cannot hold three replicas. zookeeper.connect is ignored so far, so there is always a single broker.
+# A single broker cannot hold three replicas, and with zookeeper.connect there is a single broker, too, so far.
 _SINGLE_BROKER: dict[str, Value] = {
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.replication.factor": 1,
@@ -285,16 +285,12 @@ def _warnings(config: KafkaConfig) -> tuple[str, ...]:
         lines.append(f"Unknown configuration keys, which are ignored: {_names(config.unknown_keys)}")
     if config.is_kraft:
         lines.append("KRaft is not supported: process.roles is ignored, and this broker runs alone with an embedded metadata store")
-    if config.optional_string("zookeeper.connect"):
-        lines.append(
-            "ZooKeeper is not supported yet: zookeeper.connect is ignored, and this broker uses its embedded metadata store"
-        )
     factors = [f"{key}={config.int(key)}" for key in _REPLICATION_FACTORS if config.int(key) > 1]
     if factors:
         lines.append(
             f"This broker is the only one, so topics cannot be created with {', '.join(factors)}: the replication factor must be 1"
         )
-    explained = {"process.roles", "zookeeper.connect"}
+    explained = {"process.roles"}
     silent = tuple(key for key in config.without_effect if key not in explained)
     if silent:
         lines.append(f"Configuration keys that have no effect in this broker yet: {_names(silent)}")

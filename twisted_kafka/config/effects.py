@@ -61,6 +61,13 @@ _BROKER = """
 
     authorizer.class.name
 
+    zookeeper.connect zookeeper.session.timeout.ms zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests
+    zookeeper.set.acl zookeeper.auth.digest zookeeper.clientCnxnSocket zookeeper.metadata.migration.enable
+    zookeeper.ssl.client.enable zookeeper.ssl.cipher.suites zookeeper.ssl.crl.enable zookeeper.ssl.enabled.protocols
+    zookeeper.ssl.endpoint.identification.algorithm zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol
+    zookeeper.ssl.keystore.location zookeeper.ssl.keystore.password zookeeper.ssl.keystore.type
+    zookeeper.ssl.truststore.location zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type
+
     ssl.protocol ssl.enabled.protocols ssl.cipher.suites ssl.client.auth ssl.endpoint.identification.algorithm
     ssl.engine.factory.class ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
     ssl.keystore.password ssl.keystore.type ssl.truststore.certificates ssl.truststore.location ssl.truststore.password

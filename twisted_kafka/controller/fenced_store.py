@@ -21,6 +21,7 @@ from twisted_kafka.metadata.store import (
     Result,
     Set,
     Stat,
+    StoreDisconnectedError,
     StoreError,
     WatchEvent,
 )
@@ -103,9 +104,15 @@ class FencedStore:
             raise
 
     def batch(self, groups: Sequence[Sequence[Operation]]) -> list[list[Result] | StoreError]:
-        """Execute each group as ``multi`` does, but wait only once; the result of a failed group is its error."""
+        """Execute each group as ``multi`` does, but wait only once; the result of a failed group is its error.
+
+        Raises StoreDisconnectedError if it is not known what was done.
+        """
         check = self._check()
         results = self._store.batch([[check, *operations] for operations in groups])
+        for result in results:
+            if isinstance(result, StoreDisconnectedError):
+                raise result
         if any(isinstance(result, BadVersionError) for result in results):
             self._ensure_in_office()
         return [result if isinstance(result, StoreError) else result[1:] for result in results]

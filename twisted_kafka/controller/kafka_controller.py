@@ -3,10 +3,12 @@
 Everything happens on one event thread: watches, answers of brokers and calls from outside only queue an event for it.
 """
 
+import threading
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from twisted.logger import Logger
 
@@ -31,13 +33,16 @@ from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.controller.topic_deletion import TopicDeletion
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.config_repository import ConfigRepository
-from twisted_kafka.metadata.store import IMetadataStore, IWatch, StoreClosedError, WatchEvent
+from twisted_kafka.metadata.store import IMetadataStore, IWatch, NoNodeError, StoreClosedError, StoreDisconnectedError, WatchEvent
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import NotControllerError
 from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, StopReplicaResponse
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
+
+EXPIRE_TIMEOUT_S: Final = 50.0
+"""How long an expired session waits for what the controller is doing."""
 
 TopicsListener = Callable[[Collection[str]], None]
 _T = TypeVar("_T")
@@ -75,6 +80,8 @@ class KafkaController:
         self._fenced = fenced = FencedStore(store, self.context)
         self._node_watches = NodeWatches(fenced)
         self.active_controller_id = -1
+        self._is_behind = False
+        """Whether an event failed for want of a connection to the store, so that the context may not be what the store has."""
         handlers = ResponseHandlers(self._leader_and_isr_answered, self._stop_replica_answered)
         self._requests = RequestBatch(self.broker_id, self.context, channels, handlers, config.inter_broker_listener_name)
         self._loader = ContextLoader(self.context, fenced)
@@ -133,6 +140,34 @@ class KafkaController:
         self._submit(stop, State.CONTROLLER_SHUTDOWN)
         self._worker.close()
 
+    def session_expired(self) -> None:
+        """Resign, as the store's session has expired (Kafka: the ``Expire`` event).
+
+        When this returns, nothing of the old session is under way. Not for the event thread.
+        """
+        resigned = threading.Event()
+
+        def expire() -> None:
+            try:
+                self._is_behind = False
+                self._resign()
+            finally:
+                resigned.set()
+
+        if self._worker.submit(self._metrics.timed(State.CONTROLLER_CHANGE, expire)) and not resigned.wait(EXPIRE_TIMEOUT_S):
+            self.log.error("The controller did not resign within {seconds} s", seconds=EXPIRE_TIMEOUT_S)
+
+    def reconnected(self, register: Callable[[], None]) -> None:
+        """Take part in the election again, as the store has a connection again; ``register`` registers the broker first."""
+
+        def reconnect() -> None:
+            register()
+            if self._is_behind:
+                self._step_down()
+            self._controller_changed()
+
+        self._submit(reconnect, State.CONTROLLER_CHANGE)
+
     def pump(self) -> int:
         """Run the queued events on this thread; return how many. Only with ``threaded=False``."""
         return self._worker.pump()
@@ -183,11 +218,27 @@ class KafkaController:
 
     def _handle(self, event: Callable[[], None]) -> None:
         try:
+            self._run_unless_moved(event)
+        except StoreDisconnectedError as error:
+            self._is_behind = True
+            self.log.warn("The controller waits for the metadata store: {error}", error=error)
+
+    def _run_unless_moved(self, event: Callable[[], None]) -> None:
+        try:
             event()
         except ControllerMovedError as moved:  # the watch on the other's node has not told yet
             self.log.info("{moved}", moved=moved)
             self._resign()
             self._controller_changed()
+
+    def _step_down(self) -> None:
+        """Give the office up, if this broker has it, to take it with the store's state."""
+        self._resign()
+        found = self._store.exists(znodes.CONTROLLER)
+        if found is not None and found.ephemeral_owner == self._store.session_id:
+            with suppress(NoNodeError):
+                self._store.delete(znodes.CONTROLLER)
+        self._is_behind = False
 
     def _submit_active(self, event: Callable[[], None], state: State) -> None:
         """Queue ``event``; it is dropped if this broker is not the controller by then."""

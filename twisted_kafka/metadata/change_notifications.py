@@ -3,7 +3,16 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from twisted_kafka.metadata.store import IMetadataStore, IWatch, NoNodeError, StoreClosedError, WatchEvent
+from twisted.logger import Logger
+
+from twisted_kafka.metadata.store import (
+    IMetadataStore,
+    IWatch,
+    NoNodeError,
+    SessionState,
+    StoreClosedError,
+    StoreDisconnectedError,
+)
 from twisted_kafka.timing.clock import IClock
 
 CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
@@ -11,7 +20,12 @@ CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
 
 
 class ChangeNotifications:
-    """The notifications below one node: each new one is passed on, in order, and expired ones are deleted."""
+    """The notifications below one node: each new one is passed on, in order, and expired ones are deleted.
+
+    One whose receiver fails with StoreDisconnectedError is passed on again once there is a connection.
+    """
+
+    log = Logger()
 
     def __init__(
         self,
@@ -39,14 +53,21 @@ class ChangeNotifications:
             names = []
         self._last = names[-1] if names else None
         self._purge(names)
-        self._watch = self._store.watch(self._path, self._changed)
+        self._watch = self._store.watch(self._path, lambda _: self._changed())
+        self._store.add_session_listener(self._session_changed)
+        self._changed()  # for what came before the watch
 
     def shutdown(self) -> None:
         """Stop following; what is queued is still passed on."""
         if self._watch is not None:
             self._watch.cancel()
 
-    def _changed(self, _: WatchEvent) -> None:
+    def _session_changed(self, state: SessionState) -> None:
+        # What could not be read without a connection can be now.
+        if state is SessionState.CONNECTED:
+            self._changed()
+
+    def _changed(self) -> None:
         # An action that is queued will see this change too, so one is enough.
         if not self._is_queued:
             self._is_queued = True
@@ -61,13 +82,15 @@ class ChangeNotifications:
             new = [name for name in names if last is None or name > last]
             if not new:
                 return
-            self._last = new[-1]
-            for node in self._store.get_many([f"{self._path}/{name}" for name in new]):
+            for name, node in zip(new, self._store.get_many([f"{self._path}/{name}" for name in new]), strict=True):
                 if node is not None:
                     self._received(node[0])
+                self._last = name
             self._purge(names)
         except StoreClosedError:
             return
+        except StoreDisconnectedError as error:
+            self.log.warn("Changes below {path} wait for the metadata store: {error}", path=self._path, error=error)
 
     def _purge(self, names: Iterable[str]) -> None:
         """Delete expired notifications; ``names`` are in chronological order."""

@@ -15,6 +15,7 @@ from twisted_kafka.metadata.store import (
     NoNodeError,
     Operation,
     Set,
+    StoreDisconnectedError,
     StoreError,
     split_path,
 )
@@ -150,5 +151,7 @@ class ConfigRepository:
         for listener in self._listeners.get(entity_type, ()):
             try:
                 listener(name, self.config(entity_path))
+            except StoreDisconnectedError:  # all of this is done again when there is a connection
+                raise
             except Exception:  # noqa: BLE001 the other listeners and later changes do not depend on this one
                 self.log.failure("Failed to apply a change of the config {path}", path=entity_path)

@@ -11,7 +11,15 @@ from typing import Final, NamedTuple
 from twisted.logger import Logger
 
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.store import IMetadataStore, IWatch, Stat, StoreClosedError, StoreError
+from twisted_kafka.metadata.store import (
+    IMetadataStore,
+    IWatch,
+    SessionState,
+    Stat,
+    StoreClosedError,
+    StoreDisconnectedError,
+    StoreError,
+)
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes_admin import FeatureNode
 
@@ -72,6 +80,7 @@ class FeatureCache:
     def startup(self) -> None:
         """Read the features, and follow their changes. Raises UnsupportedFeatureError, BadNodeError."""
         self._watch = self._store.watch(znodes.FEATURE, lambda _: self._changed())
+        self._store.add_session_listener(self._session_changed)
         self.refresh()
 
     def shutdown(self) -> None:
@@ -95,11 +104,18 @@ class FeatureCache:
                     )
             self.current = found
 
+    def _session_changed(self, state: SessionState) -> None:
+        # What could not be read without a connection can be now.
+        if state is SessionState.CONNECTED:
+            self._changed()
+
     def _changed(self) -> None:
         try:
             self.refresh()
         except StoreClosedError:
             return
+        except StoreDisconnectedError as error:
+            self.log.warn("The finalized features wait for the metadata store: {error}", error=error)
         except (UnsupportedFeatureError, BadNodeError) as error:
             # The controller raises no level that a live broker does not support: somebody changed the node by hand.
             self.log.error("The finalized features stay as they were: {error}", error=error)

@@ -1,6 +1,7 @@
 """A broker's start in the metadata store: the persistent nodes, the cluster id, and the broker's registration."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metadata import znodes
@@ -13,6 +14,10 @@ from twisted_kafka.protocol.types import random_uuid, uuid_text
 
 class BrokerIdTakenError(StoreError):
     """Another live broker is registered with this id."""
+
+
+class OtherBrokersError(StoreError):
+    """Other brokers are registered, with which this one cannot form a cluster yet."""
 
 
 def prepare_store(store: IMetadataStore) -> None:
@@ -59,16 +64,20 @@ def broker_node(end_points: Iterable[EndPoint], *, rack: str | None, now_ms: int
     )
 
 
-def register_broker(store: IMetadataStore, broker_id: int, node: BrokerNode) -> int:
+def register_broker(store: IMetadataStore, broker_id: int, node: BrokerNode, former_sessions: Collection[int] = ()) -> int:
     """Register the broker for the lifetime of the store's session; return its broker epoch.
 
-    Raises BrokerIdTakenError when another session has registered the id.
+    A registration of ``former_sessions``, which are this process's own, is replaced (Kafka: ``CheckedEphemeral``). Raises
+    BrokerIdTakenError when another session has registered the id.
     """
     path = znodes.broker_path(broker_id)
     found = store.exists(path)
     if found is not None and found.ephemeral_owner == store.session_id:
         store.set(path, node.encode())
         return found.czxid
+    if found is not None and found.ephemeral_owner in former_sessions:
+        with suppress(NoNodeError):  # it has expired meanwhile
+            store.delete(path, found.version)
     try:
         store.create(path, node.encode(), ephemeral=True, make_parents=True)
     except NodeExistsError:
@@ -77,6 +86,21 @@ def register_broker(store: IMetadataStore, broker_id: int, node: BrokerNode) -> 
     if stat is None:
         raise NoNodeError(f"the node {path} was deleted right after its creation")
     return stat.czxid
+
+
+def refuse_others(store: IMetadataStore, broker_id: int, before_zxid: int | None = None) -> None:
+    """Raise OtherBrokersError if other brokers are registered, with ``before_zxid`` since before that transaction."""
+    try:
+        names = [name for name in store.children(znodes.BROKER_IDS) if name != str(broker_id)]
+    except NoNodeError:
+        return
+    found = zip(names, store.get_many([f"{znodes.BROKER_IDS}/{name}" for name in names]), strict=True)
+    others = [name for name, each in found if each is not None and (before_zxid is None or each[1].czxid < before_zxid)]
+    if others:
+        raise OtherBrokersError(
+            f"broker {', '.join(others)} is registered in this cluster: this version does not replicate, so broker {broker_id} "
+            "can only run alone"
+        )
 
 
 def notify_log_dir_event(store: IMetadataStore, broker_id: int) -> None:

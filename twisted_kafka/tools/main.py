@@ -30,7 +30,8 @@ def _inspect(arguments: Sequence[str]) -> int:
 
     from twisted_kafka import __version__
     from twisted_kafka.log.directories.log_directory import LogDirectoryError
-    from twisted_kafka.tools import certificates, inspection, passwords
+    from twisted_kafka.metadata.store import StoreError
+    from twisted_kafka.tools import certificates, inspection, metadata, passwords
 
     parser = argparse.ArgumentParser(
         prog="twisted-kafka",
@@ -44,6 +45,7 @@ def _inspect(arguments: Sequence[str]) -> int:
     inspection.add_commands(commands)
     passwords.add_commands(commands)
     certificates.add_command(commands)
+    metadata.add_command(commands)
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)
@@ -51,7 +53,7 @@ def _inspect(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of a pipe has closed it
         return 0
-    except (OSError, ValueError, LogDirectoryError) as error:
+    except (OSError, ValueError, LogDirectoryError, StoreError) as error:
         print(f"twisted-kafka: {' '.join(str(error).split())}", file=sys.stderr)
         return EXIT_USAGE
     return status

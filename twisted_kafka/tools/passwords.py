@@ -7,21 +7,15 @@ import argparse
 import getpass
 import secrets
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 from twisted_kafka.admin.scram_credentials import ScramCredentialAdmin, Upsertion
-from twisted_kafka.broker.metadata_directory import METADATA_FILE, metadata_directory
-from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.command_line import make_config
-from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.metadata.config_repository import ConfigRepository
-from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.registration import prepare_store
 from twisted_kafka.security.scram.formulas import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_MECHANISMS, salted_password
 from twisted_kafka.timing.clock import SystemClock
+from twisted_kafka.tools.metadata import stopped_brokers_store
 
 SALT_BYTES: Final = 24
 _MECHANISMS: Final = {mechanism.name: mechanism for mechanism in SCRAM_MECHANISMS}
@@ -51,7 +45,9 @@ def _set_password(options: argparse.Namespace) -> int:
     mechanism = _MECHANISMS[options.mechanism]
     if not MIN_ITERATIONS <= options.iterations <= MAX_ITERATIONS:
         raise ValueError(f"--iterations must be from {MIN_ITERATIONS} to {MAX_ITERATIONS}, not {options.iterations}")
-    with _stopped_brokers_store(config) as configs:
+    with stopped_brokers_store(config) as store:
+        prepare_store(store)
+        configs = ConfigRepository(store, SystemClock(), threaded=False)
         salt = secrets.token_bytes(SALT_BYTES)
         salted = salted_password(mechanism, _password(options.user).encode(), salt, options.iterations)
         change = Upsertion(options.user, mechanism.number, options.iterations, salt, salted)
@@ -60,27 +56,6 @@ def _set_password(options: argparse.Namespace) -> int:
         raise ValueError(str(error))
     print(f"{options.user} can log in with {mechanism.name}")
     return 0
-
-
-@contextmanager
-def _stopped_brokers_store(config: KafkaConfig) -> Iterator[ConfigRepository]:
-    """Open the metadata store of a broker; raise LogDirectoryError if the broker runs."""
-    directories = [LogDirectory(Path(path).absolute()) for path in config.log_dirs]
-    try:
-        for directory in directories:
-            directory.acquire()
-        clock = SystemClock()
-        path = metadata_directory(config, directories)
-        path.mkdir(parents=True, exist_ok=True)
-        store = SqliteStore(path / METADATA_FILE, clock, threaded=False)
-        try:
-            prepare_store(store)
-            yield ConfigRepository(store, clock, threaded=False)
-        finally:
-            store.close()
-    finally:
-        for directory in directories:
-            directory.release()
 
 
 def _password(user: str) -> str:

@@ -64,6 +64,8 @@ KEYS: tuple[ConfigKey, ...] = (
               "Also publish the lines to the topic __access_log."),
     ConfigKey("access.log.topic.num.partitions", INT, 1, at_least(1), LOW, READ_ONLY,
               "Partitions of that topic when it is created; a broker publishes to the partitions that it leads."),
+    ConfigKey("zookeeper.auth.digest", PASSWORD, None, None, MEDIUM, READ_ONLY,
+              "USER:PASSWORD for ZooKeeper's authentication scheme digest."),
     ConfigKey("metrics.listener", STRING, None, None, MEDIUM, READ_ONLY,
               "Address host:port at which Prometheus scrapes /metrics; unset: no HTTP listener for metrics."),
     ConfigKey("ssl.handshake.timeout.ms", INT, 10_000, at_least(1), LOW, READ_ONLY,

@@ -1,0 +1,54 @@
+"""Opens the broker's metadata store: in ZooKeeper with ``zookeeper.connect``, else the embedded one in a log directory."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from twisted_kafka.broker.metadata_directory import METADATA_FILE, metadata_directory
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.log.directories.log_directory import LogDirectory
+from twisted_kafka.metadata.embedded import SqliteStore
+from twisted_kafka.metadata.store import IMetadataStore
+from twisted_kafka.timing.clock import IClock
+
+
+class MetadataStore(NamedTuple):
+    """An open store."""
+
+    store: IMetadataStore
+    directory: Path | None
+    """Where the embedded store is."""
+
+
+def open_metadata_store(
+    config: KafkaConfig, directories: list[LogDirectory], clock: IClock, *, threaded: bool = True
+) -> MetadataStore:
+    """Open the store; raises ConfigError, LogDirectoryError and StoreUnavailableError."""
+    if config.optional_string("zookeeper.connect"):
+        _refuse_embedded(config, directories)
+        return MetadataStore(_in_zookeeper(config, clock, threaded=threaded), None)
+    path = metadata_directory(config, directories)
+    path.mkdir(parents=True, exist_ok=True)
+    return MetadataStore(SqliteStore(path / METADATA_FILE, clock, threaded=threaded), path)
+
+
+def _refuse_embedded(config: KafkaConfig, directories: list[LogDirectory]) -> None:
+    """Raise ConfigError if there is an embedded store: without its metadata the broker would know none of its topics."""
+    named = config.optional_string("metadata.log.dir")
+    for path in [directory.path for directory in directories] + ([] if named is None else [Path(named)]):
+        if (path / METADATA_FILE).exists():
+            raise ConfigError(
+                f"zookeeper.connect is set, but {path / METADATA_FILE} has the broker's metadata: copy them to ZooKeeper with "
+                "'twisted-kafka metadata export' and 'import', and move the file away; or remove zookeeper.connect"
+            )
+
+
+def _in_zookeeper(config: KafkaConfig, clock: IClock, *, threaded: bool) -> IMetadataStore:
+    try:  # loaded only for brokers that need it
+        from twisted_kafka.broker.zookeeper_settings import zookeeper_settings
+        from twisted_kafka.metadata.zookeeper.store import ZooKeeperStore
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "kazoo":
+            raise
+        raise ConfigError("zookeeper.connect requires kazoo: pip install 'twisted_kafka[zookeeper]'") from None
+    return ZooKeeperStore(zookeeper_settings(config), clock, threaded=threaded)
