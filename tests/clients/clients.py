@@ -1,6 +1,7 @@
 """Each real client as two functions: one that sends values, one that reads all values of a topic back."""
 
 import asyncio
+import fcntl
 import itertools
 import json
 import shutil
@@ -176,11 +177,12 @@ def kafkajs_ready() -> bool:
     """Install kafkajs and its codecs beside the script when npm is there; say whether they can be used."""
     folder = HERE / "kafkajs"
     wanted = json.loads((folder / "package.json").read_text())["dependencies"]
-    if all((folder / "node_modules" / name).is_dir() for name in wanted):
-        return shutil.which("node") is not None
     if not (shutil.which("node") and shutil.which("npm")):
         return False
-    run(["npm", "install", "--no-audit", "--no-fund", "--no-package-lock"], cwd=folder, timeout_s=300)
+    with (folder / "package.json").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # another worker may be installing it
+        if not all((folder / "node_modules" / name).is_dir() for name in wanted):
+            run(["npm", "install", "--no-audit", "--no-fund", "--no-package-lock"], cwd=folder, timeout_s=300)
     return True
 
 
