@@ -196,6 +196,10 @@ def _slow(kind: str) -> Callable[[Draw], Planted]:
         named = {each.api for each in at.fleet.streams} if apis == ("*",) else set(apis)
         busiest = max(at.fleet.per_minute(api)[first : last + 1].min() for api in named)
         planted.is_blurred = busiest < 2.5 * limits.SLOW_REQUESTS_A_MINUTE
+        # What is usual differs from client to client: below is what is below the floor of the quickest of them.
+        quickest = min((each.times_us.get(phase, 20.0) for each in at.fleet.streams if each.api in apis), default=20.0)
+        lowest = min(limits.SLOW_FLOOR_US, max(limits.SLOW_RELATIVE_FLOOR_US, limits.SLOW_FACTOR * quickest))
+        planted.is_blurred |= size < CLEARLY_ABOVE and us > CLEARLY_BELOW * lowest
         return planted
 
     return make
