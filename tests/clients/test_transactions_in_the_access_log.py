@@ -132,6 +132,7 @@ def test_the_lines_of_a_producers_requests_name_its_id_and_their_topics(log: Pat
     assert found == {
         "InitProducerId": {()},
         "AddPartitionsToTxn": {("orders",)},
+        "Produce": {("orders",)},
         "AddOffsetsToTxn": {("__consumer_offsets",)},
         "TxnOffsetCommit": {("orders",)},
         "EndTxn": {("__consumer_offsets", "orders")},
