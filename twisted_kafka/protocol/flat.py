@@ -4,7 +4,7 @@
         acks: int
         name: str
         index: int
-        records: memoryview | None
+        records: Buffer
 
 Most requests name one topic with one partition, and the objects of such a message cost as much as what it asks for. A form names
 the fields it has, of any depth (of several with one name the first on the wire), which are not null. Every other field has its

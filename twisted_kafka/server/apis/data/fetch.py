@@ -15,6 +15,7 @@ from twisted_kafka.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
@@ -208,36 +209,14 @@ class FetchApis:
     def _the_fetch(self, one: OneFetch, uses_topic_ids: bool) -> PartitionFetch:
         topic_id = one.topic_id if uses_topic_ids else NO_UUID
         name = self._metadata.topic_name(topic_id) if uses_topic_ids else one.topic
-        return PartitionFetch(
-            None if name is None else topic_partition_of((name, one.partition)),
-            topic_id,
-            one.partition,
-            one.fetch_offset,
-            one.partition_max_bytes,
-            one.log_start_offset,
-            one.current_leader_epoch,
-            one.last_fetched_epoch,
-        )
+        return _fetch_of(name, topic_id, one)
 
     def _fetches(self, request: FetchRequest, uses_topic_ids: bool) -> list[PartitionFetch]:
         fetches = []
         for topic in request.topics:
             topic_id = topic.topic_id if uses_topic_ids else NO_UUID
             name = self._metadata.topic_name(topic_id) if uses_topic_ids else topic.topic
-            for partition in topic.partitions:
-                index = partition.partition
-                fetches.append(
-                    PartitionFetch(
-                        None if name is None else topic_partition_of((name, index)),
-                        topic_id,
-                        index,
-                        partition.fetch_offset,
-                        partition.partition_max_bytes,
-                        partition.log_start_offset,
-                        partition.current_leader_epoch,
-                        partition.last_fetched_epoch,
-                    )
-                )
+            fetches += [_fetch_of(name, topic_id, partition) for partition in topic.partitions]
         return fetches
 
     def _respond(
@@ -318,6 +297,21 @@ class FetchApis:
             else:
                 self._replicas.stats.mark(topic, BYTES_OUT, size_bytes)
         return is_plain
+
+
+def _fetch_of(name: str | None, topic_id: bytes, asked: FetchPartition | OneFetch) -> PartitionFetch:
+    """Return what is asked of a partition; without a name the topic's id is unknown."""
+    index = asked.partition
+    return PartitionFetch(
+        None if name is None else topic_partition_of((name, index)),
+        topic_id,
+        index,
+        asked.fetch_offset,
+        asked.partition_max_bytes,
+        asked.log_start_offset,
+        asked.current_leader_epoch,
+        asked.last_fetched_epoch,
+    )
 
 
 def _throttled(context: RequestContext, fetch_context: FetchContext, throttle_time_ms: int) -> FetchResponse:
