@@ -10,10 +10,8 @@ from twisted_kafka.admin.policies import Policies
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
 from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager, GroupConfigResource
-from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
-from twisted_kafka.metadata.store import IMetadataStore, NoNodeError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.server.apis.administration.alter_configs import AlterConfigApis
 from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
@@ -33,7 +31,6 @@ class Administration:
     def __init__(
         self,
         config: KafkaConfig,
-        store: IMetadataStore,
         configs: ConfigRepository,
         dynamic: DynamicBrokerConfig,
         clock: IClock,
@@ -42,7 +39,6 @@ class Administration:
         """Load the policies; raise ConfigError for one that cannot be loaded."""
         self.policies = Policies(config)
         self._config = config
-        self._store = store
         self._configs = configs
         self._dynamic = dynamic
         self.loggers = LoggerLevels()
@@ -52,11 +48,7 @@ class Administration:
         """Filter the log by level, and load the present subscriptions."""
         self.loggers.install(globalLogPublisher)
         self._configs.add_listener(_CLIENT_METRICS_TYPE, self._client_metrics.update)
-        try:
-            names = self._store.children(znodes.config_path(_CLIENT_METRICS_TYPE))
-        except NoNodeError:
-            return  # there has never been a subscription
-        for name in names:
+        for name in self._configs.names(_CLIENT_METRICS_TYPE):
             self._client_metrics.update(name, self._configs.config(f"{_CLIENT_METRICS_TYPE}/{name}"))
 
     def stop(self) -> None:

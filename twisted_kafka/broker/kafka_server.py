@@ -487,7 +487,7 @@ class KafkaServer:
     ) -> tuple[Administration, Any]:
         """Start what administrators work with, and the authorizer, None without one."""
         running.administration = administration = Administration(
-            self.config, store, configs, broker_configs.dynamic, self._clock, self.metrics
+            self.config, configs, broker_configs.dynamic, self._clock, self.metrics
         )
         administration.start()
         audit = AuditLog()

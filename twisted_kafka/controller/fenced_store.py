@@ -5,7 +5,6 @@ the same multi that creates ``/controller``. (Kafka: ``expectedControllerEpochZk
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from twisted_kafka.controller.context import ControllerContext
 from twisted_kafka.metadata import znodes
@@ -24,10 +23,8 @@ from twisted_kafka.metadata.store import (
     StoreDisconnectedError,
     StoreError,
     WatchEvent,
+    children_of,
 )
-
-_DELETIONS_AT_ONCE: Final = 1000
-"""Nodes that one multi of ``delete_tree`` deletes: ZooKeeper refuses multis of more than a megabyte."""
 
 
 class ControllerMovedError(Exception):
@@ -55,10 +52,7 @@ class FencedStore:
 
     def children(self, path: str) -> list[str]:
         """Return the names of the node's children; none if there is no such node."""
-        try:
-            return self._store.children(path)
-        except NoNodeError:
-            return []
+        return children_of(self._store, path)
 
     def watch(self, path: str, callback: Callable[[WatchEvent], None]) -> IWatch:
         """Call ``callback`` after each change of the node, or of its list of children."""
@@ -80,11 +74,7 @@ class FencedStore:
 
     def delete_tree(self, path: str) -> None:
         """Delete the node and its descendants, if it exists. One that is created meanwhile raises NotEmptyError."""
-        if self._store.exists(path) is None:
-            return
-        paths = self._with_descendants(path)
-        for at in range(0, len(paths), _DELETIONS_AT_ONCE):
-            self.delete_all(paths[at : at + _DELETIONS_AT_ONCE])
+        self.delete_all(self._with_descendants(path))
 
     def _with_descendants(self, path: str) -> list[str]:
         """Return the paths of the node's descendants and its own, children before parents."""

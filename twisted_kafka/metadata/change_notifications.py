@@ -12,6 +12,7 @@ from twisted_kafka.metadata.store import (
     SessionState,
     StoreClosedError,
     StoreDisconnectedError,
+    children_of,
 )
 from twisted_kafka.timing.clock import IClock
 
@@ -47,10 +48,7 @@ class ChangeNotifications:
 
     def startup(self) -> None:
         """Follow the notifications from now on: what they are about is to be read after this."""
-        try:
-            names = self._store.children(self._path)
-        except NoNodeError:
-            names = []
+        names = children_of(self._store, self._path)
         self._last = names[-1] if names else None
         self._purge(names)
         self._watch = self._store.watch(self._path, lambda _: self._changed())

@@ -17,6 +17,7 @@ from twisted_kafka.metadata.store import (
     Set,
     StoreDisconnectedError,
     StoreError,
+    children_of,
     split_path,
 )
 from twisted_kafka.metadata.worker import SerialWorker
@@ -73,10 +74,7 @@ class ConfigRepository:
 
     def names(self, entity_type: str) -> list[str]:
         """Return the node names of the entities of a type (``topics``, ``ips`` ...) that have a config."""
-        try:
-            return self._store.children(znodes.config_path(entity_type))
-        except NoNodeError:
-            return []
+        return children_of(self._store, znodes.config_path(entity_type))
 
     def write(self, entity_path: str, config: dict[str, str]) -> None:
         """Replace an entity's whole config and notify all brokers, this one too (Kafka: AdminZkClient.changeEntityConfig)."""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.features import SUPPORTED
-from twisted_kafka.metadata.store import Create, IMetadataStore, NodeExistsError, NoNodeError, StoreError, split_path
+from twisted_kafka.metadata.store import Create, IMetadataStore, NodeExistsError, NoNodeError, StoreError, children_of, split_path
 from twisted_kafka.metadata.znodes import BrokerNode, ClusterIdNode
 from twisted_kafka.metadata.znodes_admin import LogDirEventNode
 from twisted_kafka.protocol.types import random_uuid, uuid_text
@@ -90,10 +90,7 @@ def register_broker(store: IMetadataStore, broker_id: int, node: BrokerNode, for
 
 def refuse_others(store: IMetadataStore, broker_id: int, before_zxid: int | None = None) -> None:
     """Raise OtherBrokersError if other brokers are registered, with ``before_zxid`` since before that transaction."""
-    try:
-        names = [name for name in store.children(znodes.BROKER_IDS) if name != str(broker_id)]
-    except NoNodeError:
-        return
+    names = [name for name in children_of(store, znodes.BROKER_IDS) if name != str(broker_id)]
     found = zip(names, store.get_many([f"{znodes.BROKER_IDS}/{name}" for name in names]), strict=True)
     others = [name for name, each in found if each is not None and (before_zxid is None or each[1].czxid < before_zxid)]
     if others:

@@ -220,6 +220,14 @@ class IMetadataStore(Interface):
         """End the session, which deletes its ephemeral nodes. Closing twice is allowed."""
 
 
+def children_of(store: IMetadataStore, path: str) -> list[str]:
+    """Return the names of a node's children, none if there is no such node."""
+    try:
+        return store.children(path)
+    except NoNodeError:
+        return []
+
+
 def check_path(path: str) -> None:
     """Raise InvalidPathError unless ``path`` is valid in ZooKeeper."""
     if path == "/":

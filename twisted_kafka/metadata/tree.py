@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.store import Create, IMetadataStore, NoNodeError, Set, StoreError
+from twisted_kafka.metadata.store import Create, IMetadataStore, Set, StoreError, children_of
 
 NOTIFICATIONS: Final = (
     znodes.CONFIG_CHANGES,
@@ -91,14 +91,6 @@ def _raise_version(store: IMetadataStore, node: Node) -> None:
     stat = store.exists(node.path)
     while stat is not None and stat.version < node.version:
         stat = store.set(node.path, node.data)
-
-
-def children_of(store: IMetadataStore, path: str) -> list[str]:
-    """Return the names of a node's children, none if there is no such node."""
-    try:
-        return store.children(path)
-    except NoNodeError:
-        return []
 
 
 def encode_tree(nodes: Iterable[Node]) -> Iterator[str]:
