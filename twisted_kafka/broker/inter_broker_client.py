@@ -28,12 +28,15 @@ class StoppedError(Exception):
 
 
 class InterBrokerClient:
-    """Sends to the inter-broker listeners of other brokers, on a thread of its own (``IBrokerClient``)."""
+    """Sends to a listener of other brokers, on a thread of its own (``IBrokerClient``)."""
 
     log = Logger()
 
-    def __init__(self, config: KafkaConfig, thread_name: str, purpose: str, clock: IClock) -> None:
-        """``purpose`` becomes part of the client id."""
+    def __init__(
+        self, config: KafkaConfig, thread_name: str, purpose: str, clock: IClock, listener_name: str | None = None
+    ) -> None:
+        """``purpose`` becomes part of the client id. Without ``listener_name`` it is the inter-broker listener."""
+        self._listener_name = listener_name
         self._config = config
         self._thread_name = thread_name
         self._purpose = purpose
@@ -44,8 +47,11 @@ class InterBrokerClient:
         self._refused = ""
         self._is_stopped = False
 
-    def send(self, node: Node, request: Message) -> "Future[Any]":
-        """Send a request; see IBrokerClient."""
+    def send(self, node: Node, request: Message, latest_version: int | None = None, timeout_ms: int | None = None) -> "Future[Any]":
+        """Send a request; see IBrokerClient.
+
+        ``latest_version`` is the newest version to use. ``timeout_ms`` is used in place of ``request.timeout.ms``.
+        """
         from twisted_kafka.network.client.client_settings import Node as Address  # loaded when there are other brokers
 
         try:
@@ -54,7 +60,8 @@ class InterBrokerClient:
             refused: Future[Any] = Future()
             refused.set_exception(error)
             return refused
-        return client.send(Address(node.id, node.host, node.port), request)
+        address = Address(node.id, node.host, node.port)
+        return client.send(address, request, latest_version=latest_version, timeout_ms=timeout_ms)
 
     def disconnect(self, broker_id: int) -> None:
         """Close the connection to a broker; see IBrokerClient."""
@@ -110,13 +117,14 @@ class InterBrokerClient:
             software_version=_SEPARATORS.sub("-", __version__),
         )
 
-        uses_sasl = config.security_protocol_map[config.inter_broker_listener_name].startswith("SASL_")
+        listener_name = self._listener_name or config.inter_broker_listener_name
+        uses_sasl = config.security_protocol_map[listener_name].startswith("SASL_")
         if uses_sasl:
             from twisted_kafka.security.sasl.clients import InterBrokerClients
 
         def make(reactor: Any) -> NetworkClient:
-            clients = InterBrokerClients(config, config.inter_broker_listener_name, self._clock) if uses_sasl else None
-            connector = self._connector = connector_for(config, config.inter_broker_listener_name, reactor, clients)
+            clients = InterBrokerClients(config, listener_name, self._clock) if uses_sasl else None
+            connector = self._connector = connector_for(config, listener_name, reactor, clients)
             return NetworkClient(reactor, connector, settings)
 
         return BlockingNetworkClient(self._thread_name, make, self._clock)

@@ -1,10 +1,13 @@
 """The interfaces of parts that are passed to the replica manager."""
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 from zope.interface import Interface, implementer
 
+from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.partition import Partition
 
@@ -39,6 +42,18 @@ class IReplicaMoves(Interface):
 
     def shutdown() -> None:
         """Stop all."""
+
+
+class IControllerChannel(Interface):
+    """Sends this broker's requests to the controller, wherever it is (Kafka: ``NodeToControllerChannelManager``)."""
+
+    def send(request: Message, latest_version: int | None = None) -> "Future[Any]":  # noqa: N805
+        """Return a future of the controller's response, which is not NOT_CONTROLLER; may be called on any thread.
+
+        A request may reach controllers twice: it is sent again until it is answered. ``latest_version`` is the newest version to
+        use. The future fails with RequestTimedOutError if there is no answer within about ``request.timeout.ms``, with
+        UnsupportedVersionError, or with NetworkClientError if the channel is stopped or too much waits.
+        """
 
 
 @implementer(IReplicaFetchers)
