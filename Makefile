@@ -67,7 +67,7 @@ run: $(RUN_INSTALLED)
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1)' 2>/dev/null || echo auto)
 QUICKLY = -n $(WORKERS) --dist loadscope --hypothesis-seed=0
 
-INSIDE := --ignore tests/clients --ignore tests/oracle --ignore tests/spark
+INSIDE := --ignore tests/clients --ignore tests/cluster --ignore tests/oracle --ignore tests/spark
 
 # Without Spark, Java and real clients, in less than a minute.
 test-unit: $(VENV)/.installed
@@ -88,11 +88,11 @@ else
 # Real clients have no wheels for PyPy: they run on CPython, and the brokers that they are tested with on PyPy.
 test: install
 	$(PYTEST) $(QUICKLY) -m 'not slow and not oracle' $(INSIDE)
-	$(ON_CPYTHON) test-served BROKER_PYTHON=$(abspath $(BIN)/python) SERVED='-m "not slow" tests/clients'
+	$(ON_CPYTHON) test-served BROKER_PYTHON=$(abspath $(BIN)/python) SERVED='-m "not slow" tests/clients tests/cluster'
 
 test-all: install
 	$(PYTEST) $(INSIDE)
-	$(ON_CPYTHON) test-served BROKER_PYTHON=$(abspath $(BIN)/python) SERVED='tests/clients tests/oracle'
+	$(ON_CPYTHON) test-served BROKER_PYTHON=$(abspath $(BIN)/python) SERVED='tests/clients tests/cluster tests/oracle'
 
 lint smoke mutants report demo-report:
 	$(ON_CPYTHON) $@ SMOKE_PYTHON=$(PYTHON)
