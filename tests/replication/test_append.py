@@ -12,7 +12,7 @@ from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch
-from twisted_kafka.replication.partition.partition import Partition
+from twisted_kafka.replication.partition.partition import Partition, PartitionHost
 
 BOTH = (BROKER, OTHER)
 
@@ -87,9 +87,8 @@ def test_internal_topics_need_to_be_allowed(h: Harness) -> None:
 
 def test_a_partition_is_led_by_nobody_at_first(h: Harness) -> None:
     led = h.lead()
-    partition = Partition(
-        led.log, topic_id=led.topic_id, local_broker_id=led.local_broker_id, clock=h.clock, stats=led.stats, max_lag_ms=1000
-    )
+    host = PartitionHost(BROKER, h.clock, 1000, h.logs, h.metadata.alive)
+    partition = Partition(led.log, led.topic_id, led.stats, host)
     assert (partition.is_leader, partition.leader_id, partition.isr) == (False, -1, frozenset())
     with pytest.raises(NotLeaderOrFollowerError):
         partition.append_as_leader(batch_of(b"a"), AppendOrigin.CLIENT, 1)

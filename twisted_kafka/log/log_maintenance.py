@@ -22,8 +22,16 @@ class LogMaintenance(LogState):
     # Truncation.
 
     def truncate_to(self, offset: int) -> bool:
-        """Remove all batches with ``offset`` or higher ones; returns whether there were any."""
+        """Remove all batches with ``offset`` or higher ones; returns whether there were any.
+
+        Leader epochs that begin there or later go in any case: a leader that appended nothing has one at the end (KIP-101).
+        """
         if offset >= self.log_end_offset:
+            with self._lock:
+                try:
+                    self.leader_epochs.truncate_from_end(offset)
+                except OSError as error:
+                    raise self._storage_error("write the leader epochs of", error) from error
             return False
         if offset <= self.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)

@@ -28,6 +28,16 @@ class IReplicaFetchers(Interface):
         """Stop all."""
 
 
+class IInSyncReplicas(Interface):
+    """Has in-sync replicas of led partitions grow and shrink."""
+
+    def watch(partition: Partition) -> None:  # noqa: N805
+        """Take out followers of this partition that lag, from now on."""
+
+    def maybe_expand(partition: Partition, replica_id: int) -> None:  # noqa: N805
+        """Let a follower join that has fetched, if it has all that is committed. Called without the partition's lock."""
+
+
 class IReplicaMoves(Interface):
     """Moves of replicas to other log directories."""
 
@@ -54,6 +64,17 @@ class IControllerChannel(Interface):
         use. The future fails with RequestTimedOutError if there is no answer within about ``request.timeout.ms``, with
         UnsupportedVersionError, or with NetworkClientError if the channel is stopped or too much waits.
         """
+
+
+@implementer(IInSyncReplicas)
+class FixedReplicas:
+    """For a broker that is alone: the in-sync replicas stay what the controller says."""
+
+    def watch(self, partition: Partition) -> None:
+        """Do nothing."""
+
+    def maybe_expand(self, partition: Partition, replica_id: int) -> None:
+        """Do nothing."""
 
 
 @implementer(IReplicaFetchers)

@@ -14,14 +14,14 @@ from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.interfaces import IReplicaFetchers, LeadershipListener, NoFetchers
+from twisted_kafka.replication.interfaces import IInSyncReplicas, IReplicaFetchers, LeadershipListener, NoFetchers
 from twisted_kafka.replication.log_dirs.alter_log_dirs import IMovableLogs, make_moves
 from twisted_kafka.replication.operations.appender import RecordAppender
 from twisted_kafka.replication.operations.offset_queries import OffsetQueries
 from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.operations.reader import LogReader
 from twisted_kafka.replication.partition.high_watermarks import HighWatermarkCheckpoints
-from twisted_kafka.replication.partition.partition import Partition
+from twisted_kafka.replication.partition.partition import Partition, PartitionHost
 from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.replication.partition.topic_stats import BrokerTopicStats
 from twisted_kafka.replication.replication_quota_manager import FOLLOWER, LEADER, ReplicationQuotaManager
@@ -69,16 +69,16 @@ class ReplicaManager:
             purgatories,
             self.stats,
             partial(
-                self._make_partition, broker_id=metadata.broker_id, clock=clock, max_lag_ms=config.long("replica.lag.time.max.ms")
+                self._make_partition,
+                host=PartitionHost(metadata.broker_id, clock, config.long("replica.lag.time.max.ms"), logs, metadata.alive),
             ),
         )
         self.moves = make_moves(config, logs, self.state, purgatories, clock, metrics)
         self.state.set_moves(self.moves)
         self._register_metrics(metrics)
 
-    def _make_partition(self, log: UnifiedLog, topic_id: bytes, *, broker_id: int, clock: IClock, max_lag_ms: int) -> Partition:
-        stats = self.stats.topic(log.topic_partition.topic)
-        return Partition(log, topic_id=topic_id, local_broker_id=broker_id, clock=clock, stats=stats, max_lag_ms=max_lag_ms)
+    def _make_partition(self, log: UnifiedLog, topic_id: bytes, *, host: PartitionHost) -> Partition:
+        return Partition(log, topic_id, self.stats.topic(log.topic_partition.topic), host)
 
     def _register_metrics(self, metrics: MetricsRegistry) -> None:
         self.purgatories.register_metrics(metrics)
@@ -99,6 +99,11 @@ class ReplicaManager:
         """Set the replica fetchers. A broker that is alone needs none."""
         self._fetchers = fetchers
         self.state.set_fetchers(fetchers)
+
+    def set_in_sync_replicas(self, in_sync: IInSyncReplicas) -> None:
+        """Set what lets in-sync replicas grow and shrink. A broker that is alone needs none."""
+        self.state.set_in_sync_replicas(in_sync)
+        self.reader.set_in_sync_replicas(in_sync)
 
     def start_checkpoints(self) -> None:
         """Start to write the high watermarks every ``replica.high.watermark.checkpoint.interval.ms``; LeaderAndIsr starts it."""

@@ -16,7 +16,13 @@ from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import ErrorCode, InconsistentTopicIdError, KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.protocol.types import NO_UUID
-from twisted_kafka.replication.interfaces import IReplicaFetchers, IReplicaMoves, LeadershipListener
+from twisted_kafka.replication.interfaces import (
+    FixedReplicas,
+    IInSyncReplicas,
+    IReplicaFetchers,
+    IReplicaMoves,
+    LeadershipListener,
+)
 from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.partition.fetch_data import NO_EPOCH
 from twisted_kafka.replication.partition.high_watermarks import HighWatermarkCheckpoints
@@ -62,6 +68,7 @@ class StateChanges:
         "_broker_id",
         "_checkpoints",
         "_fetchers",
+        "_in_sync",
         "_listeners",
         "_logs",
         "_make_partition",
@@ -93,6 +100,7 @@ class StateChanges:
         self._stats = stats
         self._make_partition = make_partition
         self._fetchers: IReplicaFetchers | None = None
+        self._in_sync: IInSyncReplicas = FixedReplicas()
         self._listeners: list[LeadershipListener] = []
         self._moves: IReplicaMoves | None = None
         self._starved: set[TopicPartition] = set()
@@ -104,6 +112,10 @@ class StateChanges:
     def set_fetchers(self, fetchers: IReplicaFetchers) -> None:
         """Set the replica fetchers, which are made later."""
         self._fetchers = fetchers
+
+    def set_in_sync_replicas(self, in_sync: IInSyncReplicas) -> None:
+        """Set what lets in-sync replicas grow and shrink, which is made later."""
+        self._in_sync = in_sync
 
     def set_moves(self, moves: IReplicaMoves) -> None:
         """Set the moves between log directories, which are made later."""
@@ -205,6 +217,8 @@ class StateChanges:
         is_new_epoch = state.leader_epoch > partition.leader_epoch
         if partition.make_leader(state) or is_new_epoch:
             led.append(partition.topic_partition)
+        if not partition.is_alone:
+            self._in_sync.watch(partition)
 
     def _follow(self, partition: Partition, state: LeaderState, followed: list[Partition]) -> None:
         if not partition.make_follower(state):

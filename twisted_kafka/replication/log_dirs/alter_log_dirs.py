@@ -31,7 +31,7 @@ from twisted_kafka.replication.log_dirs.alter_log_dirs_copy import IFutureLogs, 
 from twisted_kafka.replication.log_dirs.alter_log_dirs_manager import ReplicaAlterLogDirsManager, ReplicaMover
 from twisted_kafka.replication.log_dirs.replication_quota import ReplicationQuota
 from twisted_kafka.replication.operations.purgatories import Purgatories
-from twisted_kafka.replication.partition.partition import Partition
+from twisted_kafka.replication.partition.partition import ITruncatingLogs, Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.replication.state_changes import ILogs, StateChanges
 from twisted_kafka.timing.clock import IClock
@@ -45,7 +45,7 @@ UNKNOWN_SIZE: Final = -1
 _log = Logger()
 
 
-class IMovableLogs(ILogs, IFutureLogs, Protocol):
+class IMovableLogs(ILogs, IFutureLogs, ITruncatingLogs, Protocol):
     """The part of LogManager that is used here."""
 
     directories: list[LogDirectory]

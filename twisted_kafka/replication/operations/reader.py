@@ -19,6 +19,7 @@ from twisted_kafka.protocol.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from twisted_kafka.replication.interfaces import FixedReplicas, IInSyncReplicas
 from twisted_kafka.replication.operations.delayed_fetch import DelayedFetch
 from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch, PartitionRead
@@ -48,7 +49,7 @@ _log = Logger(__name__)
 class LogReader:
     """Answers fetches from the logs of the hosted partitions (Kafka: ``ReplicaManager.fetchMessages`` and ``readFromLog``)."""
 
-    __slots__ = ("_partitions", "_purgatories", "_quota", "_stats")
+    __slots__ = ("_in_sync", "_partitions", "_purgatories", "_quota", "_stats")
 
     def __init__(
         self, partitions: PartitionTable, purgatories: Purgatories, stats: BrokerTopicStats, quota: ReplicationQuotaManager
@@ -58,6 +59,11 @@ class LogReader:
         self._quota = quota
         self._purgatories = purgatories
         self._stats = stats
+        self._in_sync: IInSyncReplicas = FixedReplicas()
+
+    def set_in_sync_replicas(self, in_sync: IInSyncReplicas) -> None:
+        """Set what lets followers join the in-sync replicas once they have caught up."""
+        self._in_sync = in_sync
 
     def fetch(self, params: FetchParams, fetches: Sequence[PartitionFetch]) -> "list[PartitionRead] | Future[list[PartitionRead]]":
         """Read each partition, in the order of ``fetches``; return a future if there is something to wait for.
@@ -148,6 +154,8 @@ class LogReader:
             return
         if partition.follower_fetched(params, fetch, read.log_end_offset):
             self._purgatories.check_all(partition.topic_partition)
+        if params.replica_id not in partition.isr:
+            self._in_sync.maybe_expand(partition, params.replica_id)
 
     def _failed(self, fetch: PartitionFetch, error: Exception) -> PartitionRead:
         if isinstance(error, _EXPECTED):

@@ -6,8 +6,9 @@ never taken back, and a follower that reads past it finds a truncation out by th
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from twisted_kafka.log.batch_headers import batches_in
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.log.results import EpochEndOffset, FetchIsolation, LogAppendInfo
 from twisted_kafka.log.unified_log import UnifiedLog
@@ -26,7 +27,8 @@ from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.replication.partition.fetch_data import NO_EPOCH, UNKNOWN_OFFSET, FetchParams, PartitionFetch, PartitionRead
-from twisted_kafka.replication.partition.replica import Replica
+from twisted_kafka.replication.partition.isr_proposal import APPLIED_ELSEWHERE, NOT_APPLIED, CommittedIsr, IsrProposal
+from twisted_kafka.replication.partition.replica import UNKNOWN_BROKER_EPOCH, Replica
 from twisted_kafka.replication.partition.topic_stats import ProduceMeters, TopicStats
 from twisted_kafka.timing.clock import IClock
 
@@ -51,6 +53,30 @@ class LeaderState(NamedTuple):
     """Whether the partition is new. The log of one that is not may lie in an offline directory."""
 
 
+class ITruncatingLogs(Protocol):
+    """The part of LogManager that is used here; both keep the cleaner off the log meanwhile."""
+
+    def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
+        """Truncate a log; raise KafkaStorageError."""
+
+    def truncate_fully_and_start_at(
+        self, topic_partition: TopicPartition, offset: int, log_start_offset: int | None = None
+    ) -> None:
+        """Remove all records of a log, which goes on at ``offset``; raise KafkaStorageError."""
+
+
+class PartitionHost(NamedTuple):
+    """What all partitions of a broker share."""
+
+    broker_id: int
+    clock: IClock
+    max_lag_ms: int
+    """``replica.lag.time.max.ms``."""
+    logs: ITruncatingLogs
+    is_alive: Callable[[int], bool]
+    """Whether a broker is: one that is not neither joins the in-sync replicas nor holds the low watermark back."""
+
+
 class OffsetSnapshot(NamedTuple):
     """The offsets up to which each kind of reader may read, of one moment."""
 
@@ -64,8 +90,9 @@ class Partition:
 
     __slots__ = (
         "_clock",
+        "_host",
         "_lock",
-        "_max_lag_ms",
+        "_pending",
         "controller_epoch",
         "future_log",
         "is_alone",
@@ -85,15 +112,13 @@ class Partition:
         "topic_partition",
     )
 
-    def __init__(
-        self, log: UnifiedLog, *, topic_id: bytes, local_broker_id: int, clock: IClock, stats: TopicStats, max_lag_ms: int
-    ) -> None:
+    def __init__(self, log: UnifiedLog, topic_id: bytes, stats: TopicStats, host: PartitionHost) -> None:
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic_id = topic_id
         self.log = log
         self.future_log: UnifiedLog | None = None
         """The copy in another directory that will replace ``log`` (KIP-113)."""
-        self.local_broker_id = local_broker_id
+        self.local_broker_id = host.broker_id
         self.stats = stats
         self.produce_meters: ProduceMeters | None = None
         """The meters of appends, from the first append on."""
@@ -105,11 +130,14 @@ class Partition:
         self.partition_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
         self.isr: frozenset[int] = frozenset()
+        """The in-sync replicas that the controller has confirmed."""
+        self._pending: IsrProposal | None = None
+        """The change that the controller was asked for and has not answered yet."""
         self.remote_replicas: dict[int, Replica] = {}
         # The usual case is decided once: without other replicas the high watermark is the log end offset.
         self.is_alone = False
-        self._clock = clock
-        self._max_lag_ms = max_lag_ms
+        self._clock = host.clock
+        self._host = host
         self._lock = threading.RLock()
 
     # Role
@@ -174,6 +202,7 @@ class Partition:
     def _assign(self, state: LeaderState) -> None:
         self.replicas = state.replicas
         self.isr = frozenset(state.isr)
+        self._pending = None
         self.partition_epoch = state.partition_epoch
         others = [broker_id for broker_id in state.replicas if broker_id != self.local_broker_id]
         self.remote_replicas = {broker_id: self.remote_replicas.get(broker_id) or Replica(broker_id) for broker_id in others}
@@ -249,7 +278,7 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < required_offset:
             return None
-        if not self.is_alone and len(self.isr) < self.effective_min_isr():
+        if not self.is_alone and len(self.maximal_isr) < self.effective_min_isr():
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
@@ -261,15 +290,149 @@ class Partition:
             if len(self.isr) < self.effective_min_isr():
                 return False  # KIP-966: records on fewer replicas than the minimum are not committed
             now_ms = self._clock.wall_ms()
+            maximal = self.maximal_isr
             for replica in self.remote_replicas.values():
-                # A follower that has nearly caught up counts too, so that it can join the in-sync replicas.
-                counts = replica.broker_id in self.isr or replica.is_caught_up(log.log_end_offset, now_ms, self._max_lag_ms)
-                if counts and replica.log_end_offset < new:
+                if replica.log_end_offset < new and (replica.broker_id in maximal or self._may_join(replica, now_ms)):
                     new = replica.log_end_offset
         if new <= log.high_watermark:
             return False
         log.update_high_watermark(new)
         return True
+
+    def _may_join(self, replica: Replica, now_ms: int) -> bool:
+        """Return whether a follower has nearly caught up: it is waited for, so that it can join the in-sync replicas."""
+        end_offset = self.log.log_end_offset
+        return replica.is_caught_up(end_offset, now_ms, self._host.max_lag_ms) and self._host.is_alive(replica.broker_id)
+
+    # In-sync replicas
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """The replicas that may be in sync, as far as this leader knows: also those of a change that is not confirmed yet.
+
+        The high watermark waits for all of them, so that it holds whether the controller has made the change or not (KIP-497).
+        """
+        pending = self._pending
+        return self.isr if pending is None else pending.maximal_isr
+
+    def propose_expansion(self, replica_id: int, broker_epoch: int) -> IsrProposal | None:
+        """Return the change that lets a follower join, if it has all that is committed; nothing else may be proposed then.
+
+        ``broker_epoch`` is this broker's.
+        """
+        with self._lock:
+            replica = self.remote_replicas.get(replica_id)
+            if replica is None or not self.is_leader or self._pending is not None or replica_id in self.isr:
+                return None
+            end_offset = replica.log_end_offset
+            if end_offset < self.log.high_watermark or end_offset < self.leader_epoch_start_offset:
+                return None
+            if not self._host.is_alive(replica_id):
+                return None
+            return self._propose(self.isr | {replica_id}, broker_epoch)
+
+    def propose_shrinking(self, broker_epoch: int) -> IsrProposal | None:
+        """Return the change that takes out the followers that lag for longer than ``replica.lag.time.max.ms``, if there are any."""
+        with self._lock:
+            if not self.is_leader or self._pending is not None or self.is_alone:
+                return None
+            lagging = self._lagging()
+            return self._propose(self.isr - lagging, broker_epoch) if lagging else None
+
+    def _lagging(self) -> frozenset[int]:
+        now_ms, end_offset, max_lag_ms = self._clock.wall_ms(), self.log.log_end_offset, self._host.max_lag_ms
+        replicas = self.remote_replicas
+        return frozenset(
+            broker_id
+            for broker_id in self.isr
+            if broker_id != self.local_broker_id
+            and not (broker_id in replicas and replicas[broker_id].is_caught_up(end_offset, now_ms, max_lag_ms))
+        )
+
+    def _propose(self, isr: frozenset[int], broker_epoch: int) -> IsrProposal:
+        replicas = self.remote_replicas
+        epochs = {each: replicas[each].broker_epoch if each in replicas else UNKNOWN_BROKER_EPOCH for each in sorted(isr)}
+        epochs[self.local_broker_id] = broker_epoch
+        self._pending = IsrProposal(self.isr, isr, epochs, self.leader_epoch, self.partition_epoch)
+        return self._pending
+
+    def isr_committed(self, proposal: IsrProposal, committed: CommittedIsr) -> tuple[bool, bool]:
+        """Take the controller's answer; return whether it still counts, and whether the high watermark moved."""
+        with self._lock:
+            if self._pending is not proposal or not self.is_leader:
+                return False, False
+            if committed.leader_epoch != self.leader_epoch or committed.partition_epoch < self.partition_epoch:
+                return False, False
+            self.isr = committed.isr
+            self.partition_epoch = committed.partition_epoch
+            self._pending = None
+            return True, self._advance_high_watermark()
+
+    def isr_refused(self, proposal: IsrProposal, error: ErrorCode) -> bool:
+        """Take the controller's refusal; return whether to ask again.
+
+        Unless it says that nothing was changed, the proposal stays pending until it is answered or the controller says more.
+        """
+        with self._lock:
+            if self._pending is not proposal or not self.is_leader:
+                return False
+            if error in NOT_APPLIED:
+                self._pending = None
+                return False
+            return error not in APPLIED_ELSEWHERE
+
+    # As follower
+
+    def append_as_follower(self, records: Buffer, fetch_offset: int, leader_epoch: int) -> LogAppendInfo:
+        """Append what was fetched from the leader of this epoch at the log's end, with its offsets and epochs.
+
+        Raises FencedLeaderEpochError (it is another leader's turn), OffsetOutOfRangeError (the log does not end where was fetched),
+        what ``UnifiedLog.append_as_follower`` raises.
+        """
+        with self._lock:
+            self._check_follows(leader_epoch)
+            log = self.log
+            if fetch_offset != log.log_end_offset:
+                raise OffsetOutOfRangeError(
+                    f"{self.topic_partition} was fetched at {fetch_offset}, and its log ends at {log.log_end_offset}"
+                )
+            if fetch_offset == log.log_start_offset:
+                first = next(batches_in(memoryview(records)), None)
+                if first is not None and first.base_offset < fetch_offset <= first.last_offset:
+                    # The leader's log begins inside this batch: records before were deleted.
+                    self._host.logs.truncate_fully_and_start_at(self.topic_partition, first.base_offset)
+            return log.append_as_follower(records)
+
+    def truncate_to(self, offset: int, leader_epoch: int) -> None:
+        """Remove what the leader of this epoch does not have. Raises FencedLeaderEpochError, KafkaStorageError."""
+        with self._lock:
+            self._check_follows(leader_epoch)
+            self._host.logs.truncate_to(self.topic_partition, offset)
+
+    def truncate_fully_and_start_at(self, offset: int, leader_epoch: int) -> None:
+        """Remove everything: the leader of this epoch has nothing before ``offset``. Raises like ``truncate_to``."""
+        with self._lock:
+            self._check_follows(leader_epoch)
+            self._host.logs.truncate_fully_and_start_at(self.topic_partition, offset)
+
+    def leader_said(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Take over the leader's high watermark and log start, as far as this log goes; return whether the former moved.
+
+        What is committed stays committed: the high watermark goes back only when the log is truncated.
+        """
+        with self._lock:
+            if self.is_leader:
+                return False
+            log = self.log
+            before = log.high_watermark
+            moved = high_watermark > before and log.update_high_watermark(high_watermark) > before
+            if log_start_offset > log.log_start_offset:
+                log.increment_log_start_offset(min(log_start_offset, log.high_watermark), "the leader's log starts there")
+            return moved
+
+    def _check_follows(self, leader_epoch: int) -> None:
+        if self.is_leader or self.leader_epoch != leader_epoch:
+            raise FencedLeaderEpochError(f"{self.topic_partition} does not follow the leader of epoch {leader_epoch} any more")
 
     # Reads
 
@@ -361,8 +524,10 @@ class Partition:
     # Deleting records
 
     def low_watermark(self) -> int:
-        """Return the least log start offset among the replicas."""
-        return min([self.log.log_start_offset, *[replica.log_start_offset for replica in self.remote_replicas.values()]])
+        """Return the least log start offset among the replicas on brokers that are alive."""
+        is_alive = self._host.is_alive
+        others = [replica.log_start_offset for replica in self.remote_replicas.values() if is_alive(replica.broker_id)]
+        return min([self.log.log_start_offset, *others])
 
     def delete_records(self, offset: int) -> tuple[int, int]:
         """Delete the records before ``offset`` (-1: all that are committed); return the offset meant and the low watermark.

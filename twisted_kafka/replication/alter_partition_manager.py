@@ -1,0 +1,211 @@
+"""In-sync replicas that grow and shrink: the leader proposes, the controller decides (KIP-497; Kafka: ``AlterPartitionManager``).
+
+One request is in flight at a time. What is proposed meanwhile goes with the next one, and what is not answered is sent again.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.errors import ErrorCode, error_code_of
+from twisted_kafka.protocol.messages.controller import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    BrokerState,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.types import NO_UUID
+from twisted_kafka.replication.interfaces import IControllerChannel, IInSyncReplicas
+from twisted_kafka.replication.operations.purgatories import Purgatories
+from twisted_kafka.replication.partition.isr_proposal import CommittedIsr, IsrProposal
+from twisted_kafka.replication.partition.partition import Partition
+from twisted_kafka.replication.partition.partition_table import PartitionTable
+from twisted_kafka.timing.scheduler import IScheduler
+
+RETRY_MS: Final = 50
+"""How long until what failed is proposed again."""
+
+_LAST_VERSION_WITH_NAMES: Final = 1
+_LAST_VERSION_WITHOUT_EPOCHS: Final = 2
+_FIRST_VERSION_WITH_EPOCHS: Final = 3
+
+_log = Logger()
+
+_Proposals = dict[TopicPartition, tuple[Partition, IsrProposal]]
+
+
+class Proposer(NamedTuple):
+    """The broker that proposes: its id, what returns its epoch, and whether brokers send the epochs of the others (KIP-903)."""
+
+    broker_id: int
+    epoch: Callable[[], int]
+    knows_epochs: bool
+
+
+@implementer(IInSyncReplicas)
+class AlterPartitionManager:
+    """Proposes changes of in-sync replicas with AlterPartition. Methods may be called on any thread, without a partition's lock."""
+
+    def __init__(
+        self,
+        proposer: Proposer,
+        channel: IControllerChannel,
+        partitions: PartitionTable,
+        purgatories: Purgatories,
+        scheduler: IScheduler,
+        max_lag_ms: int,
+        metrics: MetricsRegistry,
+    ) -> None:
+        """``max_lag_ms`` is ``replica.lag.time.max.ms``."""
+        self._proposer = proposer
+        self._channel = channel
+        self._partitions = partitions
+        self._purgatories = purgatories
+        self._scheduler = scheduler
+        self._lock = threading.Lock()
+        self._unanswered: _Proposals = {}
+        self._in_flight: _Proposals = {}
+        self._expands = metrics.meter("ReplicaManager", "IsrExpandsPerSec")
+        self._shrinks = metrics.meter("ReplicaManager", "IsrShrinksPerSec")
+        self._failures = metrics.meter("ReplicaManager", "FailedIsrUpdatesPerSec")
+        # A follower leaves after one and a half times the configured lag at the latest.
+        scheduler.schedule("isr-expiration", self.shrink_all, 0, max(1, max_lag_ms // 2))
+
+    def watch(self, partition: Partition) -> None:
+        """Do nothing: all partitions that this broker leads are looked at (``IInSyncReplicas``)."""
+
+    def maybe_expand(self, partition: Partition, replica_id: int) -> None:
+        """Propose that a follower joins, if it has all that is committed (``IInSyncReplicas``)."""
+        proposal = partition.propose_expansion(replica_id, self._proposer.epoch())
+        if proposal is not None:
+            _log.info(
+                "{partition}: broker {id} is to join the in-sync replicas {isr}",
+                partition=str(partition.topic_partition),
+                id=replica_id,
+                isr=sorted(partition.isr),
+            )
+            self._submit(partition, proposal)
+
+    def shrink_all(self) -> None:
+        """Propose that followers that lag leave, of all partitions that this broker leads."""
+        for partition in self._partitions:
+            proposal = partition.propose_shrinking(self._proposer.epoch())
+            if proposal is not None:
+                _log.info(
+                    "{partition}: the in-sync replicas {old} are to shrink to {new}",
+                    partition=str(partition.topic_partition),
+                    old=sorted(partition.isr),
+                    new=sorted(proposal.isr),
+                )
+                self._submit(partition, proposal)
+
+    def _submit(self, partition: Partition, proposal: IsrProposal) -> None:
+        """Have the next request propose it. Another proposal of the partition that is in flight has to be answered first."""
+        topic_partition = partition.topic_partition
+        with self._lock:
+            is_free = topic_partition not in self._in_flight
+            if is_free:
+                self._unanswered[topic_partition] = (partition, proposal)
+        if is_free:
+            self._send()
+        else:
+            partition.isr_refused(proposal, ErrorCode.OPERATION_NOT_ATTEMPTED)
+
+    def _send(self) -> None:
+        """Send what waits, unless a request is in flight: this is called again when that is answered."""
+        with self._lock:
+            if self._in_flight or not self._unanswered:
+                return
+            sent = self._in_flight = dict(self._unanswered)
+        request, version = self._request(sent)
+        self._channel.send(request, version).add_done_callback(partial(self._answered, sent))
+
+    def _request(self, proposals: _Proposals) -> tuple[AlterPartitionRequest, int]:
+        """Return a request, and its latest version."""
+        has_ids = all(partition.topic_id != NO_UUID for partition, _ in proposals.values())
+        knows_epochs = has_ids and self._proposer.knows_epochs
+        topics: dict[str, AlterPartitionRequestTopicData] = {}
+        for (name, index), (partition, proposal) in proposals.items():
+            data = AlterPartitionRequestPartitionData(
+                partition_index=index, leader_epoch=proposal.leader_epoch, partition_epoch=proposal.partition_epoch
+            )
+            if knows_epochs:
+                epochs = proposal.broker_epochs.items()
+                data.new_isr_with_epochs = [BrokerState(broker_id=each, broker_epoch=epoch) for each, epoch in epochs]
+            else:
+                data.new_isr = list(proposal.broker_epochs)
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = AlterPartitionRequestTopicData(topic_name=name, topic_id=partition.topic_id)
+            topic.partitions.append(data)
+        request = AlterPartitionRequest(
+            broker_id=self._proposer.broker_id, broker_epoch=self._proposer.epoch(), topics=list(topics.values())
+        )
+        if knows_epochs:
+            return request, _FIRST_VERSION_WITH_EPOCHS
+        return request, _LAST_VERSION_WITHOUT_EPOCHS if has_ids else _LAST_VERSION_WITH_NAMES
+
+    def _answered(self, sent: _Proposals, done: "Future[Any]") -> None:
+        failure = done.exception()
+        error: object = failure
+        answers: dict[tuple[str | bytes, int], AlterPartitionResponsePartitionData] = {}
+        if failure is None:
+            response: AlterPartitionResponse = done.result()
+            error = error_code_of(response.error_code) if response.error_code else None
+            for topic in response.topics:
+                for data in topic.partitions:
+                    answers[topic.topic_name or topic.topic_id, data.partition_index] = data
+        answered = []
+        with self._lock:
+            self._in_flight = {}
+            for topic_partition, (partition, proposal) in sent.items():
+                name, index = topic_partition
+                answer = answers.get((name, index)) or answers.get((partition.topic_id, index))
+                if answer is not None and error is None:
+                    answered.append((partition, proposal, answer))
+                    self._unanswered.pop(topic_partition, None)
+        refused = [each for each in answered if self._take(*each)]
+        if error is not None:
+            _log.warn("Changes of in-sync replicas are proposed again: {error}", error=error)
+        if error is not None or refused or len(answered) < len(sent):
+            self._scheduler.schedule_once("send-alter-partition", self._send, RETRY_MS)
+        else:
+            self._send()
+
+    def _take(self, partition: Partition, proposal: IsrProposal, answer: AlterPartitionResponsePartitionData) -> bool:
+        """Apply an answer to its partition; return whether it has to be proposed again."""
+        topic_partition = partition.topic_partition
+        if answer.error_code:
+            self._failures.mark()
+            error = error_code_of(answer.error_code)
+            _log.info(
+                "{partition}: the controller refused {isr}: {error}",
+                partition=str(topic_partition),
+                isr=sorted(proposal.isr),
+                error=error,
+            )
+            is_to_be_repeated = partition.isr_refused(proposal, error)
+            if is_to_be_repeated:
+                with self._lock:
+                    self._unanswered.setdefault(topic_partition, (partition, proposal))
+            return is_to_be_repeated
+        committed = CommittedIsr(frozenset(answer.isr), answer.leader_epoch, answer.partition_epoch)
+        is_applied, has_moved = partition.isr_committed(proposal, committed)
+        if not is_applied:
+            self._failures.mark()
+        elif proposal.is_expansion:
+            self._expands.mark()
+        else:
+            self._shrinks.mark()
+        if has_moved:
+            self._purgatories.check_all(topic_partition)
+        return False
