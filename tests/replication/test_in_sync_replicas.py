@@ -138,7 +138,7 @@ def test_a_follower_that_has_what_is_committed_joins(h: Harness, controller: Con
     assert (request.broker_id, request.broker_epoch, controller.versions) == (BROKER, BROKER_EPOCH, [3])
     assert (topic.topic_name, topic.topic_id, data.leader_epoch, data.partition_epoch) == (TOPIC, topic_id(TOPIC), 0, 0)
     assert {each.broker_id: each.broker_epoch for each in data.new_isr_with_epochs} == {BROKER: BROKER_EPOCH, OTHER: -1}
-    assert partition.isr == {BROKER}, "it is not confirmed"
+    assert partition.isr == frozenset({BROKER}), "it is not confirmed"
     controller.answer(partition_epoch=5)
     assert (partition.isr, partition.partition_epoch) == (frozenset(BOTH), 5)
     assert meters(h) == (1, 0, 0)
@@ -154,7 +154,7 @@ def test_a_follower_that_lags_leaves(h: Harness, controller: Controller) -> None
     assert controller.proposed == {0: [BROKER]}
     assert (partition.log.high_watermark, waiting.done()) == (0, False), "nothing is committed before the controller has confirmed"
     controller.answer()
-    assert (partition.isr, partition.log.high_watermark) == ({BROKER}, 1)
+    assert (partition.isr, partition.log.high_watermark) == (frozenset({BROKER}), 1)
     assert waiting.result()[TP].error == ErrorCode.NONE
     assert meters(h) == (0, 1, 0)
 
@@ -168,7 +168,7 @@ def test_the_high_watermark_waits_for_a_follower_that_is_about_to_join(h: Harnes
     assert partition.log.high_watermark == 0
     controller.answer(ErrorCode.INELIGIBLE_REPLICA)
     h.append(b"b")
-    assert (partition.isr, partition.log.high_watermark) == ({BROKER}, 2)
+    assert (partition.isr, partition.log.high_watermark) == (frozenset({BROKER}), 2)
 
 
 def test_nothing_else_is_proposed_before_the_answer(h: Harness, controller: Controller) -> None:
@@ -193,7 +193,7 @@ def test_one_request_at_a_time_has_all_that_was_proposed_meanwhile(h: Harness, c
     controller.answer()
     assert controller.proposed == {1: [BROKER], 2: [BROKER]}
     controller.answer()
-    assert [partition.isr for partition in partitions] == [{BROKER}] * 3
+    assert [partition.isr for partition in partitions] == [frozenset({BROKER})] * 3
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_what_the_controller_knows_better_is_not_proposed_again(h: Harness, cont
     controller.answer(error)
     h.advance_ms(10 * RETRY_MS)
     follower_fetches(h, 0)
-    assert (len(controller.requests), partition.isr, meters(h)) == (1, {BROKER}, (0, 0, 1))
+    assert (len(controller.requests), partition.isr, meters(h)) == (1, frozenset({BROKER}), (0, 0, 1))
     assert partition.maximal_isr == frozenset(BOTH), "it may have been made"
     assert h.order(replicas=BOTH, isr=(BROKER,), epoch=1, version=9) == 0
     follower_fetches(h, 0)
@@ -256,7 +256,7 @@ def test_an_answer_about_another_epoch_is_ignored(h: Harness, controller: Contro
     partition = lead_alone_in_sync(h)
     follower_fetches(h, 0)
     controller.answer(**how)
-    assert (partition.isr, meters(h)) == ({BROKER}, (0, 0, 1))
+    assert (partition.isr, meters(h)) == (frozenset({BROKER}), (0, 0, 1))
 
 
 def test_an_answer_to_what_it_proposed_in_another_epoch_is_ignored(h: Harness, controller: Controller) -> None:
@@ -277,7 +277,7 @@ def test_a_new_epoch_has_to_wait_for_the_answer_of_the_old_one(h: Harness, contr
     follower_fetches(h, 0)
     h.order(replicas=BOTH, isr=(BROKER,), epoch=1, version=1)
     follower_fetches(h, 0)
-    assert (len(controller.requests), partition.maximal_isr) == (1, {BROKER})
+    assert (len(controller.requests), partition.maximal_isr) == (1, frozenset({BROKER}))
     controller.answer(ErrorCode.FENCED_LEADER_EPOCH)
     follower_fetches(h, 0)
     assert [each.topics[0].partitions[0].leader_epoch for each in controller.requests] == [0, 1]
