@@ -1,0 +1,143 @@
+"""What a cluster has to stand: each fault is done to it under load, mended, and waited for until the cluster is whole."""
+
+from collections.abc import Callable
+
+from tests.cluster.cluster import LAG_MS, SESSION_MS, Cluster, rest, wait_for_progress
+from tests.cluster.load import Load
+
+LONG_S = (max(SESSION_MS, LAG_MS) + 2000) / 1000
+"""Longer than sessions and lagging replicas are borne with."""
+
+Do = Callable[[Cluster, Load], None]
+
+
+def kill_a_leader(cluster: Cluster, load: Load) -> None:
+    _kill(cluster, load, cluster.leader(load.target.topic))
+
+
+def kill_the_controller(cluster: Cluster, load: Load) -> None:
+    _kill(cluster, load, cluster.controller())
+
+
+def kill_a_leader_for_a_moment(cluster: Cluster, load: Load) -> None:
+    # It is back before its session has expired.
+    leader = cluster.leader(load.target.topic)
+    cluster.brokers[leader].kill()
+    cluster.start_brokers(leader)
+
+
+def stop_a_leader(cluster: Cluster, load: Load) -> None:
+    _stop(cluster, load, cluster.leader(load.target.topic))
+
+
+def stop_the_controller(cluster: Cluster, load: Load) -> None:
+    _stop(cluster, load, cluster.controller())
+
+
+def pause_a_leader(cluster: Cluster, load: Load) -> None:
+    with cluster.paused(cluster.leader(load.target.topic)):
+        rest(LONG_S)
+
+
+def pause_the_controller(cluster: Cluster, load: Load) -> None:
+    with cluster.paused(cluster.controller()):
+        rest(LONG_S)
+
+
+def isolate_a_leader(cluster: Cluster, load: Load) -> None:
+    with cluster.isolated(cluster.leader(load.target.topic)):
+        rest(LONG_S)
+
+
+def isolate_a_leader_from_zookeeper_too(cluster: Cluster, load: Load) -> None:
+    with cluster.isolated(cluster.leader(load.target.topic), from_zookeeper=True):
+        rest(LONG_S)
+        wait_for_progress(lambda: load.acknowledged)
+
+
+def isolate_the_controller(cluster: Cluster, load: Load) -> None:
+    with cluster.isolated(cluster.controller()):
+        rest(LONG_S)
+
+
+def silence_a_leader(cluster: Cluster, load: Load) -> None:
+    with cluster.silenced(cluster.leader(load.target.topic)):
+        rest(LONG_S)
+
+
+def deafen_a_leader(cluster: Cluster, load: Load) -> None:
+    with cluster.deafened(cluster.leader(load.target.topic)):
+        rest(LONG_S)
+
+
+def expire_a_leaders_session(cluster: Cluster, load: Load) -> None:
+    cluster.expire_session(cluster.leader(load.target.topic))
+
+
+def expire_the_controllers_session(cluster: Cluster, load: Load) -> None:
+    cluster.expire_session(cluster.controller())
+
+
+def kill_zookeeper(cluster: Cluster, load: Load) -> None:
+    cluster.zookeeper.kill()
+    rest(LONG_S)
+    cluster.zookeeper.start()
+
+
+def kill_all_at_once(cluster: Cluster, load: Load) -> None:
+    for broker in cluster.brokers.values():
+        broker.kill()
+    cluster.start_brokers(*cluster.brokers)
+
+
+def stop_each_in_turn(cluster: Cluster, load: Load) -> None:
+    # A rolling restart.
+    for broker in cluster.brokers:
+        _stop(cluster, load, broker)
+        cluster.wait_until_whole()
+
+
+def _kill(cluster: Cluster, load: Load, broker_id: int) -> None:
+    cluster.brokers[broker_id].kill()
+    cluster.wait_until_gone(broker_id)
+    wait_for_progress(lambda: load.acknowledged)
+    cluster.start_brokers(broker_id)
+
+
+def _stop(cluster: Cluster, load: Load, broker_id: int) -> None:
+    status = cluster.brokers[broker_id].stop()
+    assert status in _STOPPED, cluster.brokers[broker_id].tail()
+    wait_for_progress(lambda: load.acknowledged)
+    cluster.start_brokers(broker_id)
+
+
+_STOPPED = {0, 143}
+"""Ours and Java's status after SIGTERM."""
+
+FAULTS: tuple[Do, ...] = (
+    kill_a_leader,
+    kill_the_controller,
+    kill_a_leader_for_a_moment,
+    stop_a_leader,
+    stop_the_controller,
+    pause_a_leader,
+    pause_the_controller,
+    isolate_a_leader,
+    isolate_a_leader_from_zookeeper_too,
+    isolate_the_controller,
+    silence_a_leader,
+    deafen_a_leader,
+    expire_a_leaders_session,
+    expire_the_controllers_session,
+    kill_zookeeper,
+    kill_all_at_once,
+    stop_each_in_turn,
+)
+"""Each can be done to any cluster of at least three brokers."""
+
+
+def bear(cluster: Cluster, load: Load, fault: Do) -> None:
+    """Do it, wait until the cluster is whole again and records are acknowledged."""
+    fault(cluster, load)
+    cluster.wait_until_whole()
+    wait_for_progress(lambda: load.acknowledged)
