@@ -25,7 +25,7 @@ NODES = {
 
 def use(manager: ClientBandwidthQuotaManager, context: RequestContext, size_bytes: int) -> int:
     """Record bytes; return how long the client has to wait."""
-    return manager.record(context, size_bytes, manager.now_ms())
+    return manager.sensor_of(context).record(size_bytes, manager.now_ms())
 
 
 def limits(quotas: Quotas) -> dict[str, float]:
@@ -74,15 +74,15 @@ def test_a_user_s_clients_share_their_quota() -> None:
 
 
 def test_a_consumer_gets_no_more_at_once_than_it_may_have_in_all_windows() -> None:
-    fetch = Quotas(NODES).managers.fetch
-    assert fetch.max_bytes_in_window(request_of("bob", "app")) == 70
-    assert fetch.max_bytes_in_window(request_of("bob", "other")) == float("inf")
-    assert Quotas().managers.fetch.max_bytes_in_window(request_of()) == float("inf")
+    managers = Quotas(NODES).managers
+    assert managers.most_fetched(request_of("bob", "app")) == 70
+    assert managers.most_fetched(request_of("bob", "other")) == float("inf")
+    assert Quotas().managers.most_fetched(request_of()) == float("inf")
 
 
 def test_windows_are_those_of_the_configuration() -> None:
     quotas = Quotas(NODES, quota_window_num=3, quota_window_size_seconds=2, controller_quota_window_num=5)
-    assert quotas.managers.fetch.max_bytes_in_window(request_of("bob", "app")) == 28
+    assert quotas.managers.most_fetched(request_of("bob", "app")) == 28
     quotas.configs.write("clients/app", {"controller_mutation_rate": "2"})
     mutations = quotas.managers.controller_mutation.quota_for(request_of("bob", "app"), 0)
     mutations.record(10)
@@ -218,9 +218,12 @@ def test_nothing_is_lost_while_quotas_change_under_load() -> None:
 
     def record(number: int) -> None:
         begun.wait()
+        connections = [request_of(f"user-{at % 7}", f"client-{(at + number) % 11}") for at in range(77)]
         try:
             for at in range(2000):
-                use(produce, request_of(f"user-{at % 7}", f"client-{(at + number) % 11}"), 1)
+                context = connections[at % 77]
+                sensors = quotas.managers.sensors_of(context)
+                (sensors.produce or sensors.look_up_produce(produce, context)).record(1, produce.now_ms())
         except BaseException as error:  # noqa: BLE001 the test's thread tells
             failures.append(error)
 

@@ -1,8 +1,11 @@
 import math
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from twisted_kafka.quota.sensors import QuotaWindows, RateSensor, TokenSensor
+from twisted_kafka.quota.sensors import Allowance, QuotaWindows, RateSensor, TokenSensor
 
 WINDOWS = QuotaWindows(11, 1000)
 
@@ -20,7 +23,7 @@ def test_a_rate_waits_until_it_is_at_its_limit_again() -> None:
 def test_what_is_not_sent_is_taken_back() -> None:
     sensor = RateSensor((), WINDOWS, 100, 0)
     assert sensor.record(3000, 0) == 20_000
-    sensor.record_only(-3000, 0)
+    sensor.take_back(3000, 0)
     assert sensor.rate(0) == 0
 
 
@@ -46,9 +49,9 @@ def test_without_a_limit_nobody_waits() -> None:
 def test_a_new_limit_counts_at_once() -> None:
     sensor = RateSensor((), WINDOWS, 100, 0)
     sensor.record(2000, 0)
-    sensor.limit = 1000
+    sensor.change_limit(1000)
     assert sensor.throttle_ms(0) == 0
-    sensor.limit = 50
+    sensor.change_limit(50)
     assert sensor.throttle_ms(0) == 30_000
 
 
@@ -77,3 +80,49 @@ def test_throttle_times_are_averaged() -> None:
     sensor.note_throttle(100, 0)
     sensor.note_throttle(300, 0)
     assert sensor.mean_throttle_ms(0) == 200
+
+
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["use", "use", "use", "use", "take back", "ask", "look", "limit"]),
+        st.integers(0, 3),  # the connection
+        st.integers(0, 30) | st.integers(0, 2000),
+        st.sampled_from([0, 1, 7, 100, 999, 1000, 2500, 12_000]),
+    ),
+    max_size=120,
+)
+
+
+@given(_STEPS, st.sampled_from([1, 2, 11]), st.sampled_from([0.0, 100.0, 1000.0, math.inf]))
+def test_connections_that_are_lent_a_part_wait_as_long_as_those_that_always_ask(steps: Any, samples: int, limit: float) -> None:
+    windows = QuotaWindows(samples, 1000)
+    asked, lent = (RateSensor((), windows, limit, 0) for _ in range(2))
+    connections = [Allowance(lent) for _ in range(4)]
+    now_ms = 5_000
+    for what, number, value, passed_ms in steps:
+        now_ms += passed_ms
+        if what == "use":
+            assert connections[number].record(value, now_ms) == asked.record(value, now_ms)
+        elif what == "take back":
+            for sensor in (connections[number], asked):
+                sensor.record(value, now_ms)
+                sensor.take_back(value, now_ms)
+        elif what == "ask":
+            assert lent.throttle_ms(now_ms) == asked.throttle_ms(now_ms)
+        elif what == "look":
+            assert lent.rate(now_ms) == asked.rate(now_ms)
+        else:
+            for sensor in (lent, asked):
+                sensor.change_limit(value + 1)
+    assert lent.rate(now_ms) == asked.rate(now_ms)
+
+
+def test_a_client_far_below_its_limit_asks_once_in_a_window() -> None:
+    sensor = RateSensor((), WINDOWS, 1e6, 0)
+    connection = Allowance(sensor)
+    records = [connection.record(100, now_ms) for now_ms in range(5_000, 5_999)]
+    assert not any(records)
+    assert sensor.last_ms == 5_000
+    connection.record(100, 6_000)
+    assert sensor.last_ms == 6_000
+    assert sensor.rate(6_000) == 100 * 1000 / 10

@@ -270,17 +270,23 @@ def test_a_produce_without_an_answer_is_exempt_from_request_quotas() -> None:
     assert broker.quotas.measured("Request", "exempt-request-time") == {"": pytest.approx(5)}
 
 
-def fetched(size_bytes: int) -> Measured:
-    return Measured(
-        size_bytes,
-        lambda: FetchResponse(session_id=1, responses=[]),
-        lambda throttle_ms: FetchResponse(session_id=2, responses=[], throttle_time_ms=throttle_ms),
-    )
+class Fetched(Measured):
+    def __init__(self, size_bytes: int) -> None:
+        self._size_bytes = size_bytes
+
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def answer(self) -> FetchResponse:
+        return FetchResponse(session_id=1, responses=[])
+
+    def throttled(self, throttle_time_ms: int) -> FetchResponse:
+        return FetchResponse(session_id=2, responses=[], throttle_time_ms=throttle_time_ms)
 
 
 def test_a_fetch_that_is_throttled_is_empty_and_costs_nothing() -> None:
     broker = with_bytes(100)
-    broker.family.answer = lambda context: fetched(800)
+    broker.family.answer = lambda context: Fetched(800)
     answer = broker.send(FETCH, 11)
     assert (answer.session_id, answer.throttle_time_ms) == (1, 0)
     answer = broker.send(FETCH, 11)
@@ -293,7 +299,7 @@ def test_a_fetch_that_is_throttled_is_empty_and_costs_nothing() -> None:
 def test_a_fetch_is_empty_because_of_a_request_quota_too() -> None:
     broker = Broker(clients__app={"request_percentage": "1", "consumer_byte_rate": "1000000"})
     broker.family.takes_ms = 150
-    broker.family.answer = lambda context: fetched(800)
+    broker.family.answer = lambda context: Fetched(800)
     answer = broker.send(FETCH, 11)
     assert (answer.session_id, answer.throttle_time_ms) == (2, 1000)
     assert broker.quotas.measured("Fetch", "byte-rate") == {"client-id:app": 0}
@@ -401,6 +407,13 @@ def test_without_a_quota_nothing_is_measured() -> None:
     assert broker.send(HEARTBEAT, 3).throttle_time_ms == 0
     assert broker.quotas.observed == 0
     assert broker.quotas.measured("Request", "request-time") == {}
+
+
+def test_a_client_has_no_metrics_of_what_it_does_not_use() -> None:
+    broker = Broker(clients__app={"request_percentage": "1", "producer_byte_rate": "50", "consumer_byte_rate": "50"})
+    broker.send(HEARTBEAT, 3)
+    assert broker.quotas.measured("Request", "request-time").keys() == {"client-id:app"}
+    assert broker.quotas.measured("Produce", "byte-rate") == broker.quotas.measured("Fetch", "byte-rate") == {}
 
 
 def test_every_response_can_tell_a_throttle_time_in_every_version() -> None:

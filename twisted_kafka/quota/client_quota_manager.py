@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -38,18 +38,17 @@ class ClientQuotaManager(Generic[_S]):
         callback: Any = None,
     ) -> None:
         """``callback`` provides IClientQuotaCallback; None: quotas apply as they are set (``DefaultQuotaCallback``)."""
+        self.changed: Callable[[], object] = lambda: None
+        """Called when the sensors that were looked up may no longer be those of their clients."""
         self.quota_type = quota_type
         self.is_enabled = callback is not None
         """Whether use is measured: from the first quota that was set until the broker stops, as in Kafka."""
         self._windows = windows
-        self._most_s = (windows.samples - 1) * windows.window_ms / 1000
         self._clock = clock
         self._callback: Any = DefaultQuotaCallback() if callback is None else callback
         self._is_custom = callback is not None
         self._lock = threading.Lock()  # guards changes of the tables; they are read without it
         self._sensors: dict[Tags, _S] = {}
-        self._of_clients: dict[tuple[Any, str | None], _S] = {}
-        """The sensors by principal and client id, as far as they were looked up; a cache, cleared when quotas change."""
         type_ = quota_type.value
         metrics.collector(type_, self.RATE_NAME, partial(self._measures, self._rate))
         metrics.collector(type_, "throttle-time", partial(self._measures, self._throttle_time))
@@ -72,9 +71,9 @@ class ClientQuotaManager(Generic[_S]):
     def update_limits(self) -> None:
         """Ask for the limit of every sensor again."""
         with self._lock:
-            self._of_clients = {}
             for sensor in self._sensors.values():
-                sensor.limit = self._limit(sensor.tags)
+                sensor.change_limit(self._limit(sensor.tags))
+        self.changed()
 
     def _limit(self, tags: Tags) -> float:
         limit = self._callback.quota_limit(self.quota_type, dict(tags))
@@ -84,19 +83,6 @@ class ClientQuotaManager(Generic[_S]):
 
     def sensor_of(self, context: RequestContext) -> _S:
         """Return the sensor of the client that sent a request."""
-        if self._is_custom:
-            return self._look_up(context)
-        client = context.principal, context.client_id
-        sensor = self._of_clients.get(client)
-        if sensor is None:
-            of_clients = self._of_clients
-            sensor = self._look_up(context)
-            if len(of_clients) >= MAX_SENSORS:
-                of_clients.clear()
-            of_clients[client] = sensor  # into the dictionary of before: when quotas have changed meanwhile, it is gone
-        return sensor
-
-    def _look_up(self, context: RequestContext) -> _S:
         found = self._callback.quota_metric_tags(self.quota_type, context.principal, context.client_id or "")
         if self._is_custom and self._callback.quota_reset_required(self.quota_type):
             self.update_limits()
@@ -124,7 +110,7 @@ class ClientQuotaManager(Generic[_S]):
         if sensors:
             gone = {sensor.tags for sensor in sensors}
             self._sensors = {tags: sensor for tags, sensor in self._sensors.items() if tags not in gone}
-            self._of_clients = {}
+            self.changed()
 
     def __len__(self) -> int:
         return len(self._sensors)
@@ -150,21 +136,6 @@ class ClientBandwidthQuotaManager(ClientQuotaManager[RateSensor]):
 
     def _make(self, tags: Tags, limit: float) -> RateSensor:
         return RateSensor(tags, self._windows, limit, self.now_ms())
-
-    def record(self, context: RequestContext, size_bytes: int, now_ms: int) -> int:
-        """Record bytes; return how many milliseconds the client has to wait."""
-        return self.sensor_of(context).record(size_bytes, now_ms) if self.is_enabled else 0
-
-    def unrecord(self, context: RequestContext, size_bytes: int, now_ms: int) -> None:
-        """Take back bytes that are not sent after all."""
-        if self.is_enabled:
-            self.sensor_of(context).record_only(-size_bytes, now_ms)
-
-    def max_bytes_in_window(self, context: RequestContext) -> float:
-        """Return the most bytes that a client may get at once without having to wait in any case."""
-        if not self.is_enabled:
-            return math.inf
-        return self.sensor_of(context).limit * self._most_s
 
 
 class ClientRequestQuotaManager(ClientQuotaManager[RateSensor]):

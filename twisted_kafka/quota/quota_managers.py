@@ -11,8 +11,10 @@ from twisted_kafka.config.python_class import instance_of
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.quota.client_quota_callback import DEFAULT, AnyName, ClientQuotaType, IClientQuotaCallback, QuotaEntity
 from twisted_kafka.quota.client_quota_manager import ClientBandwidthQuotaManager, ClientQuotaManager, ClientRequestQuotaManager
+from twisted_kafka.quota.client_sensors import ClientSensors
 from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuotaManager
 from twisted_kafka.quota.entities import entity_name
 from twisted_kafka.quota.interfaces import IConfigs
@@ -56,6 +58,10 @@ class QuotaManagers:
             "request_percentage": self.request,
             "controller_mutation_rate": self.controller_mutation,
         }
+        self.generation = object()
+        """Replaced when quotas change or sensors are dropped: those on connections may no longer be their clients'."""
+        for manager in self._managers.values():
+            manager.changed = self._begin_generation
         self._throttled = {manager.quota_type: ThrottledChannels(clock, timer) for manager in self._managers.values()}
         for quota_type, throttled in self._throttled.items():
             metrics.gauge(quota_type.value, "queue-size", throttled.__len__)
@@ -136,6 +142,32 @@ class QuotaManagers:
         """Close the callback, as the broker stops."""
         if self._callback is not None:
             self._callback.close()
+
+    # Sensors.
+
+    def _begin_generation(self) -> None:
+        self.generation = object()
+
+    def sensors_of(self, context: RequestContext) -> ClientSensors:
+        """Return the sensors of the client that sent a request. They are kept on its connection."""
+        connection = context.connection
+        sensors: ClientSensors | None = connection.quota_sensors
+        generation = self.generation  # of before they are looked up
+        if sensors is None or sensors.generation is not generation or sensors.client_id != context.client_id:
+            if sensors is not None:
+                sensors.end()
+            is_kept = self._callback is None  # another callback may return other tags for the next request
+            sensors = ClientSensors(context.client_id, generation, self.request.exempt, is_kept=is_kept)
+            if is_kept:
+                connection.quota_sensors = sensors
+        return sensors
+
+    def most_fetched(self, context: RequestContext) -> float:
+        """Return the most bytes that a client may get at once without having to wait in any case."""
+        if not self.fetch.is_enabled:
+            return math.inf
+        sensors = self.sensors_of(context)
+        return (sensors.fetch or sensors.look_up_fetch(self.fetch, context)).most_at_once
 
     # Throttling.
 

@@ -106,14 +106,22 @@ class Later(NamedTuple):
     """The request without its records, to build an error response if ``answer`` fails."""
 
 
-class Measured(NamedTuple):
+class Measured:
     """Returned instead of a response whose bytes a quota counts: which one is sent depends on that."""
 
-    size_bytes: int
-    answer: "Callable[[], Response]"
-    """Returns the response."""
-    throttled: "Callable[[int], Response]"
-    """Returns the one to send if the client has to wait so many milliseconds."""
+    __slots__ = ()
+
+    def size_bytes(self) -> int:
+        """Return the bytes that count."""
+        raise NotImplementedError
+
+    def answer(self) -> "Response":
+        """Return the response."""
+        raise NotImplementedError
+
+    def throttled(self, throttle_time_ms: int) -> "Response":
+        """Return the response to send if the client has to wait so many milliseconds."""
+        raise NotImplementedError
 
 
 class ILimited(Protocol):

@@ -17,6 +17,7 @@ from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.quota.client_quota_manager import PERCENT_PER_NS, ClientQuotaManager
+from twisted_kafka.quota.client_sensors import ClientSensors, Use
 from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.server.dispatch import (
     CLOSE_CONNECTION,
@@ -65,27 +66,35 @@ class RequestThrottler:
         ``shared_by`` is the number of requests that were handled together: each has used its part of the time.
         """
         quotas, context = self.quotas, request.context
-        key = context.api_key
-        if not quotas.request.is_enabled and key != _PRODUCE and type(result) not in _COUNTED:
+        key, connection = context.api_key, context.connection
+        if not quotas.request.is_enabled and key != _PRODUCE and not isinstance(result, _COUNTED):
+            return result
+        if connection.authenticator is not None and is_authentication(context):
             return result  # type: ignore[return-value]  # it is neither Measured nor Limited
-        if context.connection.authenticator is not None and is_authentication(context):
-            return result  # type: ignore[return-value]  # as above
+        sensors: ClientSensors | None = connection.quota_sensors
+        if sensors is None or sensors.generation is not quotas.generation or sensors.client_id != context.client_id:
+            sensors = quotas.sensors_of(context)
         now_ns = self._now_ns()
         now_ms = now_ns // 1_000_000
-        is_exempt = isinstance(result, Outcome) or key in EXEMPT or (key == _FETCH and context.is_special)
-        request_ms = self._record_time(request, now_ns, shared_by, is_exempt=is_exempt) if quotas.request.is_enabled else 0
+        request_ms = other_ms = 0
+        if quotas.request.is_enabled:
+            if key in EXEMPT or isinstance(result, Outcome) or (key == _FETCH and context.is_special):
+                time = sensors.exempt
+            else:
+                time = sensors.time or sensors.look_up_time(quotas.request, context)
+            request_ms = _record_time(request, time, now_ns, shared_by)
         if isinstance(result, Measured):
-            return self._throttle_fetch(channel, request, result, request_ms, now_ms)
+            return self._throttle_fetch(channel, request, result, request_ms, sensors, now_ms)
         manager: ClientQuotaManager[Any] = quotas.request
-        other_ms = 0
-        if key == _PRODUCE:
-            manager, other_ms = quotas.produce, quotas.produce.record(context, request.request_bytes, now_ms)
-        elif isinstance(result, Limited):
+        if isinstance(result, Limited):
             manager, other_ms, result = quotas.controller_mutation, result.quota.throttle_ms(), result.response
-        assert not isinstance(result, Limited)
-        throttle_ms = max(other_ms, request_ms)
-        if not throttle_ms or result is CLOSE_CONNECTION:
+        elif key == _PRODUCE and quotas.produce.is_enabled:
+            manager = quotas.produce
+            produced = sensors.produce or sensors.look_up_produce(quotas.produce, context)
+            other_ms = produced.record(request.request_bytes, now_ms)
+        if not (other_ms or request_ms) or result is CLOSE_CONNECTION:
             return result
+        throttle_ms = max(other_ms, request_ms)
         quotas.throttle(manager if other_ms > request_ms else quotas.request, channel, request, throttle_ms)
         return result if isinstance(result, Outcome) else _throttled(result, throttle_ms)
 
@@ -98,31 +107,37 @@ class RequestThrottler:
             return response
         context = request.context
         is_exempt = context.api_key in EXEMPT or (context.api_key == _FETCH and context.is_special)
-        throttle_ms = self._record_time(request, self._now_ns(), 1, is_exempt=is_exempt) if quotas.request.is_enabled else 0
+        if not quotas.request.is_enabled:
+            return response
+        sensors = quotas.sensors_of(context)
+        time = sensors.exempt if is_exempt else sensors.time or sensors.look_up_time(quotas.request, context)
+        throttle_ms = _record_time(request, time, self._now_ns(), 1)
         if not throttle_ms:
             return response
         quotas.throttle(quotas.request, channel, request, throttle_ms)
         return with_throttle_time(response, throttle_ms)
 
-    def _record_time(self, request: Request, now_ns: int, shared_by: int, *, is_exempt: bool) -> int:
-        """Record how long a handler's thread has worked on a request; return how many milliseconds its client has to wait."""
-        manager = self.quotas.request
-        if not request.local_complete_ns:
-            request.local_complete_ns = now_ns
-        percent = max(request.local_complete_ns - request.dequeued_ns, 0) * PERCENT_PER_NS / shared_by
-        sensor = request.time_sensor = manager.exempt if is_exempt else manager.sensor_of(request.context)
-        return sensor.record(percent, now_ns // 1_000_000)
-
     def _throttle_fetch(
-        self, channel: RequestChannel, request: Request, result: Measured, request_ms: int, now_ms: int
+        self,
+        channel: RequestChannel,
+        request: Request,
+        result: Measured,
+        request_ms: int,
+        sensors: ClientSensors,
+        now_ms: int,
     ) -> Response:
         """Send nothing of what was fetched if the client has to wait: the next fetch gets it."""
-        quotas, context = self.quotas, request.context
-        fetch_ms = quotas.fetch.record(context, result.size_bytes, now_ms)
-        throttle_ms = max(fetch_ms, request_ms)
-        if not throttle_ms:
+        quotas = self.quotas
+        fetched, fetch_ms, size_bytes = None, 0, 0
+        if quotas.fetch.is_enabled:
+            fetched = sensors.fetch or sensors.look_up_fetch(quotas.fetch, request.context)
+            size_bytes = result.size_bytes()
+            fetch_ms = fetched.record(size_bytes, now_ms)
+        if not fetch_ms and not request_ms:
             return result.answer()
-        quotas.fetch.unrecord(context, result.size_bytes, now_ms)
+        if fetched is not None:
+            fetched.take_back(size_bytes, now_ms)
+        throttle_ms = max(fetch_ms, request_ms)
         quotas.throttle(quotas.fetch if fetch_ms > request_ms else quotas.request, channel, request, throttle_ms)
         return result.throttled(throttle_ms)
 
@@ -133,7 +148,16 @@ class RequestThrottler:
         """
         sensor = request.time_sensor
         if sensor is not None and request.response_bytes:
-            sensor.record_only((request.sent_ns - request.response_dequeued_ns) * PERCENT_PER_NS, request.sent_ns // 1_000_000)
+            sensor.record((request.sent_ns - request.response_dequeued_ns) * PERCENT_PER_NS, request.sent_ns // 1_000_000)
+
+
+def _record_time(request: Request, sensor: Use, now_ns: int, shared_by: int) -> int:
+    """Record how long a handler's thread has worked on a request; return how many milliseconds its client has to wait."""
+    local_complete_ns = request.local_complete_ns
+    if not local_complete_ns:
+        local_complete_ns = request.local_complete_ns = now_ns
+    request.time_sensor = sensor
+    return sensor.record((local_complete_ns - request.dequeued_ns) * PERCENT_PER_NS / shared_by, now_ns // 1_000_000)
 
 
 def is_authentication(context: RequestContext) -> bool:

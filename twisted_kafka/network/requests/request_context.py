@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from twisted_kafka.network.requests.authenticator import IAuthenticator
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal
@@ -71,6 +71,7 @@ class ConnectionInfo:
         "is_privileged_listener",
         "listener_name",
         "principal",
+        "quota_sensors",
         "security_protocol",
         "software_name",
         "software_version",
@@ -92,6 +93,8 @@ class ConnectionInfo:
         self.principal: KafkaPrincipal = ANONYMOUS
         self.authenticator: IAuthenticator | None = None
         """That of a SASL listener; None: there is nothing to authenticate, or TLS has done so."""
+        self.quota_sensors: Any = None
+        """What the quotas of the connection's client measure, kept here by what applies them (``RequestThrottler``)."""
         self.software_name = "unknown"
         self.software_version = "unknown"
 

@@ -32,7 +32,14 @@ from twisted_kafka.replication.partition.topic_stats import BYTES_OUT, REPLICATI
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.apis.data.down_conversion import DownConversion
-from twisted_kafka.server.apis.data.fetched_response import FIRST_VERSION, FetchedResponse, by_topic, size_of, topic_of
+from twisted_kafka.server.apis.data.fetched_response import (
+    FIRST_VERSION,
+    LAST_VERSION,
+    FetchedResponse,
+    by_topic,
+    size_of,
+    topic_of,
+)
 from twisted_kafka.server.apis.data.flat_forms import OneFetch
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
@@ -88,7 +95,7 @@ class FetchApis:
         self._conversion = DownConversion(replicas, clock)
         self._max_bytes = config.int("fetch.max.bytes")
 
-    @api(FetchRequest, FetchResponse, versions=(0, 17), direct="fetch_one")
+    @api(FetchRequest, FetchResponse, versions=(0, LAST_VERSION), direct="fetch_one")
     def fetch(self, context: RequestContext, request: FetchRequest) -> "Answer | Future[Answer]":
         """Read the partitions of the request and its session; wait up to ``max_wait_ms`` for ``min_bytes``."""
         version = context.api_version
@@ -131,7 +138,7 @@ class FetchApis:
         if max_bytes > self._max_bytes:
             max_bytes = self._max_bytes
         if self._quotas.is_enabled and replica_id < 0:
-            most = self._quotas.fetch.max_bytes_in_window(context)
+            most = self._quotas.most_fetched(context)
             if max_bytes > most:
                 max_bytes = int(most)
         if min_bytes > max_bytes:
@@ -223,16 +230,13 @@ class FetchApis:
         self, context: RequestContext, params: FetchParams, fetch_context: FetchContext, reads: Sequence[PartitionRead]
     ) -> Answer:
         if self._quotas.is_enabled and not params.is_from_follower:
-            return Measured(
-                size_of(params.version, by_topic(fetch_context.peek(reads))) if self._quotas.fetch.is_enabled else 0,
-                partial(self._send, context, params, fetch_context, reads),
-                partial(_throttled, context, fetch_context),
-            )
-        return self._send(context, params, fetch_context, reads)
+            return _Measured(self, context, params, fetch_context, reads)
+        return self.send(context, params, fetch_context, reads)
 
-    def _send(
+    def send(
         self, context: RequestContext, params: FetchParams, fetch_context: FetchContext, reads: Sequence[PartitionRead]
     ) -> FetchResponse | FetchedResponse:
+        """Return the response with what was read, and count it."""
         if self._conversion.concerns(params.version):
             for fetch, read in zip(fetch_context.fetches, reads, strict=True):
                 self._conversion.convert(context, fetch, read, params)
@@ -299,6 +303,45 @@ class FetchApis:
         return is_plain
 
 
+class _Measured(Measured):
+    """What was read, until it is known whether the client's quota allows it to be sent."""
+
+    __slots__ = ("_apis", "_context", "_fetch_context", "_params", "_reads")
+
+    def __init__(
+        self,
+        apis: FetchApis,
+        context: RequestContext,
+        params: FetchParams,
+        fetch_context: FetchContext,
+        reads: Sequence[PartitionRead],
+    ) -> None:
+        self._apis = apis
+        self._context = context
+        self._params = params
+        self._fetch_context = fetch_context
+        self._reads = reads
+
+    def size_bytes(self) -> int:
+        return size_of(self._params.version, by_topic(self._fetch_context.peek(self._reads)))
+
+    def answer(self) -> FetchResponse | FetchedResponse:
+        return self._apis.send(self._context, self._params, self._fetch_context, self._reads)
+
+    def throttled(self, throttle_time_ms: int) -> FetchResponse:
+        """Return an empty response: the next fetch gets what was read."""
+        fetch_context = self._fetch_context
+        fetch_context.answer_nothing()
+        if fetch_context.error:
+            self._context.note_error(fetch_context.error)
+        return _response(
+            throttle_time_ms=throttle_time_ms,
+            error_code=fetch_context.error,
+            session_id=fetch_context.session_id,
+            responses=[],
+        )
+
+
 def _fetch_of(name: str | None, topic_id: bytes, asked: FetchPartition | OneFetch) -> PartitionFetch:
     """Return what is asked of a partition; without a name the topic's id is unknown."""
     index = asked.partition
@@ -311,15 +354,6 @@ def _fetch_of(name: str | None, topic_id: bytes, asked: FetchPartition | OneFetc
         asked.log_start_offset,
         asked.current_leader_epoch,
         asked.last_fetched_epoch,
-    )
-
-
-def _throttled(context: RequestContext, fetch_context: FetchContext, throttle_time_ms: int) -> FetchResponse:
-    fetch_context.answer_nothing()
-    if fetch_context.error:
-        context.note_error(fetch_context.error)
-    return _response(
-        throttle_time_ms=throttle_time_ms, error_code=fetch_context.error, session_id=fetch_context.session_id, responses=[]
     )
 
 

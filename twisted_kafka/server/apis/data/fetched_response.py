@@ -16,6 +16,7 @@ from twisted_kafka.server.fetch_session import FetchedPartitions
 
 FIRST_VERSION: Final = 4
 """Before it records are converted."""
+LAST_VERSION: Final = 17
 
 _FIRST_WITH_START: Final = 5
 _FIRST_WITH_SESSIONS: Final = 7
@@ -45,11 +46,19 @@ _ANSWER_5: Final = _LAYOUT_5.pack
 _ANSWER_11: Final = _LAYOUT_11.pack
 _COMPACT_ANSWER: Final = _COMPACT_LAYOUT.pack
 
-# The size prefix counts too, as in Kafka (FetchResponse.sizeOf).
-_HEAD_4_BYTES: Final = 12
-_HEAD_7_BYTES: Final = 18
-_COMPACT_HEAD_BYTES: Final = 16
-_COMPACT_PARTITION_BYTES: Final = _COMPACT_LAYOUT.size + 2
+
+def _layout_bytes(version: int) -> tuple[int, int, int]:
+    """Return how many bytes of an answer are its own, each topic's and each partition's, without names and records.
+
+    The size prefix counts too, as in Kafka (FetchResponse.sizeOf).
+    """
+    if version >= _FIRST_FLEXIBLE:
+        return 16, _UUID_BYTES + 2 if version >= _FIRST_WITH_TOPIC_IDS else 3, _COMPACT_LAYOUT.size + 2
+    layout = _LAYOUT_11 if version >= _FIRST_WITH_RACKS else _LAYOUT_5 if version >= _FIRST_WITH_START else _LAYOUT_4
+    return 18 if version >= _FIRST_WITH_SESSIONS else 12, _LENGTH_BYTES + _COUNT_BYTES, layout.size
+
+
+_LAYOUT_BYTES: Final = tuple(map(_layout_bytes, range(LAST_VERSION + 1)))
 
 
 def by_topic(fetched: FetchedPartitions) -> Sequence[FetchedPartitions]:
@@ -75,22 +84,19 @@ def topic_of(fetch: PartitionFetch) -> str:
 
 def size_of(version: int, topics: Sequence[FetchedPartitions]) -> int:
     """Return the size of an answer with these partitions, before it is made; without their errors, which hardly change it."""
-    if version >= _FIRST_FLEXIBLE:
-        size = _COMPACT_HEAD_BYTES
-        for fetched in topics:
-            size += _UUID_BYTES + 2 if version >= _FIRST_WITH_TOPIC_IDS else 3 + len(topic_of(fetched[0][0]).encode())
-            for _, read in fetched:
-                read_bytes = read.size_bytes
-                size += _COMPACT_PARTITION_BYTES + read_bytes
-                while read_bytes >= 127:  # the length is a varint of one more than it
-                    size += 1
-                    read_bytes = (read_bytes + 1 >> 7) - 1
-        return size
-    size = _HEAD_7_BYTES if version >= _FIRST_WITH_SESSIONS else _HEAD_4_BYTES
-    layout = _LAYOUT_11 if version >= _FIRST_WITH_RACKS else _LAYOUT_5 if version >= _FIRST_WITH_START else _LAYOUT_4
+    size, topic_bytes, partition_bytes = _LAYOUT_BYTES[version]
     for fetched in topics:
-        size += _LENGTH_BYTES + len(topic_of(fetched[0][0]).encode()) + _COUNT_BYTES
-        size += sum([layout.size + read.size_bytes for _, read in fetched])
+        size += topic_bytes + len(fetched) * partition_bytes
+        if version < _FIRST_WITH_TOPIC_IDS:
+            size += len(topic_of(fetched[0][0]).encode())
+        for _, read in fetched:
+            read_bytes = read.size_bytes
+            if read_bytes:
+                size += read_bytes
+                if version >= _FIRST_FLEXIBLE:
+                    while read_bytes >= 127:  # the length is a varint of one more than it
+                        size += 1
+                        read_bytes = (read_bytes + 1 >> 7) - 1
     return size
 
 
