@@ -47,10 +47,10 @@ def follow(log: Path, out: Path, *options: str) -> list[str]:
 def written(out: Path) -> dict[datetime.datetime, int]:
     """Return the number of requests of each minute on disk."""
     found: dict[datetime.datetime, int] = {}
-    for path in out.glob("grain=60/batch=*/cells.parquet"):
+    for path in out.glob("followed=3/batch=*/cells.parquet"):
         with contextlib.suppress(FileNotFoundError):
             table = parquet.ParquetFile(path).read(["kind", "at", "requests"])
-            for row in table.filter(compute.equal(table["kind"], "requests")).to_pylist():
+            for row in table.filter(compute.equal(table["kind"], "traffic")).to_pylist():
                 found[row["at"]] = found.get(row["at"], 0) + row["requests"]
     return found
 

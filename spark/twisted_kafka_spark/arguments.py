@@ -7,10 +7,9 @@ import datetime
 import re
 from pathlib import Path
 
-from twisted_kafka_spark.cells import DAY_S, GROUPABLE, HOUR_S, MINUTE_S
+from twisted_kafka_spark.cells import GROUPABLE
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_GRAINS = {"minute": MINUTE_S, "hour": HOUR_S, "day": DAY_S}
 
 
 def duration_s(text: str) -> int:
@@ -109,13 +108,6 @@ def _report(report: argparse.ArgumentParser) -> None:
     )
     report.add_argument("--rollup", default="", metavar="DIR", help="also write the rollup as Parquet, for --merge")
     report.add_argument("--merge", action="store_true", help="the paths are rollups: merge them into one report")
-    report.add_argument(
-        "--grain",
-        type=_GRAINS.__getitem__,
-        default=0,
-        metavar="minute|hour|day",
-        help="grain of --merge; default: depends on the length of the period",
-    )
     report.add_argument(
         "--group-by", type=_group, default=[], metavar="FIELD,...", help="add a table grouped by: " + ", ".join(GROUPABLE)
     )

@@ -1,8 +1,6 @@
 """The transport of cells: tables of one kind each, packed as Arrow streams, so that Spark moves a few large values, not many rows.
 
-Where there are many cells, a task packs them by time partition; all cells of a partition go to one task, which merges them with
-Arrow. For the cells of a day this takes a fifth of the time of Spark's own aggregation over 35 columns, most of which is spent on
-compiling it.
+Streams use it: each batch is small, and its cells are merged with Arrow.
 """
 
 from __future__ import annotations
@@ -14,22 +12,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from twisted_kafka_spark import cells, transactions
+from twisted_kafka_spark import cells
 from twisted_kafka_spark.cells import KINDS, MEASURES, TIME
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    pass
 
 Cells = list[tuple[str, pa.Table]]
 """Tables of cells, each with the name of its kind."""
 
-PARTS = 64
-"""The number of time partitions: with several per merging task, the tasks have about the same amount of work."""
 _MERGE_ROWS = 1 << 20
 """Rows that are merged at a time: a task holds only the distinct cells of a partition and this many more, not all at once."""
 _KIND = b"kind"
-_MINUTE_US = 60_000_000
-_SPREAD = 0x9E3779B97F4A7C15
 _HOW = {measure.name: measure.merge for measure in MEASURES}
 
 
@@ -50,10 +44,7 @@ def _merged(kind: str, tables: list[pa.Table]) -> pa.Table:
     whole = pa.concat_tables([_own(kind, table) for table in tables])
     grouped = whole.group_by(keys, use_threads=False).aggregate([(name, _HOW[name]) for name in declared.measures])
     names = [f"{name}_{_HOW[name]}" for name in declared.measures]
-    made = grouped.select([*keys, *names]).rename_columns([*keys, *declared.measures])
-    if kind == "transactions" and (fewer := transactions.limited(made)) is not made:
-        return _merged(kind, [fewer])
-    return made
+    return grouped.select([*keys, *names]).rename_columns([*keys, *declared.measures])
 
 
 def _own(kind: str, table: pa.Table) -> pa.Table:
@@ -105,33 +96,9 @@ def rows(tables: Iterable[tuple[str, pa.Table]]) -> Iterator[pa.RecordBatch]:
         yield _row(0, stream(kind, table))
 
 
-def packed(tables: Cells) -> Iterator[pa.RecordBatch]:
-    """Yield the cells of a task: a row for each kind and time partition."""
-    for part, kind, table in by_part(tables):
-        yield _row(part, stream(kind, table))
-
-
-def by_part(tables: Cells) -> Iterator[tuple[int, str, pa.Table]]:
-    """Yield the cells of a task by time partition: its number, the kind, the table."""
-    for kind, own in unique(tables):
-        parts = _parts(own)
-        order = np.argsort(parts, kind="stable")
-        sorted_parts = parts[order]
-        own = own.take(pa.array(order))
-        starts = np.flatnonzero(np.diff(sorted_parts, prepend=-1)).tolist()
-        for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
-            yield int(sorted_parts[start]), kind, own.slice(start, stop - start)
-
-
 def microseconds(table: pa.Table) -> np.ndarray:
     """Return the times of cells in microseconds; 0 for cells without a time."""
     found: np.ndarray = pc.fill_null(pc.cast(table[TIME.name], pa.int64()), 0).to_numpy()
-    return found
-
-
-def _parts(table: pa.Table) -> np.ndarray:
-    spread = (microseconds(table) // _MINUTE_US).astype(np.uint64) * np.uint64(_SPREAD)
-    found: np.ndarray = ((spread >> np.uint64(32)) % np.uint64(PARTS)).astype(np.int64)
     return found
 
 
@@ -161,17 +128,6 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]
             yield opened(content.as_buffer())
 
 
-def merge_packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Merge the rows of a task."""
-    yield from rows(merged(unpacked(batches)).items())
-
-
-def merged_parts(parts: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
-    """Merge the streams of a task's time partitions."""
-    for kind, table in merged(opened(content) for _, content in parts).items():
-        yield stream(kind, table)
-
-
 def wide(tables: Iterable[tuple[str, pa.Table]]) -> pa.Table:
     """Return cells with all columns, in the order and with the types of the schema."""
     schema, some = cells.arrow_schema(), [(kind, table) for kind, table in tables if table.num_rows]
@@ -190,8 +146,3 @@ def _complete(kind: str, table: pa.Table, schema: pa.Schema, nulls: dict[pa.Data
     ]
     columns[0] = pa.repeat(pa.scalar(kind), table.num_rows)
     return pa.table(columns, schema=schema)
-
-
-def merge(rows: DataFrame, tasks: int) -> DataFrame:
-    """Return rows in which every cell is unique, merged by `tasks` tasks."""
-    return rows.repartition(tasks, "part").mapInArrow(merge_packed, cells.PACKED_DDL)

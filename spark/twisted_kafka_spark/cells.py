@@ -1,7 +1,10 @@
-"""The rows of the rollup: the measures, their keys and the grain of time. Everything else is computed from them.
+"""The rows that a log is reduced to: the measures, their keys and the grain of time. Everything else is computed from them.
 
 A row is a *cell* of one kind. Columns that its kind does not have are null. Cells with equal keys are merged by adding their
-measures (or taking their minimum or maximum), so parts of a day, days and brokers merge in any order to the same rollup.
+measures (or taking their minimum or maximum), so parts of a day, days and brokers merge in any order to the same cells.
+
+Names that clients choose have no bound, so a kind with such keys has a `name`: only the names with the most of a measure are kept
+per hour (`aggregate.bounded`), and the others share cells whose `others` is 1.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from twisted_kafka_spark.schema import PHASES
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 
@@ -33,7 +35,7 @@ class Measure(NamedTuple):
 
 
 TIME = Key("at", "timestamp")
-"""The start of the cell's minute, hour or day, UTC."""
+"""The start of the cell's minute or hour, UTC."""
 
 KEYS: tuple[Key, ...] = (
     Key("kind", "string"),
@@ -55,6 +57,7 @@ KEYS: tuple[Key, ...] = (
     Key("note", "string"),
     Key("transactional_id", "string"),
     Key("event", "string"),
+    Key("others", "int"),
 )
 TIMES = ("total_us", *PHASES)
 MEASURES: tuple[Measure, ...] = (
@@ -78,44 +81,77 @@ MEASURE_NAMES = tuple(measure.name for measure in MEASURES)
 PACKED_DDL = "part int, cells binary"
 """The schema of packed cells (`bundles`) in Spark's DDL: the time partition, and the cells as an Arrow stream."""
 CLIENT = ("client_id", "principal")
+SOFTWARE = ("software", "software_version")
 GROUPABLE = ("node", "listener", "protocol", "principal", "client_id", "software", "software_version", "api", "version", "error")
 """The keys of a request, which `--group-by` accepts."""
+HEAT_BUCKETS = 5
+"""The number of histogram buckets in a row of a heat map."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of cell: its grain in seconds, its keys apart from the time, its measures."""
+    """A kind of cell: its grain in seconds, its keys apart from the time, its measures, and which of its keys have no bound."""
 
     grain_s: int
     keys: tuple[str, ...]
     measures: tuple[str, ...]
+    name: tuple[str, ...] = ()
+    is_stored: bool = True
 
 
-_TRAFFIC = ("requests", "failed", "throttled", "empty", "request_bytes", "response_bytes", "bytes", *TIMES, "max_us")
+_BUSY = ("requests", "failed", "throttled", "request_bytes", "response_bytes", "total_us", "throttle_us")
+_TRAFFIC = ("requests", "failed", "throttled", "empty", "request_bytes", "response_bytes", "bytes", *TIMES, "max_us", "records")
+_REQUESTS = ("requests",)
+_OLD, _WHO_FAILED = (*CLIENT, *SOFTWARE, "api", "version"), ("api", "error", *CLIENT)
+_WHERE, _WHO_SPEAKS = ("node", "listener", "protocol"), ("listener", "protocol", *CLIENT)
+_REFUSED = ("topic", "api", "error", *CLIENT)
 KINDS: dict[str, Kind] = {
-    "requests": Kind(MINUTE_S, GROUPABLE, (*_TRAFFIC, "records")),
-    "latency": Kind(MINUTE_S, ("api", "bucket"), ("requests",)),
-    "phases": Kind(HOUR_S, ("api", "phase", "bucket"), ("requests",)),
-    "clients": Kind(HOUR_S, (*CLIENT, "api", "bucket"), ("requests",)),
-    "topics": Kind(HOUR_S, ("topic", "api", "error", *CLIENT), ("requests", "records", "bytes")),
+    "traffic": Kind(MINUTE_S, ("api", "error"), _TRAFFIC),
+    "heat": Kind(MINUTE_S, ("api", "bucket"), _REQUESTS),
+    "phases": Kind(HOUR_S, ("api", "phase", "bucket"), _REQUESTS),
+    "listeners": Kind(HOUR_S, _WHERE, _BUSY, name=_WHERE),
+    "versions": Kind(HOUR_S, ("api", "version"), _REQUESTS, name=("api", "version")),
+    "software": Kind(HOUR_S, SOFTWARE, _BUSY, name=SOFTWARE),
+    "principals": Kind(HOUR_S, ("principal",), _BUSY, name=("principal",)),
+    "clients": Kind(HOUR_S, (*CLIENT, *SOFTWARE, "api"), (*_BUSY, "empty", "bytes"), name=(*CLIENT, *SOFTWARE)),
+    "client_latency": Kind(HOUR_S, (*CLIENT, "bucket"), ("requests", "total_us"), name=CLIENT),
+    "client_minutes": Kind(MINUTE_S, (*CLIENT, "api"), ("requests", "throttled", "throttle_us"), name=(*CLIENT, "api")),
+    "new_connections": Kind(MINUTE_S, CLIENT, _REQUESTS, name=CLIENT),
+    "old_versions": Kind(HOUR_S, _OLD, _REQUESTS, name=_OLD),
+    "errors": Kind(HOUR_S, _WHO_FAILED, _REQUESTS, name=_WHO_FAILED),
+    "plain_text": Kind(HOUR_S, _WHO_SPEAKS, _REQUESTS, name=_WHO_SPEAKS),
     "connections": Kind(
         HOUR_S,
-        ("connection", *CLIENT, "software", "software_version"),
+        ("connection", *CLIENT),
         ("requests", "failed", "request_bytes", "response_bytes", "total_us", "throttle_us", "first_us", "last_us"),
+        name=("connection", *CLIENT),
     ),
+    "topics": Kind(HOUR_S, ("topic", "api"), ("requests", "records", "bytes"), name=("topic",)),
+    "topic_errors": Kind(HOUR_S, _REFUSED, _REQUESTS, name=_REFUSED),
     "transactions": Kind(
         HOUR_S,
         ("transactional_id", *CLIENT, "event", "bucket"),
         ("requests", "total_us", "max_us", "first_us", "last_us", "timeout_us"),
+        name=("transactional_id",),
     ),
-    "logins": Kind(HOUR_S, ("note", "listener", "error"), ("requests", "first_us", "last_us")),
-    "runs": Kind(DAY_S, ("node", "note"), ("requests", "first_us", "last_us")),
-    "lines": Kind(DAY_S, ("note", "error"), ("requests",)),
-    "topic_ids": Kind(DAY_S, ("topic", "note"), ("requests",)),
+    "logins": Kind(HOUR_S, ("note", "listener", "error"), ("requests", "first_us", "last_us"), name=("note",)),
+    "group_by": Kind(HOUR_S, GROUPABLE, _BUSY, name=GROUPABLE, is_stored=False),
+    "runs": Kind(HOUR_S, ("node", "note"), ("requests", "first_us", "last_us"), is_stored=False),
+    "lines": Kind(HOUR_S, ("note", "error"), ("requests",), name=("note", "error")),
+    "topic_ids": Kind(HOUR_S, ("topic", "note"), ("requests",), name=("topic", "note")),
 }
-"""`transactions`: what happened to the transactions of an id (`transactions.EVENTS`), and their durations; `logins`: logins that
-failed, with the client's address in `note`; `runs`: first and last number of consecutively read lines, by broker; `lines`: lines
-that were read or unreadable, with a sample in `note`; `topic_ids`: the name of a topic id that a fetch used."""
+"""Of these kinds:
+
+- `heat` has histograms of `total_us` with coarse buckets (`HEAT_BUCKETS`), `phases` fine ones, of `total_us` too.
+- `client_minutes` has what storms consist of, and throttled requests.
+- `new_connections` counts the first requests of connections.
+- `transactions` has what happened to the transactions of an id (`transactions.EVENTS`), and their durations.
+- `logins` are logins that failed, with the client's address in `note`.
+- `group_by` is what `--group-by` asks for, with other keys null.
+- `runs` are the first and the last number of consecutively read lines, by broker.
+- `lines` were read or unreadable, with a sample in `note`.
+- `topic_ids` have the name of a topic id that a fetch used.
+"""
 
 
 def ddl() -> str:
@@ -129,24 +165,3 @@ def arrow_schema() -> pa.Schema:
 
     types = {"string": pa.string(), "int": pa.int32(), "timestamp": pa.timestamp("us", "UTC")}
     return pa.schema([*((key.name, types[key.ddl]) for key in KEYS), *((name, pa.int64()) for name in MEASURE_NAMES)])
-
-
-def merged_measures() -> list[Column]:
-    """Return the aggregations that merge cells."""
-    from pyspark.sql import functions as sf
-
-    how = {"sum": sf.sum, "min": sf.min, "max": sf.max}
-    return [how[measure.merge](measure.name).cast("bigint").alias(measure.name) for measure in MEASURES]
-
-
-def merge(cells: DataFrame) -> DataFrame:
-    """Return cells whose keys are unique."""
-    return cells.groupBy(*KEY_NAMES).agg(*merged_measures())
-
-
-def regrain(cells: DataFrame, grain_s: int) -> DataFrame:
-    """Return cells with their times truncated to `grain_s`, not merged yet."""
-    from pyspark.sql import functions as sf
-
-    at = sf.timestamp_seconds(sf.floor(sf.unix_seconds(TIME.name) / grain_s) * grain_s)
-    return cells.withColumn(TIME.name, at)

@@ -42,9 +42,7 @@ def _report(options: argparse.Namespace) -> int:
         return WRONG_USAGE
     if not options.out.absolute().parent.is_dir():
         raise NotADirectoryError(f"{options.out.absolute().parent} is not a directory; --out requires an existing one")
-    document = _computed(
-        options, rollup_out=options.rollup, is_merge=options.merge, grain_s=options.grain, group_by=options.group_by
-    )
+    document = _computed(options, rollup_out=options.rollup, is_merge=options.merge, group_by=options.group_by)
     write(options.out, as_html(document))
     write(options.out.with_suffix(".json"), json.dumps(document, indent=1, default=str) + "\n")
     if not options.quiet:

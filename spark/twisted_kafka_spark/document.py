@@ -8,15 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from twisted_kafka_spark.cells import MINUTE_S
+from twisted_kafka_spark.cells import HEAT_BUCKETS, MINUTE_S
 from twisted_kafka_spark.findings.detectors import throttled_shares
-from twisted_kafka_spark.findings.find import find, find_over_all
 from twisted_kafka_spark.histogram import middle, quantiles
 from twisted_kafka_spark.kafka_names import WAITS_BY_DESIGN
 from twisted_kafka_spark.schema import PHASES
 from twisted_kafka_spark.security import PLAIN_PROTOCOLS
 from twisted_kafka_spark.transactions import OUTCOMES, REFUSED
-from twisted_kafka_spark.views import HEAT_BUCKETS, TOP
+from twisted_kafka_spark.views import TOP
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables
@@ -43,27 +42,28 @@ class About:
     repeated_lines: int = 0
     condition: str = ""
     group_by: Sequence[str] = ()
-    grain_s: int = MINUTE_S
+    first: datetime.datetime | None = None
+    last: datetime.datetime | None = None
+    """The first and the last minute with a request."""
 
 
-def tick_length_s(first: datetime.datetime, last: datetime.datetime, grain_s: int = MINUTE_S) -> int:
-    """Return the length in seconds of one column of the charts over time."""
-    span_s = (last - first).total_seconds() + grain_s
-    fitting = [length for length in TICK_LENGTHS_S if length >= grain_s and span_s / length <= MOST_TICKS]
+def tick_length_s(first: datetime.datetime, last: datetime.datetime) -> int:
+    """Return the length in seconds of one column of the charts over time, from the first to the last minute."""
+    span_s = (last - first).total_seconds() + MINUTE_S
+    fitting = [length for length in TICK_LENGTHS_S if span_s / length <= MOST_TICKS]
     return fitting[0] if fitting else TICK_LENGTHS_S[-1] * -(-int(span_s / TICK_LENGTHS_S[-1]) // MOST_TICKS)
 
 
-def build(tables: Tables, about: About, tick_s: int) -> Values:
-    """Return the whole report."""
+def build(tables: Tables, about: About, tick_s: int, findings: Sequence[Values]) -> Values:
+    """Return the whole report; `findings` as plain data."""
     ticks = sorted({_floor(row["at"], tick_s) for row in tables["tick"]})
     every = _every(ticks, tick_s)
-    findings = find(tables) if about.grain_s == MINUTE_S else find_over_all(tables)
     return {
         "report": 2,
         "source": _source(tables, about),
-        "period": {**_bounds(tables["tick"], about.grain_s), **_ends(every), "tick_s": tick_s},
+        "period": {**_bounds(about), **_ends(every), "tick_s": tick_s},
         "total": _total(tables["total"]),
-        "findings": [finding.as_values() for finding in findings],
+        "findings": list(findings),
         "time": _over_time(tables["tick"], every, tick_s),
         "apis": _apis(tables),
         "waiting": _waiting(tables["api"]),
@@ -141,7 +141,7 @@ def _apis(tables: Tables) -> list[Values]:
             "total_us": quantiles(totals[row["api"],]),
             "phases": {phase: {"mean": _mean(row, phase), **quantiles(phases[row["api"], phase])} for phase in PHASES},
         }
-        for row in sorted(tables["api"], key=lambda row: -row["requests"])
+        for row in sorted(tables["api"], key=lambda row: (-row["requests"], row["api"]))
     ]
 
 
@@ -168,7 +168,7 @@ def _over_time(rows: Sequence[Row], every: Sequence[int], tick_s: int) -> Values
     busiest: dict[str, int] = defaultdict(int)
     for row in rows:
         busiest[row["api"]] += row["requests"]
-    named = sorted(busiest, key=lambda api: -busiest[api])[:APIS_IN_CHART]
+    named = sorted(busiest, key=lambda api: (-busiest[api], api))[:APIS_IN_CHART]
     requests: dict[str, list[int]] = {api: [0] * len(every) for api in [*named, "others"]}
     sums: dict[str, list[int]] = {name: [0] * len(every) for name in ("failed", "throttled", "request_bytes", "response_bytes")}
     for row in rows:
@@ -184,7 +184,7 @@ def _over_time(rows: Sequence[Row], every: Sequence[int], tick_s: int) -> Values
 def _heat(rows: Sequence[Row], apis: Sequence[Row], every: Sequence[int], tick_s: int) -> list[Values]:
     """Return histograms over time of the APIs with the most total time, as sparse cells [tick, row, count]."""
     place = {tick: at for at, tick in enumerate(every)}
-    slowest = sorted(apis, key=lambda row: -(row["total_us"] or 0))[:HEAT_APIS]
+    slowest = sorted(apis, key=lambda row: (-(row["total_us"] or 0), row["api"]))[:HEAT_APIS]
     maps = []
     for api in (row["api"] for row in slowest):
         mine = [row for row in rows if row["api"] == api and row["tick"] in place]
@@ -322,10 +322,11 @@ def _ends(every: Sequence[int]) -> Values:
     return {"first": _text(every[0]) if every else None, "last": _text(every[-1]) if every else None}
 
 
-def _bounds(rows: Sequence[Row], grain_s: int) -> Values:
-    """Return when the first minute (hour, day) with a request begins, and when the last one is over."""
-    times = [int(row["at"].timestamp()) for row in rows]
-    return {"begin": _text(min(times)), "end": _text(max(times) + grain_s)} if times else {}
+def _bounds(about: About) -> Values:
+    """Return when the first minute with a request begins, and when the last one is over."""
+    if about.first is None or about.last is None:
+        return {}
+    return {"begin": _text(int(about.first.timestamp())), "end": _text(int(about.last.timestamp()) + MINUTE_S)}
 
 
 def _text(second: int) -> str:

@@ -6,7 +6,7 @@ cells.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +14,21 @@ import numpy as np
 import pyarrow as pa
 
 from twisted_kafka_spark import bundles, cells, histogram, security, transactions
-from twisted_kafka_spark.cells import KINDS, TIMES
+from twisted_kafka_spark.cells import HEAT_BUCKETS, KINDS, TIMES
 from twisted_kafka_spark.frame import IDENTITY, NO_SEQUENCE, Coded, Frame, concatenated, distinct, from_batch
-from twisted_kafka_spark.lines import LineReader, Records, record_schema
-from twisted_kafka_spark.pieces import Piece, blocks, read_rows
-from twisted_kafka_spark.schema import PHASES
+from twisted_kafka_spark.kafka_names import OLDEST_IN_KAFKA_4
+from twisted_kafka_spark.lines import LineReader, Records, completed
+from twisted_kafka_spark.pieces import Piece, blocks
+from twisted_kafka_spark.security import PLAIN_PROTOCOLS
+from twisted_kafka_spark.thresholds import STORM_APIS
 
 if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 FOLD_ROWS = 1 << 17
 """Records that are folded at a time: more records give fewer cells, but take more memory."""
+OUT_ROWS = 1 << 14
+"""Cells that Spark takes at a time."""
 _MICROSECOND = 1_000_000
 _MILLISECOND = 1_000
 
@@ -34,6 +38,7 @@ _LARGEST_GAP = 10_000
 _MOST_TABLES = 100
 """The maximum number of tables of cells that a task keeps before it merges them."""
 
+_BY_IDENTITY = ("listeners", "versions", "software", "principals", "clients")
 READ = "read"
 """The `error` of a cell of kind `lines` that counts records."""
 
@@ -43,53 +48,26 @@ class Folding:
     """The conversion of lines to cells; it is sent to the executors.
 
     `grain_s` overrides the grain of every kind (streams need the same grain for all). Records before `since`, or at or after
-    `until`, both in the format of the field `time`, are skipped. `utc_offset_s` is the UTC offset of Kafka's request log.
+    `until`, both in the format of the field `time`, are skipped. `utc_offset_s` is the UTC offset of Kafka's request log,
+    `group_by` the keys of cells of that kind.
     """
 
     grain_s: int = 0
     since: str = ""
     until: str = ""
     utc_offset_s: int = 0
+    group_by: tuple[str, ...] = ()
 
-    def lines(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def of_lines(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Fold batches with one column of lines, or of blocks of lines, into cells."""
-        yield from bundles.wide(self._of_lines(batches)).to_batches()
-
-    def packed_lines(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Fold such batches into packed cells."""
-        yield from bundles.packed(self._of_lines(batches))
-
-    def rows_of_blocks(self, blocks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        """Fold blocks of lines into unique cells, one row per kind."""
         reader = LineReader(self.utc_offset_s)
-        yield from self._rows((frame for block in blocks for frame in reader.frames_of_block(block)), reader)
+        frames = (frame for batch in batches for frame in reader.frames(batch.column(0)))
+        yield from bundles.wide(self.folded(frames, reader)).to_batches(OUT_ROWS)
 
-    def rows_of_columns(self, columns: Iterable[pa.Array]) -> Iterator[pa.RecordBatch]:
-        """Fold columns of lines into unique cells, one row per kind."""
-        reader = LineReader(self.utc_offset_s)
-        yield from self._rows((frame for column in columns for frame in reader.frames(column)), reader)
-
-    def _rows(self, frames: Iterable[Frame], reader: LineReader) -> Iterator[pa.RecordBatch]:
-        yield from bundles.rows(bundles.unique(self.folded(frames, reader)))
-
-    def streams_of_pieces(self, pieces: Iterable[Piece]) -> Iterator[bytes]:
-        """Fold pieces of files into unique cells, one Arrow stream per kind."""
-        for kind, table in bundles.unique(self._of_pieces(pieces)):
-            yield bundles.stream(kind, table)
-
-    def parts_of_pieces(self, pieces: Iterable[Piece]) -> Iterator[tuple[int, bytes]]:
-        """Fold pieces of files into Arrow streams by kind and time partition; yield the partition's number with each stream."""
-        for part, kind, table in bundles.by_part(self._of_pieces(pieces)):
-            yield part, bundles.stream(kind, table)
-
-    def _of_pieces(self, pieces: Iterable[Piece]) -> bundles.Cells:
-        reader = LineReader(self.utc_offset_s)
-        return self.folded(_of_pieces(pieces, reader), reader)
-
-    def packed_records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Fold batches of records into packed cells."""
-        reader = LineReader(self.utc_offset_s)
-        yield from bundles.packed(self.folded((from_batch(batch) for batch in batches if batch.num_rows), reader))
+    def of_records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Fold batches of records, which may lack columns that cells do not need."""
+        frames = (from_batch(completed(batch)) for batch in batches if batch.num_rows)
+        yield from bundles.wide(self.folded(frames, LineReader())).to_batches(OUT_ROWS)
 
     def parsed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Parse lines into records without folding them; lines without a record are dropped."""
@@ -97,9 +75,25 @@ class Folding:
         for batch in batches:
             yield from reader.records(batch.column(0))
 
-    def _of_lines(self, batches: Iterable[pa.RecordBatch]) -> bundles.Cells:
+    def streams(self, pieces: Iterable[Piece]) -> Iterator[bytes]:
+        """Fold the lines of a task's pieces into unique cells: an Arrow stream for each kind."""
         reader = LineReader(self.utc_offset_s)
-        return self.folded((frame for batch in batches for frame in reader.frames(batch.column(0))), reader)
+        frames = (frame for piece in pieces for block in blocks(piece) for frame in reader.frames_of_block(block))
+        for kind, table in bundles.unique(self.folded(frames, reader)):
+            yield bundles.stream(kind, table)
+
+    def rows_of_columns(self, columns: Iterable[pa.Array]) -> Iterator[pa.RecordBatch]:
+        """Fold columns of lines into unique cells, for a stream: a row for each kind."""
+        reader = LineReader(self.utc_offset_s)
+        frames = (frame for each in columns for frame in reader.frames(each))
+        yield from bundles.rows(bundles.unique(self.folded(frames, reader)))
+
+    def rows_of_blocks(self, found: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+        """Fold blocks of lines in the same way."""
+        reader = LineReader(self.utc_offset_s)
+        yield from bundles.rows(
+            bundles.unique(self.folded((frame for each in found for frame in reader.frames_of_block(each)), reader))
+        )
 
     def folded(self, frames: Iterable[Frame], reader: LineReader) -> bundles.Cells:
         """Return the cells of all frames, and those of the lines that the reader could not parse."""
@@ -112,12 +106,12 @@ class Folding:
                 waiting.append(wanted)
                 count += len(wanted)
             if count >= FOLD_ROWS:
-                made += _cells_of(concatenated(waiting), self.grain_s)
+                made += _cells_of(concatenated(waiting), self.grain_s, self.group_by)
                 waiting, count = [], 0
             if len(made) > _MOST_TABLES:
                 made = list(bundles.merged(made).items())
         if waiting:
-            made += _cells_of(concatenated(waiting), self.grain_s)
+            made += _cells_of(concatenated(waiting), self.grain_s, self.group_by)
         return made + _refused(reader.found)
 
     def _in_period(self, frame: Frame) -> Frame:
@@ -136,31 +130,20 @@ class Planned:
     def parsed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task."""
         reader = LineReader(self.folding.utc_offset_s)
-        for piece in self._pieces(batches):
-            if piece.is_parquet:
-                yield from (_plain(batch) for batch in read_rows(piece))
-            else:
-                for block in blocks(piece):
-                    yield from reader.records(pa.array([block], pa.binary()))
+        for block in self._blocks(batches):
+            yield from reader.records(pa.array([block], pa.binary()))
 
-    def _pieces(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+    def folded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the cells of a task."""
+        reader = LineReader(self.folding.utc_offset_s)
+        frames = (frame for block in self._blocks(batches) for frame in reader.frames_of_block(block))
+        yield from bundles.wide(self.folding.folded(frames, reader)).to_batches(OUT_ROWS)
+
+    def _blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from self.tasks[number]
-
-
-def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch without dictionary encoding."""
-    return batch.cast(record_schema())
-
-
-def _of_pieces(pieces: Iterable[Piece], reader: LineReader) -> Iterator[Frame]:
-    for piece in pieces:
-        if piece.is_parquet:
-            yield from (from_batch(batch) for batch in read_rows(piece))
-        else:
-            for block in blocks(piece):
-                yield from reader.frames_of_block(block)
+                for piece in self.tasks[number]:
+                    yield from blocks(piece)
 
 
 def _microseconds(time: str) -> int:
@@ -176,6 +159,12 @@ class _Rows:
     identities: pa.Table
     weight: Numbers
     keys: dict[str, Coded]
+
+    @classmethod
+    def of(cls, frame: Frame) -> _Rows:
+        """Return the rows of a frame's records."""
+        keys = {"error": _deduplicated(frame.error)}
+        return cls(frame.time_us // _MICROSECOND, frame.identity, frame.identities, frame.weight, keys)
 
     def coded(self, name: str) -> Coded:
         """Return a key's column."""
@@ -212,17 +201,23 @@ def _numbered(identities: pa.Table, names: Sequence[str]) -> tuple[Numbers, int]
 
 
 def _cells(
-    kind: str, rows: _Rows, measures: dict[str, Numbers], grain_s: int, extremes: dict[str, Numbers] | None = None
+    kind: str,
+    rows: _Rows,
+    measures: dict[str, Numbers],
+    grain_s: int,
+    extremes: dict[str, Numbers] | None = None,
+    keys: Sequence[str] = (),
 ) -> tuple[str, pa.Table]:
-    """Return the cells of one kind, one for each group of rows with equal keys."""
+    """Return the cells of one kind, one for each group of rows with equal keys: those of its kind, or some of them."""
     declared = KINDS[kind]
     grain = grain_s or declared.grain_s
+    wanted = keys or declared.keys
     at = rows.seconds // grain
-    first, group = _group(rows, declared.keys, at)
+    first, group = _group(rows, wanted, at)
     columns: dict[str, pa.Array] = {
         "at": pa.array(at[first] * (grain * _MICROSECOND), pa.timestamp("us", "UTC")),
     }
-    for key in declared.keys:
+    for key in wanted:
         codes, values = rows.coded(key)
         columns[key] = values.take(pa.array(codes[first]))
     for name, values in {"requests": rows.weight, **measures}.items():
@@ -246,7 +241,7 @@ def _bucketed(values: Numbers) -> Coded:
     return Coded(found - histogram.ZERO, pa.array(np.arange(histogram.ZERO, int(found.max()) + 1, dtype=np.int32)))
 
 
-def _cells_of(frame: Frame, grain_s: int) -> bundles.Cells:
+def _cells_of(frame: Frame, grain_s: int, group_by: Sequence[str]) -> bundles.Cells:
     seconds = frame.time_us // _MICROSECOND
     made: bundles.Cells = [("lines", _lines_read(frame, seconds, grain_s))]
     if (frame.sequence != NO_SEQUENCE).any():
@@ -257,7 +252,7 @@ def _cells_of(frame: Frame, grain_s: int) -> bundles.Cells:
     if len(failed):
         made.append(_failed_logins(frame, failed, grain_s))
     requests = frame.requests()
-    return made + _cells_of_requests(requests, grain_s) if len(requests) else made
+    return made + _cells_of_requests(requests, grain_s, group_by) if len(requests) else made
 
 
 def _transactions(frame: Frame, grain_s: int) -> bundles.Cells:
@@ -280,9 +275,7 @@ def _transactions(frame: Frame, grain_s: int) -> bundles.Cells:
     rows = _Rows(time_us // _MICROSECOND, frame.identity[parent], frame.identities, weight, keys)
     known_us = np.where(unknown, 0, duration_us)
     extremes = {"max_us": known_us, "first_us": time_us, "last_us": time_us, "timeout_us": named.timeout_ms[kept] * _MILLISECOND}
-    kind, table = _cells("transactions", rows, {"total_us": known_us * weight}, grain_s, extremes)
-    fewer = transactions.limited(table)
-    return [(kind, table)] if fewer is table else list(bundles.merged([(kind, fewer)]).items())
+    return [_cells("transactions", rows, {"total_us": known_us * weight}, grain_s, extremes)]
 
 
 def _failed_logins(frame: Frame, failed: Numbers, grain_s: int) -> tuple[str, pa.Table]:
@@ -295,50 +288,103 @@ def _failed_logins(frame: Frame, failed: Numbers, grain_s: int) -> tuple[str, pa
     return _cells("logins", rows, {}, grain_s, {"first_us": time_us, "last_us": time_us})
 
 
-def _cells_of_requests(frame: Frame, grain_s: int) -> bundles.Cells:
+def _cells_of_requests(frame: Frame, grain_s: int, group_by: Sequence[str]) -> bundles.Cells:
+    rows, measures = _Rows.of(frame), _measures(frame)
+    traffic = {name: values for name, values in measures.items() if name in KINDS["traffic"].measures}
+    longest = {"max_us": frame.amounts["total_us"]}
+    ends = {"first_us": frame.time_us, "last_us": frame.time_us}
+    made = [_cells("traffic", rows, traffic, grain_s, longest)]
+    made += [_cells(kind, rows, _of(kind, measures), grain_s) for kind in _BY_IDENTITY]
+    made.append(_cells("connections", rows, _of("connections", measures), grain_s, ends))
+    if group_by:
+        made.append(_cells("group_by", rows, _of("group_by", measures), grain_s, keys=group_by))
+    made += _histograms(frame, rows, measures, grain_s)
+    made += _of_some(frame, grain_s)
+    if len(frame.topics.parent):
+        made += _topics(frame, grain_s)
+    return made
+
+
+def _measures(frame: Frame) -> dict[str, Numbers]:
+    """Return the measures of each record that are added, by name."""
     weight, amounts, topics = frame.weight, frame.amounts, frame.topics
-    seconds = frame.time_us // _MICROSECOND
-    rows = _Rows(seconds, frame.identity, frame.identities, weight, {"error": _deduplicated(frame.error)})
-    times = {name: amounts[name] * weight for name in TIMES}
-    failed = _failed(frame.error) * weight
-    sizes = {name: amounts[name] * weight for name in ("request_bytes", "response_bytes")}
     moved = {
         name: np.bincount(topics.parent, weights=values, minlength=len(frame)).astype(np.int64)
         for name, values in (("records", topics.records), ("bytes", topics.bytes))
     }
-    traffic = {
-        "failed": failed,
+    return {
+        "failed": _failed(frame.error) * weight,
         "throttled": (amounts["throttle_us"] > 0) * weight,
         "empty": (moved["bytes"] == 0) * weight,
-        **sizes,
-        **times,
-        **{name: values * weight for name, values in moved.items()},
+        **{name: values * weight for name, values in (amounts | moved).items()},
     }
-    ends = {"first_us": frame.time_us, "last_us": frame.time_us}
-    rows.keys["bucket"] = _bucketed(amounts["total_us"])
-    made = [
-        _cells("requests", rows, traffic, grain_s, {"max_us": amounts["total_us"]}),
-        _cells("latency", rows, {}, grain_s),
-        _cells("clients", rows, {}, grain_s),
-        _cells(
-            "connections",
-            rows,
-            {"failed": failed, **sizes, **{name: times[name] for name in ("total_us", "throttle_us")}},
-            grain_s,
-            ends,
-        ),
-    ]
-    for phase in PHASES:
-        rows.keys["bucket"] = _bucketed(amounts[phase])
+
+
+def _of(kind: str, measures: dict[str, Numbers]) -> dict[str, Numbers]:
+    return {name: measures[name] for name in KINDS[kind].measures if name in measures}
+
+
+def _histograms(frame: Frame, rows: _Rows, measures: dict[str, Numbers], grain_s: int) -> Iterator[tuple[str, pa.Table]]:
+    for phase in TIMES:
+        rows.keys["bucket"] = _bucketed(frame.amounts[phase])
         rows.keys["phase"] = Coded(np.zeros(len(frame), np.int64), pa.array([phase]))
-        made.append(_cells("phases", rows, {}, grain_s))
-    if len(topics.parent):
-        parent = topics.parent
-        keys = {"topic": _deduplicated(topics.topic), "error": _deduplicated(topics.error)}
-        inner = _Rows(seconds[parent], frame.identity[parent], frame.identities, weight[parent], keys)
-        there = {name: values * inner.weight for name, values in (("records", topics.records), ("bytes", topics.bytes))}
-        made.append(_cells("topics", inner, there, grain_s))
-    return made
+        yield _cells("phases", rows, {}, grain_s)
+        if phase == "total_us":
+            yield _cells("client_latency", rows, _of("client_latency", measures), grain_s)
+            rows.keys["bucket"] = _coarse(rows.keys["bucket"])
+            yield _cells("heat", rows, {}, grain_s)
+
+
+def _coarse(column: Coded) -> Coded:
+    """Return buckets as rows of a heat map."""
+    numbers = np.floor_divide(column.values.to_numpy(), HEAT_BUCKETS)
+    low = int(numbers[0])
+    return Coded((numbers - low)[column.codes].astype(np.int64), pa.array(np.arange(low, int(numbers[-1]) + 1, dtype=np.int32)))
+
+
+def _of_some(frame: Frame, grain_s: int) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the cells of kinds that are about some of the requests only."""
+    has_failed = _failed(frame.error) > 0
+    of_request = {
+        "client_minutes": _is(frame, lambda api, *_: api in STORM_APIS) | (frame.amounts["throttle_us"] > 0),
+        "new_connections": _is(frame, _begins_a_connection) & ~has_failed,
+        "old_versions": _is(frame, lambda api, version, _: (version or 0) < OLDEST_IN_KAFKA_4.get(api, 0)),
+        "errors": has_failed,
+        "plain_text": _is(frame, lambda api, version, protocol: protocol in PLAIN_PROTOCOLS),
+    }
+    for kind, wanted in of_request.items():
+        chosen = frame.chosen(wanted)
+        if len(chosen):
+            yield _cells(kind, _Rows.of(chosen), _of(kind, _measures(chosen)), grain_s)
+
+
+def _begins_a_connection(api: str, _: int | None, protocol: str | None) -> bool:
+    return api == ("SaslHandshake" if (protocol or "").startswith("SASL") else "ApiVersions")
+
+
+def _is(frame: Frame, condition: Callable[[str, int | None, str | None], bool]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return which records satisfy a condition on API, version and protocol."""
+    keys = ("api", "version", "protocol")
+    number, count = _numbered(frame.identities, keys)
+    first = np.zeros(count, np.int64)
+    first[number] = np.arange(len(number))
+    columns = [frame.identities.column(name).take(pa.array(first)).to_pylist() for name in keys]
+    found: np.ndarray[Any, np.dtype[np.bool_]] = np.array([condition(*each) for each in zip(*columns, strict=True)], np.bool_)
+    return found[number[frame.identity]]
+
+
+def _topics(frame: Frame, grain_s: int) -> Iterator[tuple[str, pa.Table]]:
+    topics = frame.topics
+    parent, weight = topics.parent, frame.weight[topics.parent]
+    keys = {"topic": _deduplicated(topics.topic), "error": _deduplicated(topics.error)}
+    seconds = frame.time_us[parent] // _MICROSECOND
+    moved = {name: values * weight for name, values in (("records", topics.records), ("bytes", topics.bytes))}
+    yield _cells("topics", _Rows(seconds, frame.identity[parent], frame.identities, weight, keys), moved, grain_s)
+    failed = np.flatnonzero(_failed(topics.error))
+    if len(failed):
+        mine = {name: Coded(column.codes[failed], column.values) for name, column in keys.items()}
+        inner = _Rows(seconds[failed], frame.identity[parent[failed]], frame.identities, weight[failed], mine)
+        yield _cells("topic_errors", inner, {}, grain_s)
 
 
 def _deduplicated(column: Coded) -> Coded:

@@ -1,20 +1,25 @@
-"""The job that turns paths into the report's document: find the files, roll them up in one pass, compute tables and findings."""
+"""The job that turns paths into the report's document: cells of lines or of rollups, and the tables and findings of a page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from twisted_kafka_spark import store, views
+from twisted_kafka_spark import aggregate, page, store, views
 from twisted_kafka_spark.document import About, build, tick_length_s
-from twisted_kafka_spark.fold import Folding
+from twisted_kafka_spark.few import FewCells
+from twisted_kafka_spark.findings.find import find, find_over_all, in_order
+from twisted_kafka_spark.fold import READ, Folding
 from twisted_kafka_spark.read import NoAccessLogError, Sources, find_sources
-from twisted_kafka_spark.rollup import Run, Selection, overlaps, roll_up_files, roll_up_lines
+from twisted_kafka_spark.rollup import Selection, cells_of_files, cells_of_lines, cells_of_small_log, has_repeats, is_small
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from twisted_kafka_spark.findings.finding import Finding
 
 TOPIC = "__access_log"
 """The topic to which the broker publishes its access log with access.log.topic.enable."""
@@ -28,11 +33,15 @@ class Job:
     bootstrap_servers: str = ""
     topic: str = TOPIC
     is_merge: bool = False
-    grain_s: int = 0
     rollup_out: str = ""
     group_by: Sequence[str] = ()
     folding: Folding = field(default_factory=Folding)
     selection: Selection = field(default_factory=Selection)
+
+    @property
+    def can_repeat_lines(self) -> bool:
+        """Whether lines may be read twice: a rollup has each once, and so has what is deduplicated."""
+        return not self.is_merge and not self.selection.deduplicate
 
 
 def run(spark: SparkSession, job: Job) -> dict[str, Any]:
@@ -40,24 +49,62 @@ def run(spark: SparkSession, job: Job) -> dict[str, Any]:
 
     Raises NoAccessLogError when there is nothing to read.
     """
-    if job.is_merge:
-        rollup, about = _merged(spark, job)
-    elif job.bootstrap_servers:
-        rollup, about = _from_topic(spark, job)
-    else:
-        rollup, about = _from_files(spark, job)
-    if job.rollup_out:
-        store.write(spark, rollup, job.rollup_out, about.grain_s)
-    period = views.period(rollup)
-    if period is None:
+    sources = _sources(spark, job)
+    about = _about(job, sources)
+    folding = replace(job.folding, group_by=tuple(job.group_by))
+    if sources is not None and not job.rollup_out and not job.selection.needs_records and is_small(sources):
+        few = FewCells.of_tables(cells_of_small_log(spark, sources, folding))
+        if few is not None and not few.sizes.crowded:
+            return _of_few(spark, job, few, about)
+    with page.kept(_cells(spark, job, sources, folding)) as found:
+        if found.count() <= aggregate.MOST_CELLS:
+            few = FewCells.of(found)
+            if not few.sizes.crowded:
+                if job.rollup_out:
+                    store.write(page.by_hour(found, page.sizes(found)), job.rollup_out)
+                return _of_few(spark, job, few, about)
+        return _of_many(spark, job, found, about)
+
+
+def _of_few(spark: SparkSession, job: Job, few: FewCells, about: About) -> dict[str, Any]:
+    _check(few.sizes, about)
+    if job.can_repeat_lines and few.has_repeats():
+        return _deduplicated(spark, job, few.lines_read())
+    return _document(job, about, few.sizes, few.of_page, few.findings_by_day)
+
+
+def _of_many(spark: SparkSession, job: Job, found: DataFrame, about: About) -> dict[str, Any]:
+    sizes = page.sizes(found)
+    _check(sizes, about)
+    if job.can_repeat_lines and has_repeats(found):
+        return _deduplicated(spark, job, _lines_read(found))
+    with page.kept(page.by_hour(found, sizes)) as hourly:
+        if job.rollup_out:
+            store.write(hourly, job.rollup_out)
+        return _document(job, about, sizes, partial(page.of_page, hourly, sizes), partial(page.findings_by_day, hourly))
+
+
+def _check(sizes: page.Sizes, about: About) -> None:
+    """Take the period into the report; raise NoAccessLogError if there is none."""
+    if sizes.first is None or sizes.last is None:
         what = f"no requests in {about.source}"
         raise NoAccessLogError(what + (f" match {about.condition}" if about.condition else " in the period"))
-    tick_s = tick_length_s(*period, about.grain_s)
-    tables = views.compute(rollup, tick_s, job.group_by)
-    found = overlaps([Run(row["node"] or 0, row["first_us"], row["last_us"], row["requests"]) for row in tables["run"]])
-    if found and not job.selection.deduplicate and not job.is_merge:
-        return _deduplicated(spark, job, _lines_read(tables))
-    return build(tables, about, tick_s)
+    about.first, about.last = sizes.first, sizes.last
+
+
+def _document(
+    job: Job,
+    about: About,
+    sizes: page.Sizes,
+    of_page: Callable[[int], pa.Table],
+    findings_by_day: Callable[[], list[Finding]],
+) -> dict[str, Any]:
+    assert about.first is not None
+    assert about.last is not None
+    tick_s = tick_length_s(about.first, about.last)
+    tables = views.compute(of_page(tick_s), tick_s, job.group_by)
+    findings = [*findings_by_day(), *find_over_all(tables)] if sizes.is_long else find(tables)
+    return build(tables, about, tick_s, [finding.as_values() for finding in in_order(findings)])
 
 
 def _deduplicated(spark: SparkSession, job: Job, lines_before: int) -> dict[str, Any]:
@@ -68,37 +115,37 @@ def _deduplicated(spark: SparkSession, job: Job, lines_before: int) -> dict[str,
     return document
 
 
-def _lines_read(tables: views.Tables) -> int:
-    return sum(int(row["requests"]) for row in tables["line"] if row["error"] == "read")
+def _lines_read(found: DataFrame) -> int:
+    (row,) = found.where(f"kind = 'lines' AND error = '{READ}'").groupBy().sum("requests").collect()
+    return int(row[0])
 
 
-def _about(job: Job, source: str, sources: Sources | None = None) -> About:
+def _sources(spark: SparkSession, job: Job) -> Sources | None:
+    """Return the files of a log; None if the job is not about files of lines."""
+    if job.is_merge or job.bootstrap_servers:
+        return None
+    # A rollup that is kept for later reports must not contain parts of open files, which would be counted again the next time.
+    return find_sources(spark, job.paths, job.folding.since, job.folding.until, with_open=not job.rollup_out)
+
+
+def _cells(spark: SparkSession, job: Job, sources: Sources | None, folding: Folding) -> DataFrame:
+    if sources is not None:
+        return cells_of_files(spark, sources, folding, job.selection)
+    if job.is_merge:
+        if job.group_by:
+            raise ValueError("--group-by requires the log: a rollup does not contain it")
+        return store.read(spark, job.paths, folding.since, folding.until)
+    from twisted_kafka_spark.topic_source import read_topic
+
+    return cells_of_lines(read_topic(spark, job.bootstrap_servers, job.topic), folding, job.selection)
+
+
+def _about(job: Job, sources: Sources | None) -> About:
     return About(
-        source,
+        f"topic {job.topic} of {job.bootstrap_servers}" if job.bootstrap_servers and not job.is_merge else ", ".join(job.paths),
         files=len(sources) if sources is not None else 0,
         size_bytes=sources.size_bytes if sources is not None else 0,
         repeated_files=sources.repeated if sources is not None else [],
         condition=job.selection.condition,
         group_by=job.group_by,
     )
-
-
-def _from_files(spark: SparkSession, job: Job) -> tuple[pa.Table, About]:
-    # A rollup that is kept for later reports must not contain parts of open files, which would be counted again the next time.
-    sources = find_sources(spark, job.paths, job.folding.since, job.folding.until, with_open=not job.rollup_out)
-    return roll_up_files(spark, sources, job.folding, job.selection), _about(job, ", ".join(job.paths), sources)
-
-
-def _from_topic(spark: SparkSession, job: Job) -> tuple[pa.Table, About]:
-    from twisted_kafka_spark.topic_source import read_topic
-
-    lines = read_topic(spark, job.bootstrap_servers, job.topic)
-    rollup = roll_up_lines(spark, lines, job.folding, job.selection)
-    return rollup, _about(job, f"topic {job.topic} of {job.bootstrap_servers}")
-
-
-def _merged(spark: SparkSession, job: Job) -> tuple[pa.Table, About]:
-    merged, grain_s = store.read(spark, job.paths, job.grain_s)
-    about = _about(job, ", ".join(job.paths))
-    about.grain_s = grain_s
-    return merged.toArrow(), about

@@ -42,7 +42,8 @@ _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$"
 
 @dataclass(slots=True)
 class Records:
-    """The result of parsing lines: batches of records, and counts of lines without a record, with a sample for each reason."""
+    """The result of parsing lines: batches of records, and counts of lines without a record, with a sample for each reason:
+    the first in the order of texts, which does not depend on how lines are divided."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
@@ -52,7 +53,8 @@ class Records:
     def refuse(self, reason: str, line: str) -> None:
         """Count a line without a record."""
         self.refused[reason] += 1
-        self.samples.setdefault(reason, line[:SAMPLE_CHARACTERS])
+        sample = line[:SAMPLE_CHARACTERS]
+        self.samples[reason] = min(sample, self.samples.get(reason, sample))
 
 
 @cache
@@ -71,6 +73,18 @@ def record_schema() -> pa.Schema:
         return struct(TRANSACTION_FIELDS) if ddl.startswith("struct") else getattr(pa, _ARROW[ddl])()
 
     return pa.schema([(each.name, arrow_type(each.ddl)) for each in FIELDS])
+
+
+def completed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return records with the columns of the schema; those that the batch lacks are null."""
+    import pyarrow as pa
+
+    have = set(batch.schema.names)
+    columns = [
+        batch.column(field.name).cast(field.type) if field.name in have else pa.nulls(batch.num_rows, field.type)
+        for field in record_schema()
+    ]
+    return pa.record_batch(columns, schema=record_schema())
 
 
 class LineReader:

@@ -13,33 +13,25 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 BLOCK_BYTES = 2 << 20
 """Bytes of lines that are parsed at a time; they fit into the CPU's cache."""
 PARQUET, ZSTD = ".parquet", ".zst"
-_COMPRESSED = (".gz", ".bz2", ZSTD)
+PACKED = (".gz", ".bz2", ZSTD)
 _LARGEST_TASK_BYTES, _SMALLEST_TASK_BYTES = 64 << 20, 4 << 20
 _FILE_BYTES = 1 << 20
 """The cost of opening a file, as the equivalent number of bytes read."""
 _TASKS_PER_CORE = 4
 _TAIL_BYTES = 1 << 16
-_ROWS = 1 << 16
-_DICTIONARIES = ("listener", "protocol", "connection", "principal", "client_id", "software", "software_version", "api", "error")
-"""Columns read with dictionary encoding. Those in `topics` are not: Arrow fails if one of their chunks has no dictionary."""
 
 
 class Piece(NamedTuple):
-    """The lines of a file that begin at or after byte `start` and before `stop`; for a Parquet file, the numbers of row groups."""
+    """The lines of a file that begin at or after byte `start` and before `stop`."""
 
     path: str
     start: int
     stop: int
-
-    @property
-    def is_parquet(self) -> bool:
-        """Whether it is a piece of a Parquet file."""
-        return self.path.endswith(PARQUET)
 
 
 def local_path(path: str) -> str:
@@ -97,17 +89,7 @@ def tasks(files: Iterable[tuple[str, int]], cores: int) -> list[list[Piece]]:
 
 
 def _cut(path: str, size: int, limit: int) -> Iterator[tuple[Piece, int]]:
-    if path.endswith(PARQUET):
-        from pyarrow import parquet
-
-        metadata = parquet.read_metadata(path)
-        if "time" not in metadata.schema.to_arrow_schema().names:
-            raise ValueError(f"{path} is not an access log: it has no column `time`")
-        groups = metadata.num_row_groups
-        each = max(1, groups * limit // max(1, size))
-        for first in range(0, groups, each):
-            yield Piece(path, first, min(groups, first + each)), size * each // groups
-    elif path.endswith(_COMPRESSED):
+    if path.endswith(PACKED):
         yield Piece(path, 0, size), size
     else:
         for start in range(0, max(size, 1), limit):
@@ -120,7 +102,7 @@ def blocks(piece: Piece) -> Iterator[bytes]:
     A compressed file that is damaged or truncated yields the lines before the damage, and a line with the error, which counts as
     garbled.
     """
-    if not piece.path.endswith(_COMPRESSED):
+    if not piece.path.endswith(PACKED):
         with _opened_lines(piece.path) as file:
             yield from _lines_between(file, piece.start, piece.stop)
         return
@@ -176,19 +158,3 @@ def whole_lines(stream: Any, form: str) -> Iterator[bytes]:
         rest += f"{form}: {error}".replace("\n", " ").encode()
     if rest:
         yield rest
-
-
-def read_rows(piece: Piece) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a piece of a Parquet file; missing columns are null."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    from twisted_kafka_spark.lines import record_schema
-
-    wanted = record_schema()
-    file = parquet.ParquetFile(piece.path, read_dictionary=list(_DICTIONARIES))
-    have = [field.name for field in wanted if field.name in file.schema_arrow.names]
-    groups = list(range(piece.start, piece.stop))
-    for batch in file.iter_batches(_ROWS, row_groups=groups, columns=have, use_threads=False):
-        columns = [batch.column(field.name) if field.name in have else pa.nulls(batch.num_rows, field.type) for field in wanted]
-        yield pa.record_batch(columns, names=wanted.names)

@@ -23,7 +23,7 @@ _NOT_FOR_READERS = (".", "_")
 _OPEN = re.compile(r"/\.node-\d+-\d+\.jsonl$")
 """A file that a broker still writes; only its complete lines are read."""
 _KAFKA_LOG = re.compile(r"\.log(\.\d{4}-\d\d-\d\d(-\d\d)?)?$")
-ROLLUP_FOLDER = re.compile(r"(^|/)grain=\d+/")
+ROLLUP_FOLDER = re.compile(r"(^|/)(grain|rollup|followed)=\d+/")
 """Rollups may be stored in the directory of a log; they are not part of it."""
 _HOUR_FOLDERS = re.compile(r"date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 
@@ -96,9 +96,11 @@ def decompressed_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
 
 
 def read_parquet(spark: SparkSession, files: Sequence[str]) -> DataFrame:
-    """Return the records of Parquet files."""
+    """Return the records of Parquet files; raise NoAccessLogError when the first is not an access log."""
     from twisted_kafka_spark.schema import access_log_schema
 
+    if "time" not in spark.read.parquet(files[0]).columns:
+        raise NoAccessLogError(f"{files[0]} is not an access log: it has no column `time`")
     return spark.read.schema(access_log_schema()).parquet(*files)
 
 

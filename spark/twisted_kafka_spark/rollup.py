@@ -1,15 +1,19 @@
-"""The pass over a log: the tasks that read lines fold them into cells, and the cells are merged."""
+"""From files or lines to cells: one DataFrame, whatever the source.
+
+Tasks parse the lines and fold them into cells (`fold`); Spark merges those (`aggregate`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from twisted_kafka_spark import bundles, cells
 from twisted_kafka_spark.fold import Planned
-from twisted_kafka_spark.pieces import Piece, file_size, local_path, tasks
+from twisted_kafka_spark.frame import AMOUNTS, IDENTITY
+from twisted_kafka_spark.pieces import PACKED, Piece, file_size, local_path, tasks
 from twisted_kafka_spark.read import Sources, is_remote, read_lines, read_parquet
 from twisted_kafka_spark.schema import ddl
 
@@ -19,10 +23,14 @@ if TYPE_CHECKING:
 
     from twisted_kafka_spark.fold import Folding
 
-MOST_TASKS_MERGED_HERE = 256
-"""The driver merges the cells of up to this many tasks (16 GB of lines), which it holds anyway; more are merged by tasks first."""
-_RUN_SLACK = 0.02
+SMALL_LOG_BYTES = 256 << 20
+"""The size of a log, not compressed, up to which its cells go to the driver before they are merged: two million at worst."""
+PACKED_TIMES = 12
+"""How many times larger lines are than a compressed file of them."""
+RUN_SLACK = 0.02
 """Several threads may number and write lines in slightly different order; runs that overlap by less are not suspicious."""
+_FOLDED = ("time", *IDENTITY, "error", *AMOUNTS, "topics", "transaction", "sequence", "weight")
+"""The fields of a record from which cells are made."""
 
 
 @dataclass(slots=True)
@@ -38,109 +46,84 @@ class Selection:
         return bool(self.condition) or self.deduplicate
 
 
-def roll_up_files(spark: SparkSession, sources: Sources, folding: Folding, selection: Selection) -> pa.Table:
-    """Return the cells of the files."""
-    tables: list[tuple[str, pa.Table]] = []
+def cells_of_files(spark: SparkSession, sources: Sources, folding: Folding, selection: Selection) -> DataFrame:
+    """Return the cells of files, not merged."""
     parts = []
-    local = [path for path in (*sources.lines, *sources.parquet) if not is_remote(path)]
+    local = [path for path in sources.lines if not is_remote(path)]
     if local:
         planned = _planned(spark, local)
+        numbers = spark.range(0, len(planned), 1, len(planned))
+        plan = Planned(folding, planned)
         if selection.needs_records:
-            numbers = spark.range(0, len(planned), 1, len(planned))
-            parts.append(_records(numbers.mapInArrow(Planned(folding, planned).parsed, ddl()), folding, selection))
+            parts.append(cells_of_records(numbers.mapInArrow(plan.parsed, ddl()), folding, selection))
         else:
-            tables += _folded(spark, planned, folding)
+            parts.append(numbers.mapInArrow(plan.folded, cells.ddl()))
     remote = [path for path in sources.lines if is_remote(path)]
-    parts += [_lines(lines, folding, selection) for lines in read_lines(spark, remote)]
-    remote = [path for path in sources.parquet if is_remote(path)]
-    if remote:
-        parts.append(_records(read_parquet(spark, remote), folding, selection))
-    if parts:
-        tables += _merged(spark, reduce(lambda a, b: a.unionByName(b), parts))
-    return bundles.wide(bundles.joined(tables).items())
+    parts += [cells_of_lines(lines, folding, selection) for lines in read_lines(spark, remote)]
+    if sources.parquet:
+        parts.append(cells_of_records(read_parquet(spark, sources.parquet), folding, selection))
+    return reduce(lambda a, b: a.unionByName(b), parts)
 
 
-def roll_up_lines(spark: SparkSession, lines: DataFrame, folding: Folding, selection: Selection) -> pa.Table:
-    """Return the cells of a column of lines."""
-    return bundles.wide(bundles.joined(_merged(spark, _lines(lines, folding, selection))).items())
+def is_small(sources: Sources) -> bool:
+    """Return whether the cells of files certainly fit on the driver: local lines of at most `SMALL_LOG_BYTES`."""
+    packed = sum(file_size(local_path(path))[1] for path in sources.lines if path.endswith(PACKED) and not is_remote(path))
+    is_local = not sources.parquet and not any(map(is_remote, sources.lines))
+    return is_local and sources.size_bytes + (PACKED_TIMES - 1) * packed <= SMALL_LOG_BYTES
 
 
-def _merged(spark: SparkSession, rows: DataFrame) -> Iterator[tuple[str, pa.Table]]:
-    """Merge packed cells in Spark's tasks."""
-    return bundles.unpacked(bundles.merge(rows, _merging_tasks(spark)).toArrow().to_batches())
+def cells_of_small_log(spark: SparkSession, sources: Sources, folding: Folding) -> Iterator[tuple[str, pa.Table]]:
+    """Return the cells of the tasks of a small log, by kind.
 
-
-def _merging_tasks(spark: SparkSession) -> int:
-    return min(int(spark.conf.get("spark.sql.shuffle.partitions") or bundles.PARTS), bundles.PARTS)
-
-
-def _planned(spark: SparkSession, files: list[str]) -> list[list[Piece]]:
-    return tasks([file_size(local_path(path)) for path in files], spark.sparkContext.defaultParallelism)
-
-
-def _folded(spark: SparkSession, planned: list[list[Piece]], folding: Folding) -> Iterator[tuple[str, pa.Table]]:
-    """Fold files that the tasks read by their paths.
-
-    An RDD suffices, because there is nothing to plan: loading and starting Spark SQL takes longer than reading a million lines.
+    This needs no Spark SQL, whose start alone takes longer than reading a million lines.
     """
-    pieces = spark.sparkContext.parallelize(planned, len(planned))
-    if len(planned) <= MOST_TASKS_MERGED_HERE:
-        return map(bundles.opened, pieces.flatMap(folding.streams_of_pieces).collect())
-    parts = pieces.flatMap(folding.parts_of_pieces).partitionBy(_merging_tasks(spark), int)
-    return map(bundles.opened, parts.mapPartitions(bundles.merged_parts).collect())
+    planned = _planned(spark, sources.lines)
+    return map(bundles.opened, spark.sparkContext.parallelize(planned, len(planned)).flatMap(folding.streams).collect())
 
 
-def _lines(lines: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
+def cells_of_lines(lines: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
+    """Return the cells of a column of lines, not merged."""
     if selection.needs_records:
-        return _records(lines.mapInArrow(folding.parsed, ddl()), folding, selection)
-    return lines.mapInArrow(folding.packed_lines, cells.PACKED_DDL)
+        return cells_of_records(lines.mapInArrow(folding.parsed, ddl()), folding, selection)
+    return lines.mapInArrow(folding.of_lines, cells.ddl())
 
 
-def _records(records: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
+def cells_of_records(records: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
+    """Return the cells of records, not merged; Spark reads only the columns and the time that are needed."""
     from pyspark.sql import functions as sf
 
+    records = records.where(sf.col("time").isNotNull())
+    if folding.since:
+        records = records.where(sf.col("time") >= folding.since)
+    if folding.until:
+        records = records.where(sf.col("time") < folding.until)
     if selection.condition:
         records = records.where(selection.condition)
     if selection.deduplicate:
         numbered = records.where(sf.col("sequence").isNotNull()).dropDuplicates(["node", "sequence"])
         records = numbered.unionByName(records.where(sf.col("sequence").isNull()))
-    return records.mapInArrow(folding.packed_records, cells.PACKED_DDL)
+    return records.select(*_FOLDED).mapInArrow(folding.of_records, cells.ddl())
 
 
-@dataclass(slots=True)
-class Run:
-    """A run of consecutively read lines: the numbers of the first and the last line, and the number of lines."""
-
-    node: int
-    first: int
-    last: int
-    lines: int
+def _planned(spark: SparkSession, paths: list[str]) -> list[list[Piece]]:
+    return tasks((file_size(local_path(path)) for path in paths), spark.sparkContext.defaultParallelism)
 
 
-@dataclass(slots=True)
-class Overlaps:
-    """Pairs of runs that suggest that lines were read twice."""
+def has_repeats(found: DataFrame) -> bool:
+    """Return whether lines were read twice: whether runs of consecutively read lines overlap or have more lines than numbers.
 
-    suspect: list[tuple[Run, Run]] = field(default_factory=list)
+    Overlaps that concurrent writers can explain do not count.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sf
 
-    def __bool__(self) -> bool:
-        return bool(self.suspect)
-
-
-def overlaps(runs: list[Run]) -> Overlaps:
-    """Find runs that overlap by more than concurrent writers can explain, or that have more lines than numbers."""
-    found = Overlaps()
-    by_node: dict[int, list[Run]] = {}
-    for run in runs:
-        if run.lines > run.last - run.first + 1:
-            found.suspect.append((run, run))
-        by_node.setdefault(run.node, []).append(run)
-    for group in by_node.values():
-        group.sort(key=lambda run: (run.first, run.last))
-        furthest = group[0]
-        for run in group[1:]:
-            if furthest.last - run.first > _RUN_SLACK * min(run.last - run.first, furthest.last - furthest.first):
-                found.suspect.append((furthest, run))
-            if run.last > furthest.last:
-                furthest = run
-    return found
+    keys = sf.col("first_us").alias("first"), sf.col("last_us").alias("last")
+    # A file that is there twice gives the same run twice, in one or in two parts of the cells.
+    runs = found.where("kind = 'runs'").groupBy("node", *keys).agg(sf.sum("requests").alias("requests"))
+    before = Window.partitionBy("node").orderBy("first", "last").rowsBetween(Window.unboundedPreceding, -1)
+    furthest = sf.max(sf.struct("last", "first")).over(before)
+    overlap = sf.col("furthest.last") - sf.col("first")
+    shorter = sf.least(sf.col("last") - sf.col("first"), sf.col("furthest.last") - sf.col("furthest.first"))
+    is_full = sf.col("requests") > sf.col("last") - sf.col("first") + 1
+    suspect = runs.withColumn("furthest", furthest).where(is_full | (overlap > RUN_SLACK * shorter))
+    return not suspect.isEmpty()

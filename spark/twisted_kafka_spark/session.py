@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from twisted_kafka_spark import class_cache
@@ -21,9 +24,9 @@ BATCH_LINES = 1 << 16
 _MALLOC, _KEPT_BYTES = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), 256 << 20
 """numpy in the workers allocates and frees megabytes all the time; letting glibc keep them saves a third of the workers' time."""
 _JAVA_OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    "-XX:-DontCompileHugeMethods -XX:+UseSerialGC -XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
-"""On one machine the JVM only distributes tasks: its second compiler and parallel garbage collection cost more than they gain.
+"""Cells have some forty columns, and Java compiles the long methods that Spark makes for them only if it is told to.
 Verifying the byte code of some ten thousand classes, all from pyspark's jars, would take an eighth of the start."""
 _MEMORY_SHARE, _MEMORY_MIN_MB, _MEMORY_MAX_MB = 0.25, 1024, 8192
 
@@ -49,12 +52,10 @@ def settings(cores: int, is_verbose: bool, java_options: str = "") -> dict[str, 
         "spark.log.level": "INFO" if is_verbose else "OFF",
         "spark.driver.memory": f"{driver_memory_mb()}m",
         "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} {java_options}".strip(),
-        "spark.driver.maxResultSize": "0",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(2 * cores),
-        "spark.sql.adaptive.enabled": "false",
         "spark.sql.files.maxPartitionBytes": str(64 << 20),
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_LINES),
         "spark.sql.execution.pythonUDF.arrow.enabled": "true",
@@ -84,8 +85,7 @@ def start(
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
     if "SPARK_ENV_LOADED" in os.environ or is_submitted():
         session: SparkSession = _quietly(SparkSession.builder.appName(application).getOrCreate, is_verbose)
-        session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH_LINES))
-        session.conf.set("spark.sql.session.timeZone", "UTC")
+        session.conf.set("spark.sql.session.timeZone", "UTC")  # the hours of rollups are UTC
         return session
     try:
         java_home = ensure_java()
@@ -95,9 +95,21 @@ def start(
     for name in _MALLOC:
         os.environ.setdefault(name, str(_KEPT_BYTES))
     wanted = settings(_cores(master), is_verbose, class_cache.options(java_home, class_cache_out))
-    conf = SparkConf().setAppName(application).setMaster(master or "local[*]").setAll(list(wanted.items()))
+    mine = [(name, value) for name, value in wanted.items() if name not in set_by_user()]
+    conf = SparkConf().setAppName(application).setMaster(master or "local[*]").setAll(mine)
     late: Any = _LateSession(conf, is_verbose)
     return cast("SparkSession", late)
+
+
+def set_by_user() -> set[str]:
+    """Return the names of the settings in spark-defaults.conf and PYSPARK_SUBMIT_ARGS, which are not overridden."""
+    directory = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
+    names = set(re.findall(r"--conf[ =]['\"]?([\w.]+)=", os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
+    with contextlib.suppress(OSError):
+        for text in Path(directory, "spark-defaults.conf").read_text().splitlines():
+            found = re.match(r"\s*(spark[\w.]*)[\s=:]", text)
+            names |= {found[1]} if found else set()
+    return names
 
 
 class _LateSession:

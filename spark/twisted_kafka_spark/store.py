@@ -1,66 +1,72 @@
-"""Rollups as Parquet: `<directory>/grain=<seconds>/*.parquet`, with one row per cell."""
+"""Rollups as Parquet: `<directory>/rollup=3/date=2026-11-21/hour=08/*.parquet`, with one row per cell.
+
+An hour's files replace those that were written for it before, so an hour that is rolled up twice is that hour. The first folder's
+name has the version of the schema.
+"""
 
 from __future__ import annotations
 
-import datetime
+import contextlib
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from twisted_kafka_spark import cells
+from twisted_kafka_spark import aggregate, cells
+from twisted_kafka_spark.cells import KEY_NAMES, KINDS, MEASURE_NAMES, TIME
 from twisted_kafka_spark.read import NoAccessLogError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-MOST_MINUTES = 2 * 24 * 60
-MOST_HOURS = 60 * 24
-_GRAIN = "grain"
+VERSION = 3
+"""The version of the schema; the first two were those of rollups by grain, which cannot be read any more."""
+ROLLED_UP, FOLLOWED = f"rollup={VERSION}", f"followed={VERSION}"
+"""The folders of whole hours, and of the batches that `follow` writes."""
 
 
-def write(spark: SparkSession, rollup: pa.Table, directory: str, grain_s: int) -> None:
-    """Write a rollup, replacing an existing one."""
-    cells_there = spark.createDataFrame(rollup, cells.ddl())
-    cells_there.coalesce(1).write.mode("overwrite").parquet(f"{directory.rstrip('/')}/{_GRAIN}={grain_s}")
+def write(found: DataFrame, directory: str) -> None:
+    """Write cells that are bounded by hour, replacing the hours that they are about and no others."""
+    from pyspark.sql import functions as sf
+
+    stored = found.where(sf.col("kind").isin([kind for kind, each in KINDS.items() if each.is_stored]))
+    hours = stored.select(
+        *KEY_NAMES,
+        *MEASURE_NAMES,
+        sf.date_format(TIME.name, "yyyy-MM-dd").alias("date"),
+        sf.date_format(TIME.name, "HH").alias("hour"),
+    )
+    files = hours.repartition("date", "hour").sortWithinPartitions("date", "hour", "kind", TIME.name)
+    writer = files.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy("date", "hour")
+    writer.option("compression", "zstd").parquet(f"{directory.rstrip('/')}/{ROLLED_UP}")
 
 
-def read(spark: SparkSession, directories: Sequence[str], grain_s: int = 0) -> tuple[DataFrame, int]:
-    """Return the merged cells of several rollups, and their grain.
+def read(spark: SparkSession, directories: Sequence[str], since: str = "", until: str = "") -> DataFrame:
+    """Return the cells of rollups, not merged, of the hours from `since` to before `until`, in the format of the field `time`.
 
-    Without `grain_s`, the grain is a minute for up to two days, an hour for up to sixty days, and a day for longer periods.
     Raises NoAccessLogError when a directory does not contain a rollup.
     """
+    from pyspark.sql import functions as sf
+
+    whole = reduce(lambda a, b: a.unionByName(b), (_read(spark, directory.rstrip("/")) for directory in directories))
+    hour = sf.concat_ws("T", "date", "hour")
+    if since:
+        whole = whole.where((sf.col("date") >= since[:10]) & (hour >= since[:13]))
+    if until:
+        whole = whole.where((sf.col("date") <= until[:10]) & (hour < until[:13]))
+    return whole.select(*KEY_NAMES, *MEASURE_NAMES)
+
+
+def _read(spark: SparkSession, directory: str) -> DataFrame:
+    """Return the cells in a directory with their date and hour: of whole hours, or of the batches that `follow` wrote."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as sf
 
-    whole: DataFrame | None = None
-    for directory in directories:
-        try:
-            part = spark.read.option("basePath", directory).schema(f"{cells.ddl()}, {_GRAIN} int").parquet(directory)
-        except AnalysisException:
-            raise NoAccessLogError(f"{directory} is not a rollup (written with --rollup)") from None
-        whole = part if whole is None else whole.unionByName(part)
-    assert whole is not None
-    row = whole.where("kind = 'requests'").agg(sf.min("at").alias("a"), sf.max("at").alias("b"), sf.max(_GRAIN).alias("g")).first()
-    if row is None or row["a"] is None:
-        raise NoAccessLogError(f"{', '.join(directories)}: no rollup with requests (written with --rollup)")
-    grain = max(grain_s or _fitting(row["b"] - row["a"]), row["g"])
-    return cells.merge(_coarser(whole.drop(_GRAIN), grain)), grain
-
-
-def _fitting(span: datetime.timedelta) -> int:
-    minutes = span.total_seconds() / cells.MINUTE_S
-    if minutes <= MOST_MINUTES:
-        return cells.MINUTE_S
-    return cells.HOUR_S if minutes <= MOST_HOURS * 60 else cells.DAY_S
-
-
-def _coarser(rollup: DataFrame, grain_s: int) -> DataFrame:
-    """Truncate times to `grain_s` for the kinds with a finer grain."""
-    from pyspark.sql import functions as sf
-
-    if grain_s <= cells.MINUTE_S:
-        return rollup
-    finer = [kind for kind, declared in cells.KINDS.items() if declared.grain_s < grain_s]
-    changed = cells.regrain(rollup.where(sf.col("kind").isin(finer)), grain_s)
-    return changed.unionByName(rollup.where(~sf.col("kind").isin(finer)))
+    with contextlib.suppress(AnalysisException):
+        return spark.read.schema(f"{cells.ddl()}, date string, hour string").parquet(f"{directory}/{ROLLED_UP}")
+    try:
+        batches = spark.read.schema(cells.ddl()).parquet(f"{directory}/{FOLLOWED}")
+    except AnalysisException:
+        raise NoAccessLogError(f"{directory} is not a rollup (written with --rollup) of this version") from None
+    timed = aggregate.regrained(batches, {kind: each.grain_s for kind, each in KINDS.items()})
+    date, hour = sf.date_format(TIME.name, "yyyy-MM-dd"), sf.date_format(TIME.name, "HH")
+    return timed.withColumn("date", date).withColumn("hour", hour)

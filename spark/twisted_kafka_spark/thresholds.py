@@ -43,6 +43,9 @@ REBALANCE_APIS = ("JoinGroup", "SyncGroup", "LeaveGroup")
 REBALANCES_A_MINUTE = 40
 """Joins, syncs and leaves of one client in a minute."""
 
+STORM_APIS = frozenset({*REBALANCE_APIS, "Metadata", "OffsetCommit", "Fetch"})
+"""The APIs whose requests are counted by client and minute."""
+
 METADATA_A_MINUTE = 300
 COMMITS_A_MINUTE = 600
 COMMITS_PER_FETCH = 0.9

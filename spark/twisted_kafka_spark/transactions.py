@@ -41,9 +41,6 @@ _PRODUCE_ADDS_SINCE = 12
 _NOTHING = -1
 Row = dict[str, Any]
 
-MOST_IDS = 2000
-"""Transactional ids that are kept by name in a table of cells: those with the most lines. The others are counted together."""
-
 
 def events(frame: Frame) -> Numbers:
     """Return the index in `EVENTS` of each of the frame's transactions, or `_NOTHING`, which is negative."""
@@ -67,23 +64,6 @@ def events(frame: Frame) -> Numbers:
 def _indexes(meaning: Mapping[str, str], values: pa.Array) -> Numbers:
     found = [EVENTS.index(meaning[value]) if value in meaning else _NOTHING for value in values.to_pylist()]
     return np.array(found, np.int64)
-
-
-def limited(table: pa.Table) -> pa.Table:
-    """Return cells with the names of the `MOST_IDS` busiest ids only; they may have to be merged then."""
-    ids = table["transactional_id"]
-    if table.num_rows <= MOST_IDS:
-        return table
-    counted = table.group_by("transactional_id", use_threads=False).aggregate([("requests", "sum")])
-    counted = counted.filter(pc.is_valid(counted["transactional_id"]))
-    if counted.num_rows <= MOST_IDS:
-        return table
-    order = pc.sort_indices(counted, sort_keys=[("requests_sum", "descending"), ("transactional_id", "ascending")])
-    is_kept = pc.is_in(ids, counted["transactional_id"].take(order.slice(0, MOST_IDS)).combine_chunks())
-    nothing = pa.scalar(None, pa.string())
-    for name in ("transactional_id", "client_id", "principal"):
-        table = table.set_column(table.column_names.index(name), name, pc.if_else(is_kept, table[name], nothing))
-    return table
 
 
 @dataclass(slots=True)
@@ -166,7 +146,7 @@ def rows(cells: pa.Table, now_us: int) -> list[Row]:
         ("last_us", "max"),
         ("timeout_us", "max"),
     ]
-    merged = limited(cells).group_by(keys, use_threads=False).aggregate(sums)
+    merged = cells.group_by(keys, use_threads=False).aggregate(sums)
     names = [f"{name}_{how}" for name, how in sums]
     for cell in merged.select([*keys, *names]).rename_columns([*keys, *dict(sums)]).to_pylist():
         found.setdefault(cell["transactional_id"], _Producer(cell["transactional_id"])).count(cell)

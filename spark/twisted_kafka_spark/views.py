@@ -1,34 +1,35 @@
-"""The tables of the report: each is declared once, computed from the rollup's cells by Arrow on the driver, and fits on a page.
+"""The tables of the report: each is declared once, and computed by Arrow on the driver from the cells of a page.
 
-A day has some hundred thousand cells: a Spark job per table would cost more than all of the computation with Arrow.
+Spark has merged and bounded those cells before, so their number does not depend on the log. A Spark job for each of these tables
+would cost more than all of the computation with Arrow.
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from twisted_kafka_spark import transactions, without_pandas  # noqa: F401 - for the side effect of the import
-from twisted_kafka_spark.cells import CLIENT, KINDS, MEASURES, TIME
-from twisted_kafka_spark.kafka_names import OLDEST_IN_KAFKA_4
-from twisted_kafka_spark.security import OTHER_REFUSALS, PLAIN_PROTOCOLS, TOPIC_REFUSAL
+from twisted_kafka_spark.aggregate import SAMPLED_NAMES
+from twisted_kafka_spark.cells import CLIENT, KINDS, MEASURES, SOFTWARE, TIME
+from twisted_kafka_spark.schema import PHASES
+from twisted_kafka_spark.security import OTHER_REFUSALS, TOPIC_REFUSAL
 from twisted_kafka_spark.thresholds import MINUTE_FLOOR, NEW_CONNECTIONS_FLOOR, REBALANCE_APIS
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
 Derived = Callable[[pa.Table], pa.Array]
 
-SOFTWARE = ("software", "software_version")
 TOP = 30
 """The number of rows kept for each measure by which a table is ranked."""
-HEAT_BUCKETS = 5
-"""The number of histogram buckets in a row of a heat map."""
+_HASH_DIGITS = 13
+"""Hexadecimal digits of a hash that a float represents exactly."""
 _BUSY = ("requests", "failed", "total_us", "throttle_us", "sent_and_received")
 _MICROSECOND = 1_000_000
 
@@ -40,17 +41,14 @@ class View:
     kind: str
     keys: tuple[str, ...]
     where: pc.Expression | None = None
+    with_others: bool = False
+    """Whether cells without a name are included."""
     least: int = 0
     """Rows with fewer requests are omitted, except joins, syncs and leaves."""
     ranks: tuple[str, ...] = ()
     top: int = TOP
     derived: dict[str, Derived] = field(default_factory=dict)
     """Additional columns to sum, derived from the columns of the cells."""
-
-
-def _old_versions() -> pc.Expression:
-    conditions = ((pc.field("api") == api) & (pc.field("version") < oldest) for api, oldest in OLDEST_IN_KAFKA_4.items())
-    return reduce(lambda a, b: a | b, conditions)
 
 
 def _moved(api: str, name: str) -> Derived:
@@ -74,58 +72,56 @@ _BOTH: dict[str, Derived] = {"sent_and_received": _both}
 _FAILED = pc.field("error").is_valid()
 
 VIEWS: dict[str, View] = {
-    "total": View("requests", ()),
-    "tick": View("requests", (TIME.name, "api")),
-    "api": View("requests", ("api",)),
-    "version": View("requests", ("api", "version"), ranks=("requests",), top=300),
-    "listener": View("requests", ("node", "listener", "protocol"), ranks=("requests",), top=100),
-    "client": View("requests", (*CLIENT, *SOFTWARE), ranks=_BUSY, derived=_BOTH),
-    "principal": View("requests", ("principal",), ranks=_BUSY, derived=_BOTH),
-    "software": View("requests", SOFTWARE, ranks=("requests",), top=60),
-    "client_api": View("requests", (*CLIENT, "api")),
-    "old_version": View("requests", (*CLIENT, *SOFTWARE, "api", "version"), where=_old_versions()),
-    "error": View("requests", ("api", "error"), where=_FAILED, ranks=("requests",), top=60),
-    "error_minute": View("requests", (TIME.name, "api", "error"), where=_FAILED),
-    "error_client": View("requests", ("api", "error", *CLIENT), where=_FAILED, ranks=("requests",), top=500),
-    "client_minute": View("requests", (TIME.name, *CLIENT, "api"), least=MINUTE_FLOOR),
-    "throttled_minute": View("requests", (TIME.name, *CLIENT, "api"), where=pc.field("throttled") > 0),
+    "total": View("traffic", ()),
+    "tick": View("traffic", (TIME.name, "api")),
+    "api": View("traffic", ("api",)),
+    "error": View("traffic", ("api", "error"), where=_FAILED, ranks=("requests",), top=60),
+    "error_minute": View("traffic", (TIME.name, "api", "error"), where=_FAILED),
+    "version": View("versions", ("api", "version"), ranks=("requests",), top=300),
+    "listener": View("listeners", ("node", "listener", "protocol"), ranks=("requests",), top=100),
+    "client": View("clients", (*CLIENT, *SOFTWARE), ranks=_BUSY, derived=_BOTH),
+    "client_api": View("clients", (*CLIENT, "api")),
+    "principal": View("principals", ("principal",), ranks=_BUSY, derived=_BOTH),
+    "software": View("software", SOFTWARE, ranks=("requests",), top=60),
+    "old_version": View("old_versions", (*CLIENT, *SOFTWARE, "api", "version")),
+    "error_client": View("errors", ("api", "error", *CLIENT), ranks=("requests",), top=500),
+    "client_minute": View("client_minutes", (TIME.name, *CLIENT, "api"), least=MINUTE_FLOOR),
+    "throttled_minute": View("client_minutes", (TIME.name, *CLIENT, "api"), where=pc.field("throttled") > 0),
+    "new_connection": View("new_connections", (TIME.name, *CLIENT), least=NEW_CONNECTIONS_FLOOR),
     "connection": View("connections", ("connection", *CLIENT), ranks=("requests", "failed", "total_us"), top=15),
     "throttled_connection": View(
         "connections", ("connection", *CLIENT), where=pc.field("throttle_us") > 0, ranks=("throttle_us",), top=500
     ),
     "topic": View("topics", ("topic",), ranks=("bytes", "requests"), derived=_MOVED),
-    "topic_total": View("topics", (), derived=_MOVED),
+    "topic_total": View("topics", (), with_others=True, derived=_MOVED),
     "topic_api": View("topics", ("topic", "api"), ranks=("bytes", "requests"), top=100),
-    "topic_error": View("topics", ("topic", "api", "error"), where=_FAILED, ranks=("requests",), top=60),
-    "latency": View("latency", ("api", "bucket")),
-    "phase": View("phases", ("api", "phase", "bucket")),
-    "client_latency": View("clients", (*CLIENT, "bucket")),
-    "refused": View("requests", ("api", "error", *CLIENT), where=_one_of("error", OTHER_REFUSALS), ranks=("requests",)),
-    "refused_topic": View("topics", ("topic", "api", *CLIENT), where=_one_of("error", (TOPIC_REFUSAL,)), ranks=("requests",)),
+    "topic_error": View("topic_errors", ("topic", "api", "error"), ranks=("requests",), top=60),
+    "latency": View("phases", ("api", "bucket"), where=_one_of("phase", ("total_us",))),
+    "phase": View("phases", ("api", "phase", "bucket"), where=_one_of("phase", PHASES)),
+    "client_latency": View("client_latency", (*CLIENT, "bucket")),
+    "refused": View("errors", ("api", "error", *CLIENT), where=_one_of("error", OTHER_REFUSALS), ranks=("requests",)),
+    "refused_topic": View("topic_errors", ("topic", "api", *CLIENT), where=_one_of("error", (TOPIC_REFUSAL,)), ranks=("requests",)),
     "failed_login": View("logins", ("note", "listener", "error"), ranks=("requests",)),
-    "plain_text": View(
-        "requests", ("listener", "protocol", *CLIENT), where=_one_of("protocol", PLAIN_PROTOCOLS), ranks=("requests",)
-    ),
-    "run": View("runs", ("node", "note")),
-    "line": View("lines", ("error", "note"), ranks=("requests",), top=100),
+    "plain_text": View("plain_text", ("listener", "protocol", *CLIENT), ranks=("requests",)),
+    "line": View("lines", ("error", "note"), with_others=True, ranks=("requests",), top=100),
 }
 
 _FOR_FINDINGS = (
-    *("tick", "listener", "client", "client_api", "client_minute", "throttled_minute", "throttled_connection"),
+    *("tick", "listener", "client", "client_api", "client_minute", "throttled_minute", "throttled_connection", "new_connection"),
     *("old_version", "error_minute", "error_client", "topic", "topic_total", "topic_error", "line", "failed_login"),
 )
-KINDS_FOR_FINDINGS = ("requests", "connections", "topics", "topic_ids", "lines", "transactions", "logins")
-"""The kinds of cells from which those views and the new connections are computed."""
+KINDS_FOR_FINDINGS = (*dict.fromkeys(VIEWS[name].kind for name in _FOR_FINDINGS), "transactions")
+"""The kinds of cells from which those views are computed."""
 
 
 def compute(cells: pa.Table, tick_s: int, group_by: Sequence[str] = ()) -> Tables:
     """Compute all views; `tick_s`: the length of one column of the charts over time."""
     views = dict(VIEWS)
     if group_by:
-        views["group_by"] = View("requests", tuple(group_by), ranks=_BUSY, derived=_BOTH)
+        views["group_by"] = View("group_by", tuple(group_by), ranks=_BUSY, derived=_BOTH)
     kinds = _by_kind(cells, KINDS)
     tables = _tables(kinds, views)
-    tables["heat"] = _heat(kinds["latency"], tick_s)
+    tables["heat"] = _heat(kinds["heat"], tick_s)
     return tables
 
 
@@ -135,22 +131,32 @@ def compute_for_findings(cells: pa.Table) -> Tables:
 
 
 def _by_kind(cells: pa.Table, kinds: Iterable[str]) -> dict[str, pa.Table]:
-    found = {kind: cells.filter(pc.equal(cells["kind"], kind)) for kind in kinds}
-    found["topics"] = _named_topics(found["topics"], found["topic_ids"])
-    return found
+    return {kind: cells.filter(pc.equal(cells["kind"], kind)) for kind in kinds}
 
 
 def _tables(kinds: dict[str, pa.Table], views: dict[str, View]) -> Tables:
     tables = {name: _table(kinds[view.kind], view) for name, view in views.items()}
     for row in tables["topic_total"]:
-        row["topics"] = pc.count_distinct(kinds["topics"]["topic"]).as_py()
-    tables["new_connection"] = _new_connections(kinds["connections"])
+        row["topics"] = _topics(kinds["topics"])
     tables["transaction"] = transactions.rows(kinds["transactions"], _last_us(kinds))
     return tables
 
 
-def period(cells: pa.Table, kinds: Sequence[str] = ("requests",)) -> tuple[datetime.datetime, datetime.datetime] | None:
-    """Return the first and the last minute (hour, day) of cells of these kinds, None if there are none."""
+def _topics(cells: pa.Table) -> int:
+    """Return the number of topics: an estimate if some of them are not there by name.
+
+    The topics with the smallest hashes are always there: where the last of so many of them lies says how many there are.
+    """
+    names: list[str | None] = pc.unique(cells.filter(pc.is_null(cells["others"]))["topic"]).to_pylist()
+    if len(cells) == cells["others"].null_count or len(names) < SAMPLED_NAMES:
+        return len(names)
+    hashes = sorted(hashlib.sha256(str(name).encode()).hexdigest() for name in names)
+    share = (int(hashes[SAMPLED_NAMES - 1][:_HASH_DIGITS], 16) + 1) / float(1 << 4 * _HASH_DIGITS)
+    return round((SAMPLED_NAMES - 1) / share)
+
+
+def period(cells: pa.Table, kinds: Sequence[str] = ("traffic",)) -> tuple[datetime.datetime, datetime.datetime] | None:
+    """Return the first and the last minute of cells of these kinds, None if there are none."""
     times = cells.filter(pc.is_in(cells["kind"], pa.array(kinds)))[TIME.name]
     if not len(times):
         return None
@@ -159,14 +165,17 @@ def period(cells: pa.Table, kinds: Sequence[str] = ("requests",)) -> tuple[datet
 
 
 def _table(cells: pa.Table, view: View) -> list[Row]:
+    if not view.with_others:
+        cells = cells.filter(pc.is_null(cells["others"]))
     if view.where is not None:
         cells = cells.filter(view.where)
     for name, make in view.derived.items():
         cells = cells.append_column(name, make(cells))
     table = _summed(cells, view)
     if view.least:
+        enough = pc.field("requests") >= view.least
         # Several APIs make one storm: each alone may have few.
-        table = table.filter((pc.field("requests") >= view.least) | pc.field("api").isin(list(REBALANCE_APIS)))
+        table = table.filter(enough | pc.field("api").isin(list(REBALANCE_APIS)) if "api" in view.keys else enough)
     if view.ranks:
         table = _highest(table, view)
     rows: list[Row] = table.to_pylist()
@@ -198,36 +207,15 @@ def _highest(table: pa.Table, view: View) -> pa.Table:
     return chosen.take(pc.sort_indices(chosen, sort_keys=[(view.ranks[0], "descending"), *by_name]))
 
 
-def _named_topics(topics: pa.Table, ids: pa.Table) -> pa.Table:
-    """Replace the topic ids of newer fetch versions (KIP-516) with names, where the log contains them."""
-    names = dict(zip(ids["topic"].to_pylist(), ids["note"].to_pylist(), strict=True))
-    if not names:
-        return topics
-    column = pa.array([names.get(topic, topic) for topic in topics["topic"].to_pylist()], pa.string())
-    return topics.set_column(topics.column_names.index("topic"), "topic", column)
-
-
 def _seconds(times: pa.ChunkedArray, tick_s: int) -> pa.ChunkedArray:
     return pc.multiply(pc.divide(pc.divide(pc.cast(times, pa.int64()), _MICROSECOND), tick_s), tick_s)
 
 
-def _heat(latency: pa.Table, tick_s: int) -> list[Row]:
-    row = pc.cast(pc.floor(pc.divide(pc.cast(latency["bucket"], pa.float64()), HEAT_BUCKETS)), pa.int32())
-    table = pa.table({"api": latency["api"], "tick": _seconds(latency[TIME.name], tick_s), "row": row, "n": latency["requests"]})
+def _heat(cells: pa.Table, tick_s: int) -> list[Row]:
+    ticks = _seconds(cells[TIME.name], tick_s)
+    table = pa.table({"api": cells["api"], "tick": ticks, "row": cells["bucket"], "n": cells["requests"]})
     grouped = table.group_by(["api", "tick", "row"], use_threads=False).aggregate([("n", "sum")])
     return [{**each, "requests": each.pop("n_sum")} for each in grouped.to_pylist()]
-
-
-def _new_connections(connections: pa.Table) -> list[Row]:
-    """Return the number of new connections by client and minute, where there are many."""
-    first = connections.group_by(["connection", *CLIENT], use_threads=False).aggregate([("first_us", "min")])
-    minute = pc.divide(first["first_us_min"], 60 * _MICROSECOND)
-    counted = first.append_column("minute", minute).group_by(["minute", *CLIENT], use_threads=False).aggregate([([], "count_all")])
-    return [
-        {TIME.name: _moment(row["minute"] * 60 * _MICROSECOND), **row, "requests": row["count_all"]}
-        for row in counted.to_pylist()
-        if row["count_all"] >= NEW_CONNECTIONS_FLOOR
-    ]
 
 
 def _last_us(kinds: dict[str, pa.Table]) -> int:

@@ -11,14 +11,13 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 import zstandard
-from pyarrow import parquet
 
 from tests.spark.access_lines import line, topic
 from twisted_kafka.access_log.archive import Archive
 from twisted_kafka.access_log.parquet_schema import arrow_schema
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka_spark import pieces
-from twisted_kafka_spark.lines import LineReader, record_schema
+from twisted_kafka_spark.lines import record_schema
 from twisted_kafka_spark.read import decompressed_lines
 
 
@@ -52,17 +51,6 @@ def test_damaged_zstd_gives_the_lines_before_the_damage(monkeypatch: pytest.Monk
 
 def test_the_brokers_parquet_has_the_jobs_columns() -> None:
     assert arrow_schema().equals(record_schema())
-
-
-@pytest.mark.parametrize("rows", [1, 7, 100])
-def test_parquet_with_many_row_groups_is_read_in_pieces(tmp_path: Path, rows: int) -> None:
-    texts = [line("Produce", minute, sequence=minute, topics=[topic(f"topic-{minute}", 3)]) for minute in range(50)]
-    (batch,) = LineReader().records(pa.array([text.rstrip("\n") for text in texts]))
-    path = tmp_path / "node-1-000001.parquet"
-    parquet.write_table(pa.Table.from_batches([batch]), path, row_group_size=rows)
-    planned = pieces.tasks([(str(path), path.stat().st_size)], 4)
-    found = [row for piece in planned for each in piece for made in pieces.read_rows(each) for row in made.to_pylist()]
-    assert found == batch.to_pylist()
 
 
 @pytest.mark.timeout(300)

@@ -14,7 +14,7 @@ from tests.cases import case
 from tests.spark.access_lines import PHASES, line, topic
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark import views
-from twisted_kafka_spark.findings.find import find
+from twisted_kafka_spark.findings.find import find, in_order
 from twisted_kafka_spark.findings.finding import Finding
 from twisted_kafka_spark.fold import Folding
 
@@ -25,8 +25,8 @@ STORM = range(8, 11)
 
 
 def findings(lines: list[str]) -> list[Finding]:
-    batches = list(Folding().lines([pa.record_batch({"value": pa.array(text.rstrip("\n") for text in lines)})]))
-    return find(views.compute_for_findings(pa.Table.from_batches(batches)))
+    batches = list(Folding().of_lines([pa.record_batch({"value": pa.array(text.rstrip("\n") for text in lines)})]))
+    return in_order(find(views.compute_for_findings(pa.Table.from_batches(batches))))
 
 
 def usual(api: str = "Produce", each: int = 10, **changes: Any) -> list[str]:

@@ -16,7 +16,7 @@ from twisted_kafka_spark.fold import Folding
 
 def fold(*texts: str, folding: Folding | None = None) -> list[dict[str, Any]]:
     batch = pa.record_batch({"value": pa.array([text.rstrip("\n") for text in texts])})
-    return [row for made in (folding or Folding()).lines([batch]) for row in made.to_pylist()]
+    return [row for made in (folding or Folding()).of_lines([batch]) for row in made.to_pylist()]
 
 
 def of(kind: str, rows: list[dict[str, Any]], *columns: str) -> list[tuple[Any, ...]]:
@@ -33,7 +33,7 @@ def test_a_request_counts_once_whatever_its_topics() -> None:
     counted = [
         tuple(row[name] for name in ("api", "error", "requests", "failed", "throttled", "records", "bytes", "request_bytes"))
         for row in rows
-        if row["kind"] == "requests"
+        if row["kind"] == "traffic"
     ]
     assert Counter(counted) == Counter(
         [("Produce", None, 2, 0, 0, 12, 120, 200), ("Produce", "X", 1, 1, 0, 1, 10, 100), ("Metadata", None, 1, 0, 1, 0, 0, 100)]
@@ -51,20 +51,21 @@ def test_each_phase_has_a_histogram() -> None:
         ("response_queue_us", 3),
         ("send_us", 3),
         ("throttle_us", 3),
+        ("total_us", 3),
     ]
     assert ("throttle_us", -1, 3) in phases
 
 
 def test_a_sampled_line_counts_with_its_weight() -> None:
     rows = fold(line("Fetch", 1, weight=10), line("Fetch", 1))
-    assert of("requests", rows, "requests", "request_bytes", "local_us") == [(11, 1100, 220)]
-    assert of("latency", rows, "requests") == [(11,)]
+    assert of("traffic", rows, "requests", "request_bytes", "local_us") == [(11, 1100, 220)]
+    assert of("heat", rows, "requests") == [(11,)]
     assert of("lines", rows, "error", "requests") == [("read", 2)]
 
 
 def test_null_is_a_separate_value() -> None:
     rows = fold(line("Fetch", 1, client_id=None), line("Fetch", 1, client_id=""), line("Fetch", 1, client_id=None))
-    assert sorted((row["client_id"] is None, row["requests"]) for row in rows if row["kind"] == "requests") == [
+    assert sorted((row["client_id"] is None, row["requests"]) for row in rows if row["kind"] == "clients") == [
         (False, 1),
         (True, 2),
     ]
@@ -73,7 +74,7 @@ def test_null_is_a_separate_value() -> None:
 def test_only_the_period_is_folded() -> None:
     folding = Folding(since="2026-11-21T08:02", until="2026-11-21T08:04")
     rows = fold(*[line("Fetch", minute) for minute in range(6)], folding=folding)
-    assert sum(row["requests"] for row in rows if row["kind"] == "requests") == 2
+    assert sum(row["requests"] for row in rows if row["kind"] == "traffic") == 2
 
 
 def test_runs_have_their_first_and_last_number() -> None:
@@ -87,7 +88,7 @@ def test_a_line_without_a_request_counts_as_a_line_only() -> None:
         requests = len(lines) - 1
         assert of("lines", rows, "error", "requests") == [("read", len(lines))]
         assert sum(count for (count,) in of("runs", rows, "requests")) == len(lines)
-        for kind in ("requests", "latency", "clients", "connections"):
+        for kind in ("traffic", "heat", "clients", "connections"):
             assert sum(count for (count,) in of(kind, rows, "requests")) == requests
         assert of("topics", rows, "topic") == []
 

@@ -141,7 +141,7 @@ def test_a_line_longer_than_a_batch_is_read(tmp_path: Path) -> None:
 
 def test_rollups_below_the_log_are_not_read(tail: Tail, tmp_path: Path) -> None:
     append(tmp_path / CLOSED, "one\n")
-    rolled = tmp_path / "rollups" / "grain=60" / "batch=0"
+    rolled = tmp_path / "rollups" / "followed=3" / "batch=0"
     rolled.mkdir(parents=True)
     (rolled / "cells.parquet").write_bytes(b"no lines")
     assert tail.read() == ["one"]

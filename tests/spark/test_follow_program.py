@@ -59,9 +59,9 @@ def written(out: Path) -> dict[int, list[int]]:
     """Return the number of requests of each cell by minute, over all batches."""
     found: dict[int, list[int]] = {}
     keys: list[tuple[Any, ...]] = []
-    for path in out.glob("grain=60/batch=*/*.parquet"):
+    for path in out.glob("followed=3/batch=*/*.parquet"):
         for row in parquet.ParquetFile(path).read(["kind", "at", "api", "requests"]).to_pylist():
-            if row["kind"] == "requests":
+            if row["kind"] == "traffic":
                 keys.append((row["at"], row["api"]))
                 at: datetime.datetime = row["at"]
                 found.setdefault(at.minute, []).append(row["requests"])
@@ -103,7 +103,7 @@ def test_files_with_restarts_and_a_kill(tmp_path: Path) -> None:
 
 
 def written_batches(out: Path) -> list[Path]:
-    return list(out.glob("grain=60/batch=*/cells.parquet"))
+    return list(out.glob("followed=3/batch=*/cells.parquet"))
 
 
 def test_a_topic_with_a_restart_and_findings_to_a_topic(tmp_path: Path) -> None:

@@ -59,12 +59,12 @@ class Following:
         self.rolling(batch, number)
 
     def cells(self) -> pa.Table:
-        return pa.concat_tables(parquet.ParquetFile(path).read() for path in sorted(self.directory.glob("grain=60/*/*.parquet")))
+        return pa.concat_tables(parquet.ParquetFile(path).read() for path in sorted(self.directory.glob("followed=3/*/*.parquet")))
 
     def requests(self) -> list[tuple[int, int]]:
         """Return minute and requests of each cell, in order."""
         rows = self.cells().select(["kind", "at", "requests"]).to_pylist()
-        return sorted((row["at"].minute, row["requests"]) for row in rows if row["kind"] == "requests")
+        return sorted((row["at"].minute, row["requests"]) for row in rows if row["kind"] == "traffic")
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_late_line_is_not_lost(following: Following) -> None:
     assert following.requests()[2:4] == [(2, 1), (2, 5)]
 
 
-@pytest.mark.parametrize("dies_before", ["grain=60/batch=1/cells.parquet", "open/batch=1.arrow"])
+@pytest.mark.parametrize("dies_before", ["followed=3/batch=1/cells.parquet", "open/batch=1.arrow"])
 def test_a_kill_at_any_write_neither_loses_nor_duplicates_cells(
     following: Following, monkeypatch: pytest.MonkeyPatch, dies_before: str
 ) -> None:
@@ -199,7 +199,7 @@ def test_tables_with_partly_overlapping_times_are_merged() -> None:
 
 def test_the_written_files_have_the_declared_schema(following: Following) -> None:
     following.batch(0, minutes(0, 5))
-    (path,) = following.directory.glob("grain=60/*/*.parquet")
+    (path,) = following.directory.glob("followed=3/*/*.parquet")
     from twisted_kafka_spark import cells
 
     assert parquet.read_schema(io.BytesIO(path.read_bytes())).equals(cells.arrow_schema())

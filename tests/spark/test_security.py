@@ -14,6 +14,7 @@ from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark import views
 from twisted_kafka_spark.cells import DAY_S, MINUTE_S
 from twisted_kafka_spark.document import About, build
+from twisted_kafka_spark.findings.find import find, in_order
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.terminal import as_text
 
@@ -22,7 +23,8 @@ LOGIN = {"listener": "SASL", "protocol": "SASL_PLAINTEXT", "error": "SASL_AUTHEN
 
 
 def document(*parts: Iterable[str], grain_s: int = 0) -> dict[str, Any]:
-    found = build(views.compute(cells(*parts, grain_s=grain_s), MINUTE_S), About("tests"), MINUTE_S)
+    tables = views.compute(cells(*parts, grain_s=grain_s), MINUTE_S)
+    found = build(tables, About("tests"), MINUTE_S, [finding.as_values() for finding in in_order(find(tables))])
     assert "<html" in as_html(found)
     return found
 
@@ -74,12 +76,10 @@ def test_failed_logins_by_address() -> None:
 @pytest.mark.parametrize("grain_s", [0, DAY_S])
 def test_many_failed_logins_of_an_address_are_a_finding(grain_s: int) -> None:
     few = [login(number % 5, f"10.0.0.5:{number}") for number in range(limits.FAILED_LOGINS_FLOOR - 1)]
-    about = About("tests", grain_s=grain_s or MINUTE_S)
     names = {}
     for count in (0, 1):
         lines = [*few, *[login(5, "10.0.0.5:1", error="ILLEGAL_SASL_STATE")] * count, login(2, "10.0.0.6:40000")]
-        tables = views.compute(cells(lines, grain_s=grain_s), MINUTE_S)
-        names[count] = [each for each in build(tables, about, MINUTE_S)["findings"] if each["name"] == "failed-logins"]
+        names[count] = [each for each in document(lines, grain_s=grain_s)["findings"] if each["name"] == "failed-logins"]
     assert names[0] == []
     (found,) = names[1]
     assert found["evidence"] == {

@@ -15,10 +15,9 @@ from pyarrow import parquet
 from tests.spark.access_lines import line, topic
 from twisted_kafka.access_log.archive import Archive
 from twisted_kafka.timing.clock import ManualClock
-from twisted_kafka_spark import rollup
+from twisted_kafka_spark import aggregate, rollup, store
 from twisted_kafka_spark.fold import Folding
 from twisted_kafka_spark.job import Job, run
-from twisted_kafka_spark.pieces import tasks
 from twisted_kafka_spark.read import NoAccessLogError, find_sources
 from twisted_kafka_spark.stream.folder import folder
 
@@ -61,7 +60,7 @@ def test_a_file_system_of_hadoop_is_read_and_written_by_spark(spark: Any, log: P
     remote = run(spark, Job(paths=["viewfs://logs/access"], rollup_out="viewfs://logs/out/rollup"))
     assert {part: remote[part] for part in PARTS} == {part: plain[part] for part in PARTS}
     assert remote["source"]["lines"] == plain["source"]["lines"]
-    assert list((out / "rollup" / "grain=60").glob("*.parquet"))
+    assert list((out / "rollup" / "rollup=3").glob("*/*/*.parquet"))
     merged = run(spark, Job(paths=["viewfs://logs/out/rollup"], is_merge=True))
     assert merged["total"] == plain["total"]
     with pytest.raises(NoAccessLogError, match="does not exist"):
@@ -88,28 +87,65 @@ def test_the_state_of_a_stream_can_be_in_a_file_system_of_hadoop(spark: Any, tmp
     assert kept.names("open") == ["batch=1"]
 
 
-@pytest.mark.parametrize("merged_here", [0, 256], ids=["merged by tasks", "merged by the driver"])
-def test_cells_of_one_minute_in_several_files_are_merged(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged_here: int
-) -> None:
-    monkeypatch.setattr(rollup, "MOST_TASKS_MERGED_HERE", merged_here)
+def test_cells_of_one_minute_in_several_files_are_merged(spark: Any, tmp_path: Path) -> None:
     for node in (1, 2, 3):
         lines = [line("Fetch", minute, node=node, client_id=client) for minute in range(5) for client in ("a", "b")]
         (tmp_path / f"node-{node}-000001.jsonl").write_text("".join(lines))
-    cells = rollup.roll_up_files(spark, find_sources(None, [str(tmp_path)]), Folding(), rollup.Selection())
+    found = rollup.cells_of_files(spark, find_sources(None, [str(tmp_path)]), Folding(), rollup.Selection())
+    cells = aggregate.merged(found).toArrow()
     kinds = cells.group_by(["kind"]).aggregate([("requests", "sum"), ([], "count_all")])
-    found = {row["kind"]: (row["requests_sum"], row["count_all"]) for row in kinds.to_pylist()}
-    assert found["requests"] == (30, 30)  # a node is a key of these
-    assert found["latency"] == (30, 5)
-    assert found["clients"] == (30, 2)
-    assert found["connections"] == (30, 2)
+    counts = {row["kind"]: (row["requests_sum"], row["count_all"]) for row in kinds.to_pylist()}
+    assert counts["listeners"] == (30, 3)
+    assert counts["traffic"] == (30, 5)
+    assert counts["heat"] == (30, 5)
+    assert counts["clients"] == (30, 2)
+    assert counts["connections"] == (30, 2)
 
 
-def test_rollups_below_a_log_are_ignored_and_other_parquet_is_refused(tmp_path: Path) -> None:
+def test_rollups_below_a_log_are_ignored_and_other_parquet_is_refused(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "node-1-000001.jsonl").write_text(line("Fetch", 1))
-    kept = tmp_path / "rollup" / "grain=60" / "part-0.parquet"
-    kept.parent.mkdir(parents=True)
-    parquet.write_table(pa.table({"at": [1]}), kept)
+    for folder_name in ("rollup=3", "followed=3", "grain=60"):
+        kept = tmp_path / "rollup" / folder_name / "part-0.parquet"
+        kept.parent.mkdir(parents=True)
+        parquet.write_table(pa.table({"at": [1]}), kept)
     assert find_sources(None, [str(tmp_path)]).parquet == []
-    with pytest.raises(ValueError, match="is not an access log"):
-        tasks([(str(kept), kept.stat().st_size)], 2)
+    parquet.write_table(pa.table({"at": [1]}), tmp_path / "foreign.parquet")
+    with pytest.raises(NoAccessLogError, match="has no column `time`"):
+        run(spark, Job(paths=[str(tmp_path / "foreign.parquet")]))
+
+
+@pytest.fixture
+def whole_plans(spark: Any) -> Any:
+    """Let plans name all columns."""
+    setting = "spark.sql.maxMetadataStringLength"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, "100000")
+    yield
+    spark.conf.set(setting, before)
+
+
+@pytest.mark.usefixtures("whole_plans")
+def test_the_plan_reads_the_columns_and_the_times_that_are_needed(spark: Any, log: Path) -> None:
+    sources = find_sources(None, [str(log)])
+    sources.lines.clear()
+    cells = rollup.cells_of_files(spark, sources, Folding(since="2026-11-21T08:02:00"), rollup.Selection("api = 'Produce'"))
+    plan = aggregate.merged(cells)._jdf.queryExecution().executedPlan().toString()
+    (scan,) = [text for text in plan.splitlines() if "FileScan parquet" in text]
+    read = scan.partition("ReadSchema: ")[2]
+    assert "total_us:bigint" in read
+    for unread in ("correlation_id", "api_key", "topics_left_out"):
+        assert unread not in read
+    filters = scan.partition("PushedFilters: [")[2].partition("]")[0]
+    assert "EqualTo(api,Produce)" in filters
+    assert "GreaterThanOrEqual(time,2026-11-21T08:02:00)" in filters
+    assert plan.count("HashAggregate") == 2
+    assert "partial_sum" in plan
+
+
+@pytest.mark.usefixtures("whole_plans")
+def test_a_plan_reads_the_hours_of_a_rollup_that_are_needed(spark: Any, log: Path, tmp_path: Path) -> None:
+    run(spark, Job(paths=[str(log)], rollup_out=str(tmp_path / "rolled")))
+    found = store.read(spark, [str(tmp_path / "rolled")], "2026-11-21T08:00:00", "2026-11-21T09:00:00").where("kind = 'traffic'")
+    (scan,) = [text for text in found._jdf.queryExecution().executedPlan().toString().splitlines() if "FileScan parquet" in text]
+    assert "(date#" in scan.partition("PartitionFilters: ")[2].partition("PushedFilters")[0]
+    assert "EqualTo(kind,traffic)" in scan

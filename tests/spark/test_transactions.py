@@ -161,7 +161,7 @@ def test_following_a_log_counts_each_transaction_once(tmp_path: Path) -> None:
         if number % 10 == 5:
             following.start()
     following.batch(30, model.lines[at:], [line("Fetch", 0, time="2026-11-29T08:00:00.000Z")])
-    paths = list(following.directory.glob("grain=60/*/*.parquet"))
+    paths = list(following.directory.glob("followed=3/*/*.parquet"))
     assert len(paths) > 5
     written = pa.concat_tables(parquet.ParquetFile(path).read() for path in paths)
     assert sum(row["begun"] for row in counted(written)) > 50
@@ -171,7 +171,7 @@ def test_following_a_log_counts_each_transaction_once(tmp_path: Path) -> None:
 def test_a_followed_log_goes_on_after_rollups_from_before_there_were_transactions(tmp_path: Path) -> None:
     following = Following(tmp_path / "rolled")
     following.batch(0, [line("Fetch", minute) for minute in range(5)])
-    (path,) = following.directory.glob("grain=60/*/*.parquet")
+    (path,) = following.directory.glob("followed=3/*/*.parquet")
     parquet.write_table(parquet.ParquetFile(path).read().drop_columns(["transactional_id", "event", "timeout_us"]), path)
     following.start()
     following.batch(1, [in_transaction("EndTxn", "tx", 5 * MINUTE_MS, "timed-out", 60_000), line("Fetch", 8)])
@@ -200,7 +200,7 @@ def test_an_outcome_of_a_later_version_ends_a_transaction() -> None:
 
 
 def document(lines: list[str]) -> dict[str, Any]:
-    return build(views.compute(cells(lines), MINUTE_S), About("test"), MINUTE_S)
+    return build(views.compute(cells(lines), MINUTE_S), About("test"), MINUTE_S, [])
 
 
 def test_the_page_has_the_busiest_and_counts_the_others_together() -> None:
@@ -215,17 +215,24 @@ def test_the_page_has_the_busiest_and_counts_the_others_together() -> None:
     assert "7 others" in as_html(document(lines))
 
 
-def test_however_many_ids_there_are_a_limited_number_is_kept_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "MOST_IDS", 10)
+def bounded(spark: Any, parts: Iterable[Iterable[str]], most: int) -> pa.Table:
+    from twisted_kafka_spark import aggregate
+
+    merged = aggregate.merged(spark.createDataFrame(cells(*parts)))
+    table: pa.Table = aggregate.bounded(merged, ["transactions"], most).toArrow()
+    return table
+
+
+def test_however_many_ids_there_are_a_limited_number_is_kept_by_name(spark: Any) -> None:
     parts = [
         [
             text
             for number in range(50)
             for text in [in_transaction("EndTxn", f"{part}-{number}", number, "committed", 5)] * (3 if number < 5 else 1)
         ]
-        for part in range(4)
+        for part in range(2)
     ]
-    table = cells(*parts)
+    table = bounded(spark, parts, 10)
     ids = table.filter(pa.compute.equal(table["kind"], "transactions"))["transactional_id"]
     assert len(ids.unique()) == 11
     rows = counted(table)
@@ -234,13 +241,17 @@ def test_however_many_ids_there_are_a_limited_number_is_kept_by_name(monkeypatch
     assert rows[-1]["transactional_id"] is None
 
 
-def test_an_id_that_has_a_name_in_a_part_of_the_log_only_is_not_reported_as_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "MOST_IDS", 3)
+def test_an_id_that_has_a_name_in_a_part_of_the_log_only_is_not_reported_as_open(spark: Any) -> None:
     begins = [in_transaction("AddPartitionsToTxn", "rare", 0), line("Fetch", 0)]
-    crowd = [in_transaction("EndTxn", f"other-{number}", 10, "committed", 5) for number in range(3) for _ in range(2)]
-    end = in_transaction("EndTxn", "rare", 10, "committed", 5)
+    crowd = [
+        in_transaction("EndTxn", f"other-{number}", 10, "committed", 5, time="2026-11-21T09:00:10.000Z")
+        for number in range(3)
+        for _ in range(2)
+    ]
+    end = in_transaction("EndTxn", "rare", 10, "committed", 5, time="2026-11-21T09:00:10.000Z")
     assert [row["open"] for row in counted(cells(begins)) if row["transactional_id"] == "rare"] == [1]
-    rows = counted(cells(begins, [*crowd, end]))
+    rows = counted(bounded(spark, [begins, [*crowd, end]], 3))
+    assert {row["transactional_id"] for row in rows} == {"rare", "other-0", "other-1", "other-2", None}
     assert sum(row["open"] for row in rows) == 0
     assert sum(row["committed"] for row in rows) == 7
 

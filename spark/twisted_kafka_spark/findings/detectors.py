@@ -279,14 +279,5 @@ def idle_pollers(tables: Tables) -> Iterator[Finding]:
         )
 
 
-CLIENT_DETECTORS = (
-    throttled_clients,
-    rebalance_storms,
-    metadata_storms,
-    reconnect_storms,
-    commit_floods,
-    fetch_storms,
-    old_clients,
-    tiny_batches,
-    idle_pollers,
-)
+MINUTE_DETECTORS = (rebalance_storms, metadata_storms, reconnect_storms, commit_floods, fetch_storms)
+PERIOD_DETECTORS = (throttled_clients, old_clients, tiny_batches, idle_pollers)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from twisted_kafka_spark.findings.anomalies import SLOW_PHASES, error_bursts, skew, slow_phases, unreadable_lines, unusual_traffic
-from twisted_kafka_spark.findings.detectors import CLIENT_DETECTORS, idle_pollers, old_clients, throttled_clients, tiny_batches
+from twisted_kafka_spark.findings.detectors import MINUTE_DETECTORS, PERIOD_DETECTORS
 from twisted_kafka_spark.findings.finding import Finding
 from twisted_kafka_spark.findings.security import SECURITY_DETECTORS
 from twisted_kafka_spark.findings.transactions import TRANSACTION_DETECTORS
@@ -36,20 +37,34 @@ NAMES: tuple[str, ...] = (
 """The names of all findings, the most severe first; `--fail-on` accepts these."""
 
 
+MOST_FINDINGS = 500
+"""Findings of a report: the most severe ones, if there are more."""
+
+
 def find(tables: Tables) -> list[Finding]:
     """Return the findings in the order of NAMES, and within a name by descending weight."""
+    return in_order([*find_by_minute(tables, over_all := find_over_all(tables)), *over_all])
+
+
+def find_by_minute(tables: Tables, over_all: Sequence[Finding] = ()) -> list[Finding]:
+    """Return the findings about spans of minutes: what is unusual compared to the other minutes of the tables.
+
+    Traffic that one of the findings `over_all` explains is not one of them.
+    """
     found = [*error_bursts(tables), *slow_phases(tables)]
-    for detector in (*CLIENT_DETECTORS, *TRANSACTION_DETECTORS, *SECURITY_DETECTORS):
+    for detector in MINUTE_DETECTORS:
         found += detector(tables)
-    found += [*skew(tables), *unreadable_lines(tables)]
-    found += unusual_traffic(tables, found)
-    return sorted(found, key=lambda each: (NAMES.index(each.name), -each.weight))
+    return [*found, *unusual_traffic(tables, [*found, *over_all])]
 
 
 def find_over_all(tables: Tables) -> list[Finding]:
-    """Return the findings that do not depend on minutes, for a rollup whose minutes were merged into hours or days."""
+    """Return the findings that do not depend on minutes."""
     found: list[Finding] = []
-    for detector in (throttled_clients, old_clients, tiny_batches, idle_pollers, *TRANSACTION_DETECTORS, *SECURITY_DETECTORS):
+    for detector in (*PERIOD_DETECTORS, *TRANSACTION_DETECTORS, *SECURITY_DETECTORS):
         found += detector(tables)
-    found += [*skew(tables), *unreadable_lines(tables)]
-    return sorted(found, key=lambda each: (NAMES.index(each.name), -each.weight))
+    return [*found, *skew(tables), *unreadable_lines(tables)]
+
+
+def in_order(found: Iterable[Finding]) -> list[Finding]:
+    """Return findings as they are reported: by name, weight and title."""
+    return sorted(found, key=lambda each: (NAMES.index(each.name), -each.weight, each.first or "", each.title))[:MOST_FINDINGS]

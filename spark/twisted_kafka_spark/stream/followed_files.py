@@ -70,7 +70,7 @@ def files(directory: Path) -> dict[str, Path]:
         is_unfinished = path.name.startswith(".") and not name.endswith(_PLAIN)
         if name.startswith("_") or is_unfinished or not (name.endswith(_SUFFIXES) or _KAFKA_LOG.search(name)):
             continue
-        if any(part.startswith(("_", ".", "grain=")) for part in path.relative_to(directory).parts[:-1]):
+        if any(part.startswith(("_", ".", "grain=", "rollup=", "followed=")) for part in path.relative_to(directory).parts[:-1]):
             continue
         try:
             found.setdefault(stem(directory, path), path)

@@ -20,6 +20,7 @@ from pyarrow import parquet
 
 from twisted_kafka_spark import bundles, cells
 from twisted_kafka_spark.cells import MINUTE_S, TIME
+from twisted_kafka_spark.store import FOLLOWED
 from twisted_kafka_spark.stream.watch import WINDOW, Reported, Watch
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _MICROSECOND = 1_000_000
 _STATE = b"state"
-_ROLLED = f"grain={MINUTE_S}"
+_ROLLED = FOLLOWED
 
 
 @dataclass(slots=True)
@@ -90,7 +91,7 @@ class Rolling:
 
     def _divided(self, whole: dict[str, pa.Table], before: State) -> tuple[pa.Table, State]:
         """Return the cells of the minutes that are over, and the state with the other cells."""
-        times = [int(bundles.microseconds(table).max()) for kind, table in whole.items() if kind == "requests" and table.num_rows]
+        times = [int(bundles.microseconds(table).max()) for kind, table in whole.items() if kind == "traffic" and table.num_rows]
         last_us = max([*times, *([before.last_us] if before.last_us is not None else [])], default=None)
         if last_us is None:  # no line could be parsed yet, so no minute is known
             return cells.arrow_schema().empty_table(), State(whole, None, before.reported)

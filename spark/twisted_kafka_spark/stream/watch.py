@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from twisted_kafka_spark import views
 from twisted_kafka_spark.cells import MINUTE_S, TIME
-from twisted_kafka_spark.findings.find import find
+from twisted_kafka_spark.findings.find import find, in_order
 from twisted_kafka_spark.findings.finding import Finding
 
 WINDOW = datetime.timedelta(hours=3)
@@ -20,7 +20,7 @@ _STEP = WINDOW
 """The maximum part of a backlog that is added between two searches."""
 _AGAIN = datetime.timedelta(minutes=30)
 """A finding that persists is reported again after this time."""
-_TIMED = ("requests", "transactions")
+_TIMED = ("traffic", "transactions")
 """The kinds of cells whose minutes are searched: in some, nothing happens but that a transaction times out."""
 
 Reported = dict[str, str]
@@ -66,7 +66,7 @@ class Watch:
         whole = pa.concat_tables([*self._recent, closed])
         whole = whole.filter(pc.invert(_before(whole, end - WINDOW)))
         self._recent, self._last = [whole], end - datetime.timedelta(seconds=MINUTE_S)
-        for finding in find(views.compute_for_findings(whole)):
+        for finding in in_order(find(views.compute_for_findings(whole))):
             who = sorted((name, value) for name, value in finding.evidence.items() if isinstance(value, str))
             key = f"{finding.name} {who}"
             before = self.reported.get(key)

@@ -1,0 +1,158 @@
+"""The page of a small log: the same steps as `page`, by Arrow on the driver, for cells that are few.
+
+Planning and compiling Spark's steps takes seconds, which is most of a small log's report. Where an hour has too many names for one
+report, Spark bounds them however few the cells are, so that there is one place that ranks names.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from twisted_kafka_spark import aggregate, bundles, cells, page, without_pandas  # noqa: F401 - for the side effect of the import
+from twisted_kafka_spark.cells import DAY_S, HOUR_S, KEY_NAMES, KINDS, MEASURES, TIME
+from twisted_kafka_spark.fold import READ
+from twisted_kafka_spark.rollup import RUN_SLACK
+from twisted_kafka_spark.thresholds import MINUTE_FLOOR, REBALANCE_APIS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from twisted_kafka_spark.findings.finding import Finding
+
+_MICROSECOND = 1_000_000
+_TOPICS = ("topics", "topic_errors")
+
+
+@dataclass(frozen=True, slots=True)
+class FewCells:
+    """Cells on the driver: at most `aggregate.MOST_CELLS` of a log, with unique keys and with names of topics."""
+
+    table: pa.Table
+    sizes: page.Sizes
+
+    @classmethod
+    def of(cls, found: DataFrame) -> FewCells:
+        """Take the cells of a DataFrame, which the caller knows to be few."""
+        schema = cells.arrow_schema()
+        return cls._of(found.select(*schema.names).toArrow().cast(schema))
+
+    @classmethod
+    def of_tables(cls, tables: Iterable[tuple[str, pa.Table]]) -> FewCells | None:
+        """Take the cells of tasks, a table for each kind; return None if they are not few."""
+        joined = bundles.joined(tables)
+        if sum(table.num_rows for table in joined.values()) > aggregate.MOST_CELLS:
+            return None
+        return cls._of(bundles.wide(joined.items()))
+
+    @classmethod
+    def _of(cls, table: pa.Table) -> FewCells:
+        minutes = pc.min_max(table.filter(pc.equal(table["kind"], "traffic"))[TIME.name])
+        if minutes["min"].is_valid:
+            table = _set(table, TIME.name, pc.fill_null(table[TIME.name], minutes["min"]))
+        merged = _merged(_with_names_of_topics(table))
+        first, last = (page.moment(end.value // _MICROSECOND) if end.is_valid else None for end in minutes.values())
+        return cls(merged, page.Sizes(_crowded(merged), first, last))
+
+    def lines_read(self) -> int:
+        """Return the number of lines with a record."""
+        lines = self.table.filter((pc.field("kind") == "lines") & (pc.field("error") == READ))
+        return int(pc.sum(lines["requests"]).as_py() or 0)
+
+    def of_page(self, tick_s: int) -> pa.Table:
+        """Return the cells of a page."""
+        table = self.table
+        if self.sizes.is_long:
+            table = table.filter(pc.invert(_is_one_of(table, page.MINUTES_OF_CLIENTS)))
+        seconds = _seconds(table)
+        for grain_s, kinds in _by_grain(page.grains_s(self.sizes, tick_s)).items():
+            coarse = pc.multiply(pc.divide(seconds, grain_s), grain_s) if grain_s else pa.scalar(0, pa.int64())
+            seconds = pc.if_else(_is_one_of(table, kinds), coarse, seconds)
+        times = pc.cast(pc.multiply(seconds, _MICROSECOND), table[TIME.name].type)
+        return _merged(_set(table, TIME.name, times))
+
+    def findings_by_day(self) -> list[Finding]:
+        """Return the findings about minutes, searched in each day apart."""
+        days = pc.divide(_seconds(self.table), DAY_S)
+        return [one for day in pc.unique(days).to_pylist() for one in page.found_in(self.table.filter(pc.equal(days, day)))]
+
+    def has_repeats(self) -> bool:
+        """Return whether lines were read twice; see `rollup.has_repeats`."""
+        runs = self.table.filter(pc.equal(self.table["kind"], "runs"))
+        keys = ["node", "first_us", "last_us"]
+        grouped = runs.group_by(keys, use_threads=False).aggregate([("requests", "sum")]).to_pylist()
+        by_node = defaultdict(list)
+        for row in grouped:
+            by_node[row["node"]].append((row["first_us"], row["last_us"], row["requests_sum"]))
+        return any(_overlap(sorted(each)) for each in by_node.values())
+
+
+def _overlap(runs: list[tuple[int, int, int]]) -> bool:
+    before = (-1, 0)
+    for first, last, requests in runs:
+        if requests > last - first + 1:
+            return True
+        shorter = min(last - first, before[0] - before[1])
+        if before[0] >= 0 and before[0] - first > RUN_SLACK * shorter:
+            return True
+        before = max(before, (last, first))
+    return False
+
+
+def _merged(table: pa.Table) -> pa.Table:
+    sums = [(each.name, each.merge) for each in MEASURES]
+    grouped = table.group_by(list(KEY_NAMES), use_threads=False).aggregate(sums)
+    names = [f"{name}_{how}" for name, how in sums]
+    merged = grouped.select([*KEY_NAMES, *names]).rename_columns([*KEY_NAMES, *(name for name, _ in sums)])
+    is_busy = pc.or_(pc.greater_equal(merged["requests"], MINUTE_FLOOR), pc.greater(merged["throttled"], 0))
+    is_busy = pc.or_(pc.fill_null(is_busy, False), pc.is_in(merged["api"], pa.array(REBALANCE_APIS)))
+    return merged.filter(pc.or_(pc.not_equal(merged["kind"], "client_minutes"), is_busy))
+
+
+def _crowded(merged: pa.Table) -> list[str]:
+    """Return the kinds with too many names for an hour."""
+    timed = merged.append_column("hour", pc.divide(_seconds(merged), HOUR_S))
+    found = []
+    for kind, declared in KINDS.items():
+        if not declared.name:
+            continue
+        mine = timed.filter(pc.equal(timed["kind"], kind)).select(["hour", *declared.name])
+        hours = mine.group_by(mine.column_names, use_threads=False).aggregate([]).group_by("hour").aggregate([([], "count_all")])
+        if len(hours) and pc.max(hours["count_all"]).as_py() > aggregate.MOST_NAMES:
+            found.append(kind)
+    return found
+
+
+def _with_names_of_topics(table: pa.Table) -> pa.Table:
+    ids = table.filter(pc.equal(table["kind"], "topic_ids"))
+    if not len(ids):
+        return table
+    names: dict[str, str] = {}
+    for topic_id, name in zip(ids["topic"].to_pylist(), ids["note"].to_pylist(), strict=True):
+        names[topic_id] = min(name, names.get(topic_id, name))
+    topics = pa.array([names.get(topic, topic) for topic in table["topic"].to_pylist()], pa.string())
+    return _set(table, "topic", pc.if_else(_is_one_of(table, _TOPICS), topics, table["topic"]))
+
+
+def _by_grain(grains_s: dict[str, int]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = defaultdict(list)
+    for kind, grain_s in grains_s.items():
+        found[grain_s].append(kind)
+    return found
+
+
+def _is_one_of(table: pa.Table, kinds: Iterable[str]) -> pa.ChunkedArray:
+    return pc.is_in(table["kind"], pa.array(list(kinds)))
+
+
+def _seconds(table: pa.Table) -> pa.ChunkedArray:
+    return pc.divide(pc.cast(table[TIME.name], pa.int64()), _MICROSECOND)
+
+
+def _set(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, column)
