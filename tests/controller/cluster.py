@@ -16,7 +16,7 @@ from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.registration import broker_node, prepare_store, register_broker
-from twisted_kafka.metadata.znodes import PartitionStateNode, TopicNode
+from twisted_kafka.metadata.znodes import BrokerNode, PartitionStateNode, TopicNode
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrPartitionError,
@@ -40,11 +40,14 @@ class FakeBrokers:
         self.cache = MetadataCache(1)
         self.reachable: set[Any] = set()
 
-    def add_broker(self, broker_id: int) -> None:
+    def add_broker(self, broker_id: int, node: BrokerNode) -> None:
         self.reachable.add(broker_id)
 
     def remove_broker(self, broker_id: int) -> None:
         self.reachable.discard(broker_id)
+
+    def remove_all(self) -> None:
+        self.reachable.clear()
 
     def send(
         self,

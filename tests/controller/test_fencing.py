@@ -84,7 +84,7 @@ def test_what_others_ask_of_a_deposed_controller_is_answered_with_not_controller
 def test_a_controller_that_cannot_take_office_leaves_its_successors_node_alone(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(broker: int) -> None:
+    def fail(*_: object) -> None:
         depose(cluster)
         raise RuntimeError("no channel")
 
@@ -97,7 +97,7 @@ def test_a_controller_that_cannot_take_office_leaves_its_successors_node_alone(
 
 
 def test_a_controller_that_cannot_take_office_gives_up_its_own_node(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(broker: int) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("no channel")
 
     monkeypatch.setattr(cluster.brokers, "add_broker", fail)

@@ -11,12 +11,12 @@ from twisted_kafka import __version__
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metadata.cache import Node
-from twisted_kafka.protocol.codec import Message
 from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
     from twisted_kafka.network.client.blocking import BlockingNetworkClient
     from twisted_kafka.network.client.connector import IConnector
+    from twisted_kafka.network.client.outgoing_request import IOutgoingRequest
 
 
 _SEPARATORS: Final = re.compile("[+!]")
@@ -47,7 +47,9 @@ class InterBrokerClient:
         self._refused = ""
         self._is_stopped = False
 
-    def send(self, node: Node, request: Message, latest_version: int | None = None, timeout_ms: int | None = None) -> "Future[Any]":
+    def send(
+        self, node: Node, request: "IOutgoingRequest", latest_version: int | None = None, timeout_ms: int | None = None
+    ) -> "Future[Any]":
         """Send a request; see IBrokerClient.
 
         ``latest_version`` is the newest version to use. ``timeout_ms`` is used in place of ``request.timeout.ms``.

@@ -13,6 +13,7 @@ from zope.interface import classImplements
 from twisted_kafka.access_log.access_log import AccessLog, make_access_log
 from twisted_kafka.broker.administration import Administration
 from twisted_kafka.broker.api_families import ApiDependencies, make_families
+from twisted_kafka.broker.cluster_parts import ClusterParts
 from twisted_kafka.broker.config_handlers import (
     BrokerConfigHandler,
     follow_group_configs,
@@ -40,7 +41,6 @@ from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig, IRec
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
-from twisted_kafka.controller.channels import InProcessChannels
 from twisted_kafka.controller.interfaces import IControlPlane
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
@@ -134,6 +134,8 @@ class _Running:
     marker_client: InterBrokerClient | None = None
     transactions: TransactionCoordinator | None = None
     add_partitions_client: InterBrokerClient | None = None
+    cluster: ClusterParts | None = None
+    registrar: BrokerRegistrar | None = None
     controller: KafkaController | None = None
     administration: Administration | None = None
     handlers: KafkaRequestHandlerPool | None = None
@@ -198,6 +200,7 @@ class KafkaServer:
         logs, store, features, configs, broker_configs = self._start_storage(running, scheduler)
         metadata = self.metadata = MetadataCache(config.broker_id, self.cluster_id)
         quotas = self._make_quotas(running, metadata, timer)
+        running.cluster = cluster = ClusterParts(config, metadata, scheduler, clock, metrics)
 
         access_log = self._start_access_log(running)
         tokens = self._start_tokens(running, store, scheduler)
@@ -211,10 +214,11 @@ class KafkaServer:
             config, replicas, store, features, ends, scheduler, timer, metrics
         )
         added_partitions = self._make_add_partitions_manager(running, transactions, metadata, data_plane)
-        registrar = self._register(store, sockets)
+        running.registrar = registrar = self._register(store, sockets)
         control = ControlPlane(replicas, [groups.on_partitions_deleted])
-        channels = InProcessChannels(config.broker_id, control)
+        channels = cluster.make_channels(control)
         running.controller = controller = KafkaController(config, store, configs, channels, clock, metrics=metrics)
+        cluster.follow(controller)
         self._take_part(controller, registrar)
         transactions.startup()
         warn_of_stray_logs(logs, store)
@@ -259,6 +263,7 @@ class KafkaServer:
         part is logged and does not keep the others from stopping.
         """
         running, self._running = self._running, _Running()
+        _stop(running.cluster, partial(_give_up_leaderships, running))
         _stop(running.sockets, self._close_ports)
         _stop(running.handlers, KafkaRequestHandlerPool.shutdown)
         _stop(running.control_plane_handlers, KafkaRequestHandlerPool.shutdown)
@@ -271,6 +276,7 @@ class KafkaServer:
         _stop(running.replicas, ReplicaManager.shutdown)
         _stop(running.logs, LogManager.shutdown)
         _stop(running.controller, KafkaController.shutdown)
+        _stop(running.cluster, ClusterParts.stop)
         _stop(running.administration, Administration.stop)
         _stop(running.tokens, DelegationTokenManager.shutdown)
         _stop(running.authorizer, lambda authorizer: authorizer.close())
@@ -444,7 +450,7 @@ class KafkaServer:
         """Use certificates whose files have changed, and log which expire soon."""
         if running.sockets is not None:
             running.sockets.refresh_security(self.config)
-        for client in (running.marker_client, running.add_partitions_client):
+        for client in (running.marker_client, running.add_partitions_client, running.cluster):
             if client is not None:
                 client.refresh()
 
@@ -478,7 +484,8 @@ class KafkaServer:
         """Register the broker in the metadata store."""
         session_timeout_ms = self.config.int("zookeeper.session.timeout.ms")
         make_node = partial(self._make_broker_node, sockets)
-        registrar = BrokerRegistrar(store, self.config.broker_id, make_node, session_timeout_ms)
+        is_alone = self._metadata_path is not None  # the embedded store is this broker's
+        registrar = BrokerRegistrar(store, self.config.broker_id, make_node, session_timeout_ms, is_alone=is_alone)
         registrar.start()
         return registrar
 
@@ -587,6 +594,12 @@ def _on_end(access_log: AccessLog | None) -> OnEnd:
     if access_log is None:
         return ignore_end
     return lambda end: access_log.transaction_ended(end_note(end), list(topic_notes(end)))
+
+
+def _give_up_leaderships(running: _Running, cluster: ClusterParts) -> None:
+    """Have other brokers lead what this one leads, if its start has come so far that it leads something."""
+    if running.controller is not None and running.registrar is not None and running.handlers is not None:
+        cluster.give_up_leaderships(running.controller, running.registrar.epoch)
 
 
 def _stop(part: _Part | None, stop: Callable[[_Part], object]) -> None:

@@ -16,13 +16,26 @@ MARGIN_MS: Final = 2_000
 """How much later than its timeout ZooKeeper may expire a session."""
 
 
+MAY_JOIN_OTHERS = False
+"""Whether brokers with ZooKeeper form clusters. Not before followers replicate."""
+
+
 class BrokerRegistrar:
     """Registers one broker in each session of its store (Kafka: ``KafkaController.RegisterBrokerAndReelect``)."""
 
     log = Logger()
 
-    def __init__(self, store: IMetadataStore, broker_id: int, make_node: Callable[[], BrokerNode], session_timeout_ms: int) -> None:
-        """``make_node`` returns what the broker registers as now."""
+    def __init__(
+        self,
+        store: IMetadataStore,
+        broker_id: int,
+        make_node: Callable[[], BrokerNode],
+        session_timeout_ms: int,
+        *,
+        is_alone: bool,
+    ) -> None:
+        """``make_node`` returns what the broker registers as now. With ``is_alone``, other brokers are refused."""
+        self._is_alone = is_alone or not MAY_JOIN_OTHERS
         self.epoch = -1
         """The broker epoch: the id of the transaction that made the registration."""
         self._store = store
@@ -60,15 +73,21 @@ class BrokerRegistrar:
         """Make the registration, or replace its contents."""
         with self._lock:
             session_id = self._store.session_id
-            refuse_others(self._store, self._broker_id)
+            if self._is_alone:
+                refuse_others(self._store, self._broker_id)
             self.epoch = register_broker(self._store, self._broker_id, self._make_node(), self._former_sessions)
-            try:  # of two that start at the same time, the second one gives up
-                refuse_others(self._store, self._broker_id, self.epoch)
-            except OtherBrokersError:
-                self._store.delete(znodes.broker_path(self._broker_id))
-                raise
+            if self._is_alone:
+                self._give_way()
             self._session_id = session_id
             self._former_sessions.add(session_id)
+
+    def _give_way(self) -> None:
+        """Of two that start at the same time, the second one gives up."""
+        try:
+            refuse_others(self._store, self._broker_id, self.epoch)
+        except OtherBrokersError:
+            self._store.delete(znodes.broker_path(self._broker_id))
+            raise
 
     def follow(self, controller: KafkaController, on_fatal: Callable[[str], object]) -> None:
         """Register in each new session, then have the controller take part in the election.

@@ -40,6 +40,18 @@ class BrokerChanges:
         self._partitions.elect_for_offline()
         self._deletion.retry({partition.topic for partition, _ in replicas})
 
+    def tell_anew(self, broker: int) -> None:
+        """Send a broker the whole metadata and the leaders of its replicas; try again to delete what it has not deleted."""
+        context = self._context
+        if broker not in context.brokers:
+            return
+        self._requests.update_metadata((broker,), context.all_partitions())
+        replicas = context.replicas_on((broker,))
+        online = [replica for replica in replicas if context.replica_states.get(replica) is ReplicaStatus.ONLINE]
+        self._replicas.handle(online, ReplicaStatus.ONLINE)
+        self._deletion.replicas_failed(replicas)
+        self._deletion.retry({partition.topic for partition, _ in replicas})
+
     def failed(self, gone: Collection[int]) -> None:
         """Elect other leaders for the partitions that these brokers led; they are out of the context already."""
         self.replicas_failed(self._context.replicas_on(gone))

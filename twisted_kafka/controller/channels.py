@@ -1,17 +1,16 @@
-"""The controller's channels to brokers. So far only its own broker is reached, in process."""
-
-from collections.abc import Callable
+"""The controller's channels to brokers: its own one is called in process, the others over the network."""
 
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from twisted_kafka.controller.interfaces import ControlRequest, ControlResponse, IBrokerChannels, IControlPlane
+from twisted_kafka.controller.interfaces import ControlRequest, ControlResponse, IBrokerChannels, IControlPlane, OnResponse
+from twisted_kafka.metadata.znodes import BrokerNode
 from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrRequest, StopReplicaRequest
 
 
 @implementer(IBrokerChannels)
 class InProcessChannels:
-    """Passes requests to the controller's own broker, on the calling thread. Other brokers cannot be reached yet."""
+    """Passes requests to the controller's own broker, on the calling thread. Other brokers are not reached."""
 
     log = Logger()
 
@@ -19,10 +18,10 @@ class InProcessChannels:
         self._broker_id = broker_id
         self._control = control
 
-    def send(self, broker_id: int, request: ControlRequest, on_response: Callable[[ControlResponse], None] | None) -> None:
+    def send(self, broker_id: int, request: ControlRequest, on_response: OnResponse | None) -> None:
         """Apply the request to the own broker, and pass its response on."""
         if broker_id != self._broker_id:
-            self.log.warn("Broker {broker} cannot be reached: requests to other brokers are not sent yet", broker=broker_id)
+            self.log.warn("Broker {broker} cannot be reached: this one is alone", broker=broker_id)
             return
         response: ControlResponse = None
         if isinstance(request, LeaderAndIsrRequest):
@@ -34,8 +33,40 @@ class InProcessChannels:
         if on_response is not None:
             on_response(response)
 
-    def add_broker(self, broker_id: int) -> None:
+    def add_broker(self, broker_id: int, node: BrokerNode) -> None:
         """Do nothing: there is no connection to open."""
 
     def remove_broker(self, broker_id: int) -> None:
         """Do nothing: there is no connection to close."""
+
+    def remove_all(self) -> None:
+        """Do nothing: there is no connection to close."""
+
+
+@implementer(IBrokerChannels)
+class ClusterChannels:
+    """The own broker in process, all others over the network."""
+
+    def __init__(self, broker_id: int, own: InProcessChannels, others: IBrokerChannels) -> None:
+        self._broker_id = broker_id
+        self._own = own
+        self._others = others
+
+    def send(self, broker_id: int, request: ControlRequest, on_response: OnResponse | None) -> None:
+        """Send a request; see IBrokerChannels."""
+        self._of(broker_id).send(broker_id, request, on_response)
+
+    def add_broker(self, broker_id: int, node: BrokerNode) -> None:
+        """Prepare to send requests; see IBrokerChannels."""
+        self._of(broker_id).add_broker(broker_id, node)
+
+    def remove_broker(self, broker_id: int) -> None:
+        """Drop requests; see IBrokerChannels."""
+        self._of(broker_id).remove_broker(broker_id)
+
+    def remove_all(self) -> None:
+        """Drop all requests to others."""
+        self._others.remove_all()
+
+    def _of(self, broker_id: int) -> IBrokerChannels:
+        return self._own if broker_id == self._broker_id else self._others

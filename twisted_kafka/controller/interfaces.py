@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from zope.interface import Interface
 
+from twisted_kafka.metadata.znodes import BrokerNode
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -16,6 +17,7 @@ from twisted_kafka.protocol.messages.inter_broker import (
 
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 ControlResponse = LeaderAndIsrResponse | StopReplicaResponse | None
+OnResponse = Callable[[ControlResponse], None]
 
 
 class IControlPlane(Interface):
@@ -37,11 +39,14 @@ class IControlPlane(Interface):
 class IBrokerChannels(Interface):
     """Channels to all brokers: to the own one in process, to the others over the network."""
 
-    def send(broker_id: int, request: ControlRequest, on_response: Callable[[ControlResponse], None] | None) -> None:
+    def send(broker_id: int, request: ControlRequest, on_response: OnResponse | None) -> None:
         """Send a request behind those sent before. ``on_response`` is called, on any thread, if a response arrives."""
 
-    def add_broker(broker_id: int) -> None:
-        """Prepare to send requests to a new broker."""
+    def add_broker(broker_id: int, node: BrokerNode) -> None:
+        """Prepare to send requests to a new broker, or to one that is elsewhere now."""
 
     def remove_broker(broker_id: int) -> None:
-        """Drop the requests for a broker that is gone."""
+        """Drop the requests for a broker that is gone. Responses that come later are not passed on."""
+
+    def remove_all() -> None:
+        """Remove all brokers, as the controller resigns."""

@@ -28,7 +28,7 @@ from twisted_kafka.controller.machinery import Machinery
 from twisted_kafka.controller.partition_machine import PartitionStateMachine
 from twisted_kafka.controller.reassignments import Reassignments
 from twisted_kafka.controller.replica_machine import ReplicaStateMachine
-from twisted_kafka.controller.requests import RequestBatch, ResponseHandlers
+from twisted_kafka.controller.requests import Addressee, RequestBatch, ResponseHandlers
 from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.controller.topic_deletion import TopicDeletion
 from twisted_kafka.metadata import znodes
@@ -202,6 +202,10 @@ class KafkaController:
         """Retry the election for partitions without a leader, as unclean election may be allowed now. For any thread."""
         self._submit_active(self._partitions.elect_for_offline, State.UNCLEAN_LEADER_ELECTION_ENABLE)
 
+    def tell_anew(self, broker: int) -> None:
+        """Send a broker everything again, as requests to it were dropped. For any thread."""
+        self._submit_active(partial(self._brokers.tell_anew, broker), State.BROKER_CHANGE)
+
     def add_topics_listener(self, listener: TopicsListener) -> None:
         """Call ``listener`` on the event thread with topics whose deletion is complete."""
         self._listeners.append(listener)
@@ -322,6 +326,7 @@ class KafkaController:
             watch.cancel()
         self._watches = []
         self._node_watches.forget_all()
+        self._channels.remove_all()
         self.context.clear()
         if self.is_active:
             self.log.info("Broker {broker} is no longer the controller", broker=self.broker_id)
@@ -330,7 +335,7 @@ class KafkaController:
     # Brokers
 
     def _add_broker(self, broker: int) -> None:
-        self._channels.add_broker(broker)
+        self._channels.add_broker(broker, self.context.brokers[broker].node)
         self._node_watches.watch(znodes.broker_path(broker), self._on_change(self._brokers_changed, State.BROKER_CHANGE))
 
     def _brokers_changed(self) -> None:
@@ -349,11 +354,14 @@ class KafkaController:
                 self._node_watches.forget(znodes.broker_path(broker))
             self._brokers.failed(gone)
         context.brokers = now
+        moved = [broker for broker in now.keys() - new if now[broker].node != before[broker].node]
+        for broker in moved:
+            self._channels.add_broker(broker, now[broker].node)
         if new:
             for broker in new:
                 self._add_broker(broker)
             self._brokers.started(new)
-        elif any(now[broker].node != before[broker].node for broker in now.keys() & before.keys()):
+        elif moved:
             self._requests.update_metadata(now, ())
 
     # Topics
@@ -430,11 +438,22 @@ class KafkaController:
 
     # Responses and notifications of brokers
 
-    def _leader_and_isr_answered(self, broker: int, response: LeaderAndIsrResponse) -> None:
-        self._submit_active(lambda: self._brokers.leaders_taken(broker, response), State.LEADER_AND_ISR_RESPONSE_RECEIVED)
+    def _leader_and_isr_answered(self, to: Addressee, response: LeaderAndIsrResponse) -> None:
+        take = partial(self._brokers.leaders_taken, to.broker, response)
+        self._submit_answer(to, take, State.LEADER_AND_ISR_RESPONSE_RECEIVED)
 
-    def _stop_replica_answered(self, broker: int, deleted: Collection[TopicPartition], response: StopReplicaResponse) -> None:
-        self._submit_active(lambda: self._brokers.replicas_stopped(broker, deleted, response), State.TOPIC_DELETION)
+    def _stop_replica_answered(self, to: Addressee, deleted: Collection[TopicPartition], response: StopReplicaResponse) -> None:
+        self._submit_answer(to, partial(self._brokers.replicas_stopped, to.broker, deleted, response), State.TOPIC_DELETION)
+
+    def _submit_answer(self, to: Addressee, event: Callable[[], None], state: State) -> None:
+        """Queue ``event``; it is dropped if the controller is in another term by then, or the broker has restarted."""
+
+        def run() -> None:
+            broker = self.context.brokers.get(to.broker)
+            if to.controller_epoch == self.context.epoch and broker is not None and broker.epoch == to.broker_epoch:
+                event()
+
+        self._submit_active(run, state)
 
     def _isrs_changed(self) -> None:
         """Handle leaders' changes of in-sync replicas: read the new state, and send it to all brokers."""

@@ -37,11 +37,19 @@ EPOCH_DURING_DELETE: Final = -2
 _PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
-class ResponseHandlers(NamedTuple):
-    """Called with the broker's id and its response, on any thread."""
+class Addressee(NamedTuple):
+    """Who a request was sent to, and by whom: what it answers is of no use to a later controller, or of a later broker."""
 
-    leader_and_isr: Callable[[int, LeaderAndIsrResponse], None]
-    stop_replica: Callable[[int, Collection[TopicPartition], StopReplicaResponse], None]
+    broker: int
+    broker_epoch: int
+    controller_epoch: int
+
+
+class ResponseHandlers(NamedTuple):
+    """Called with the addressee and its response, on any thread."""
+
+    leader_and_isr: Callable[[Addressee, LeaderAndIsrResponse], None]
+    stop_replica: Callable[[Addressee, Collection[TopicPartition], StopReplicaResponse], None]
     """Called also with the partitions to delete; not called if there were none."""
 
 
@@ -172,6 +180,7 @@ class RequestBatch:
                     topic_name=name, topic_id=self._context.topic_id(name), partition_states=[]
                 )
             topic.partition_states.append(state)
+        to = self._addressee(broker)
         request = LeaderAndIsrRequest(
             controller_id=self._broker_id,
             controller_epoch=self._context.epoch,
@@ -182,9 +191,12 @@ class RequestBatch:
 
         def answered(response: ControlResponse) -> None:
             assert isinstance(response, LeaderAndIsrResponse)
-            self._handlers.leader_and_isr(broker, response)
+            self._handlers.leader_and_isr(to, response)
 
         self._channels.send(broker, request, answered)
+
+    def _addressee(self, broker: int) -> Addressee:
+        return Addressee(broker, self._context.brokers[broker].epoch, self._context.epoch)
 
     def _live_leaders(self, leaders: Collection[int]) -> list[LeaderAndIsrLiveLeader]:
         found = []
@@ -232,13 +244,22 @@ class RequestBatch:
         return UpdateMetadataBroker(id=broker, endpoints=endpoints, rack=node.rack)
 
     def _send_stop_replica(self, broker: int, states: dict[TopicPartition, StopReplicaPartitionState]) -> None:
-        deleted = [partition for partition, state in states.items() if state.delete_partition]
+        """Send what is only to stop and what is to be deleted apart: old versions cannot say both in one request."""
+        for delete in (False, True):
+            chosen = {partition: state for partition, state in states.items() if state.delete_partition == delete}
+            if chosen:
+                self._send_stop_replica_alike(broker, chosen, delete=delete)
+
+    def _send_stop_replica_alike(
+        self, broker: int, states: dict[TopicPartition, StopReplicaPartitionState], *, delete: bool
+    ) -> None:
         topics: dict[str, StopReplicaTopicState] = {}
         for (name, _), state in states.items():
             topic = topics.get(name)
             if topic is None:
                 topic = topics[name] = StopReplicaTopicState(topic_name=name, partition_states=[])
             topic.partition_states.append(state)
+        to = self._addressee(broker)
         request = StopReplicaRequest(
             controller_id=self._broker_id,
             controller_epoch=self._context.epoch,
@@ -248,6 +269,6 @@ class RequestBatch:
 
         def answered(response: ControlResponse) -> None:
             assert isinstance(response, StopReplicaResponse)
-            self._handlers.stop_replica(broker, deleted, response)
+            self._handlers.stop_replica(to, list(states), response)
 
-        self._channels.send(broker, request, answered if deleted else None)
+        self._channels.send(broker, request, answered if delete else None)

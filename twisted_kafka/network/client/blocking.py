@@ -13,8 +13,8 @@ from twisted.python.failure import Failure
 from twisted_kafka.network.client.client_settings import Node
 from twisted_kafka.network.client.errors import ClientClosedError
 from twisted_kafka.network.client.network_client import NetworkClient
+from twisted_kafka.network.client.outgoing_request import IOutgoingRequest
 from twisted_kafka.network.loop.reactors import close_reactor, make_reactor
-from twisted_kafka.protocol.codec import Message
 from twisted_kafka.timing.clock import IClock
 
 STOP_S: Final = 5.0
@@ -54,7 +54,7 @@ class BlockingNetworkClient:
             self._is_running = True
 
     def send(
-        self, node: Node, request: Message, *, latest_version: int | None = None, timeout_ms: int | None = None
+        self, node: Node, request: IOutgoingRequest, *, latest_version: int | None = None, timeout_ms: int | None = None
     ) -> "Future[Any]":
         """Send like ``NetworkClient.send``; return a future, which is done within the timeout and can be cancelled.
 

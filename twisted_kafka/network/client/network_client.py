@@ -17,7 +17,7 @@ from twisted_kafka.network.client.client_settings import ClientSettings, Node
 from twisted_kafka.network.client.connector import IConnector
 from twisted_kafka.network.client.errors import ClientClosedError, DisconnectedError
 from twisted_kafka.network.client.node_client import NodeClient
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.network.client.outgoing_request import IOutgoingRequest
 
 _log = Logger()
 
@@ -37,7 +37,7 @@ class NetworkClient:
         self._is_closed = False
 
     def send(
-        self, node: Node, request: Message, *, latest_version: int | None = None, timeout_ms: int | None = None
+        self, node: Node, request: IOutgoingRequest, *, latest_version: int | None = None, timeout_ms: int | None = None
     ) -> "Deferred[Any]":
         """Send a request; return a Deferred of its response, which can be cancelled.
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
+from twisted_kafka.network.client.outgoing_request import IVersioned
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, UnsupportedVersionError
 from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from twisted_kafka.protocol.regions import Buffer
@@ -24,7 +24,7 @@ class NodeApiVersions:
     def __init__(self, versions: Iterable[ApiVersion]) -> None:
         self._ranges = {version.api_key: (version.min_version, version.max_version) for version in versions}
 
-    def usable(self, request: type[Message], latest: int | None = None) -> int:
+    def usable(self, request: IVersioned, latest: int | None = None) -> int:
         """Return the newest version that both sides support, at most ``latest``; raises UnsupportedVersionError."""
         key = request.KEY
         first, last = request.VERSIONS

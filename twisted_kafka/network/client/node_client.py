@@ -25,6 +25,7 @@ from twisted_kafka.network.client.errors import (
     TooManyRequestsError,
 )
 from twisted_kafka.network.client.node_api_versions import FIRST_VERSION, NodeApiVersions, parse_response
+from twisted_kafka.network.client.outgoing_request import IOutgoingRequest
 from twisted_kafka.protocol.api import ApiKey, response_class
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import UnsupportedVersionError
@@ -49,7 +50,7 @@ class PendingRequest:
     version: int
     correlation_id: int
 
-    def __init__(self, message: Message, latest: int | None) -> None:
+    def __init__(self, message: IOutgoingRequest, latest: int | None) -> None:
         self.message = message
         self.latest = latest
         self.api_key = message.KEY
@@ -118,7 +119,7 @@ class NodeClient:
         """How many requests wait to be sent."""
         return len(self._waiting)
 
-    def send(self, message: Message, latest: int | None, timeout_ms: int) -> "Deferred[Message]":
+    def send(self, message: IOutgoingRequest, latest: int | None, timeout_ms: int) -> "Deferred[Message]":
         """Send as soon as the connection allows. The timeout starts now."""
         request = PendingRequest(message, latest)
         if len(self._waiting) >= self._settings.max_queued_requests:
@@ -257,7 +258,7 @@ class NodeClient:
 
     def _version_of(self, request: PendingRequest) -> int:
         if self._versions is not None:
-            return self._versions.usable(type(request.message), request.latest)
+            return self._versions.usable(request.message, request.latest)
         last = request.message.VERSIONS[1]
         return last if request.latest is None else min(last, request.latest)
 

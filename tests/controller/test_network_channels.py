@@ -1,0 +1,198 @@
+"""The controller's channels to other brokers: in order, again until they answer, and nothing of a broker that is gone."""
+
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from zope.interface.verify import verifyObject
+
+from twisted_kafka.controller import network_channels
+from twisted_kafka.controller.channels import ClusterChannels, InProcessChannels
+from twisted_kafka.controller.interfaces import IBrokerChannels
+from twisted_kafka.controller.network_channels import RETRY_BACKOFF_MS, NetworkChannels
+from twisted_kafka.metadata.cache import Node
+from twisted_kafka.metadata.znodes import BrokerNode
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.client.errors import DisconnectedError
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.messages.inter_broker import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from twisted_kafka.timing.clock import ManualClock
+from twisted_kafka.timing.scheduler import ManualScheduler
+
+LISTENER = "INSIDE"
+TYPE = "ControllerChannelManager"
+LATEST: dict[type[Message], int] = {LeaderAndIsrRequest: 5, UpdateMetadataRequest: 7, StopReplicaRequest: 3}
+
+
+def node(port: int = 9092, listener: str = LISTENER) -> BrokerNode:
+    return BrokerNode([f"OUTSIDE://public:{port}", f"{listener}://[::1]:{port}"], {}, 0)
+
+
+class World:
+    """Brokers 2 and 3, and the controller's channels to them."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.metrics = MetricsRegistry(self.clock)
+        self.sent: list[tuple[Node, Any, int, Future[Any]]] = []
+        self.disconnected: list[int] = []
+        self.channels = NetworkChannels(self, LATEST, LISTENER, self.scheduler, self.clock, self.metrics)
+        self.answers: list[Any] = []
+        for broker_id in (2, 3):
+            self.channels.add_broker(broker_id, node())
+
+    def send(self, node: Node, request: Any, latest_version: int) -> "Future[Any]":
+        future: Future[Any] = Future()
+        self.sent.append((node, request.request, latest_version, future))
+        return future
+
+    def disconnect(self, broker_id: int) -> None:
+        self.disconnected.append(broker_id)
+
+    def order(self, broker_id: int, epoch: int) -> None:
+        self.channels.send(broker_id, LeaderAndIsrRequest(controller_epoch=epoch), self.answers.append)
+
+    def take(self) -> tuple[int, int, "Future[Any]"]:
+        """The only request in flight: its broker, epoch, and the future of its response."""
+        ((to, request, _, future),) = self.sent
+        self.sent.clear()
+        return to.id, request.controller_epoch, future
+
+    def later(self) -> None:
+        self.clock.advance_ms(RETRY_BACKOFF_MS)
+        self.scheduler.run_due()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_the_interface_is_kept(world: World) -> None:
+    assert verifyObject(IBrokerChannels, world.channels)
+    assert verifyObject(IBrokerChannels, ClusterChannels(1, InProcessChannels(1, None), world.channels))
+
+
+def test_a_request_goes_to_the_listener_in_a_version_that_brokers_speak(world: World) -> None:
+    world.order(2, 7)
+    ((to, request, latest, _),) = world.sent
+    assert (to, latest) == (Node(2, "::1", 9092, None), 5)
+    assert request == LeaderAndIsrRequest(controller_epoch=7)
+
+
+def test_one_request_is_in_flight_for_each_broker(world: World) -> None:
+    for epoch in (1, 2):
+        world.order(2, epoch)
+    broker, epoch, future = world.take()
+    assert (broker, epoch) == (2, 1)
+    world.order(3, 3)
+    assert world.take()[:2] == (3, 3)  # no broker waits for another
+    future.set_result(LeaderAndIsrResponse(error_code=11))
+    assert world.answers == [LeaderAndIsrResponse(error_code=11)]
+    assert world.take()[:2] == (2, 2)
+
+
+def test_it_is_sent_again_before_what_comes_behind_it(world: World) -> None:
+    for epoch in (1, 2):
+        world.order(2, epoch)
+    for _ in range(3):
+        broker, epoch, future = world.take()
+        assert (broker, epoch) == (2, 1)
+        future.set_exception(DisconnectedError("lost"))
+        assert not world.sent
+        world.later()
+    world.take()[2].set_result(LeaderAndIsrResponse())
+    assert len(world.answers) == 1
+    assert world.take()[:2] == (2, 2)
+
+
+def test_nothing_comes_of_a_broker_that_is_gone(world: World) -> None:
+    for epoch in (1, 2):
+        world.order(2, epoch)
+    _, _, future = world.take()
+    world.channels.remove_broker(2)
+    assert world.disconnected == [2]
+    future.set_result(LeaderAndIsrResponse())
+    assert (world.answers, world.sent) == ([], [])
+    world.order(2, 3)
+    assert not world.sent
+
+
+def test_nothing_is_sent_again_to_a_broker_that_is_gone_even_if_it_is_back(world: World) -> None:
+    world.order(2, 1)
+    _, _, future = world.take()
+    world.channels.remove_broker(2)
+    world.channels.add_broker(2, node())
+    future.set_exception(DisconnectedError("closed"))
+    world.later()
+    assert not world.sent
+    world.order(2, 2)
+    assert world.take()[:2] == (2, 2)
+
+
+def test_removing_all_drops_all(world: World) -> None:
+    world.channels.remove_all()
+    world.order(2, 1)
+    assert (world.sent, sorted(world.disconnected)) == ([], [2, 3])
+
+
+def test_a_broker_that_moves_gets_what_was_in_flight_at_its_new_address(world: World) -> None:
+    world.order(2, 1)
+    _, _, future = world.take()
+    world.channels.add_broker(2, node(9093))
+    assert world.disconnected == [2]
+    future.set_exception(DisconnectedError("closed"))
+    world.later()
+    ((to, _, _, _),) = world.sent
+    assert to.port == 9093
+
+
+def test_a_broker_without_the_listener_is_waited_for(world: World) -> None:
+    world.channels.add_broker(4, node(listener="OTHER"))
+    world.order(4, 1)
+    assert not world.sent
+    world.channels.add_broker(4, node())
+    world.later()
+    assert world.take()[:2] == (4, 1)
+
+
+def test_a_broker_that_never_answers_is_told_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_channels, "MAX_QUEUED", 2)
+    told: list[int] = []
+    world.channels.set_overflow_listener(told.append)
+    for epoch in (1, 2, 3):
+        world.order(2, epoch)
+    assert not told
+    world.order(2, 4)
+    assert told == [2]
+    world.take()[2].set_result(LeaderAndIsrResponse())
+    assert not world.sent
+    world.order(2, 5)
+    assert world.take()[:2] == (2, 5)
+
+
+def test_the_metrics_are_kafkas(world: World) -> None:
+    for epoch in (1, 2, 3):
+        world.order(2, epoch)
+    world.channels.send(3, UpdateMetadataRequest(), None)
+    tags = {"broker-id": 2}
+    assert world.metrics.value(TYPE, "QueueSize", **tags) == 2
+    assert world.metrics.value(TYPE, "TotalQueueSize") == 2
+    assert world.metrics.value(TYPE, "RequestRateAndQueueTimeMs", **tags) == 1
+    world.channels.remove_broker(2)
+    assert world.metrics.value(TYPE, "QueueSize", **tags) is None
+    assert world.metrics.value(TYPE, "RequestRateAndQueueTimeMs", **tags) is None
+
+
+def test_a_refusal_does_not_keep_the_next_request(world: World) -> None:
+    world.channels.send(2, UpdateMetadataRequest(controller_epoch=1), None)
+    world.order(2, 2)
+    world.take()[2].set_result(UpdateMetadataResponse(error_code=77))
+    assert world.take()[:2] == (2, 2)

@@ -1,0 +1,63 @@
+"""What connects this broker to the others of its cluster: its controller's channels, and requests to their controller."""
+
+import threading
+
+from twisted_kafka.broker.controlled_shutdown import ControlledShutdown
+from twisted_kafka.broker.controller_client import ControllerClient
+from twisted_kafka.broker.inter_broker_client import InterBrokerClient
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.controller.channels import ClusterChannels, InProcessChannels
+from twisted_kafka.controller.interfaces import IBrokerChannels
+from twisted_kafka.controller.kafka_controller import KafkaController
+from twisted_kafka.controller.network_channels import NetworkChannels
+from twisted_kafka.controller.request_shapes import latest_versions
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.replication.control_plane import ControlPlane
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.scheduler import KafkaScheduler
+
+
+class ClusterParts:
+    """The clients, which connect when there is something to send."""
+
+    def __init__(
+        self, config: KafkaConfig, metadata: MetadataCache, scheduler: KafkaScheduler, clock: IClock, metrics: MetricsRegistry
+    ) -> None:
+        self._config = config
+        listener_name = config.control_plane_listener_name or config.inter_broker_listener_name
+
+        def make_client(thread: str, purpose: str) -> InterBrokerClient:
+            return InterBrokerClient(config, f"{thread}-{config.broker_id}", purpose, clock, listener_name)
+
+        self._to_controller = make_client("BrokerToControllerSendThread", "to-controller")
+        self._to_brokers = make_client("ControllerSendThread", "controller")
+        timeout_ms = config.int("request.timeout.ms")
+        self.controller_client = ControllerClient(self._to_controller, metadata, listener_name, scheduler, clock, timeout_ms)
+        self._others = NetworkChannels(self._to_brokers, latest_versions(config), listener_name, scheduler, clock, metrics)
+        self._shutdown = ControlledShutdown(config, metadata, self._to_controller, listener_name, threading.Event().wait)
+
+    def make_channels(self, control: ControlPlane) -> IBrokerChannels:
+        """Return the channels of this broker's controller."""
+        broker_id = self._config.broker_id
+        return ClusterChannels(broker_id, InProcessChannels(broker_id, control), self._others)
+
+    def follow(self, controller: KafkaController) -> None:
+        """Have the controller hear of brokers whose requests were dropped."""
+        self._others.set_overflow_listener(controller.tell_anew)
+
+    def give_up_leaderships(self, controller: KafkaController, broker_epoch: int) -> None:
+        """Before anything else stops: have other brokers lead what this one leads."""
+        self._shutdown.run(controller, broker_epoch)
+
+    def refresh(self) -> None:
+        """Use certificates that have changed."""
+        for client in (self._to_controller, self._to_brokers):
+            client.refresh()
+
+    def stop(self) -> None:
+        """Fail all requests, and send no more."""
+        self.controller_client.stop()
+        self._others.remove_all()
+        for client in (self._to_controller, self._to_brokers):
+            client.stop()

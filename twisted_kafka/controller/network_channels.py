@@ -1,0 +1,224 @@
+"""The controller's channels to other brokers (Kafka: ``ControllerChannelManager``, with its ``RequestSendThread``).
+
+Each broker has a queue, and one request at a time in flight: what the controller decides arrives in that order. A request without
+a response is sent again until there is one, or until the broker is gone.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Final, Protocol
+
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from twisted_kafka.controller.interfaces import ControlRequest, IBrokerChannels, OnResponse
+from twisted_kafka.controller.request_shapes import ShapedRequest
+from twisted_kafka.metadata.cache import Node
+from twisted_kafka.metadata.znode_json import BadNodeError
+from twisted_kafka.metadata.znodes import BrokerNode, EndPointText
+from twisted_kafka.metrics.instruments import Histogram
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.log_rate_limit import LogRateLimit
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.scheduler import IScheduler
+
+RETRY_BACKOFF_MS: Final = 100
+"""How long until a request is sent again that a broker has not answered."""
+
+MAX_QUEUED: Final = 10_000
+"""Requests that wait for one broker. When there are more, all are dropped, and the broker is told everything anew."""
+
+_METRICS: Final = "ControllerChannelManager"
+_MS_PER_NS: Final = 1e-6
+
+
+class IControlClient(Protocol):
+    """Sends the controller's requests to other brokers (implemented by ``InterBrokerClient``)."""
+
+    def send(self, node: Node, request: ShapedRequest, latest_version: int) -> "Future[Any]":
+        """Return a future of the response; nothing is sent twice."""
+
+    def disconnect(self, broker_id: int) -> None:
+        """Close the connection to a broker, and fail the requests to it."""
+
+
+class _Queued:
+    """A request that waits for one broker, or is in flight."""
+
+    __slots__ = ("on_response", "queued_ns", "request")
+
+    def __init__(self, request: ControlRequest, on_response: OnResponse | None, queued_ns: int) -> None:
+        self.request = request
+        self.on_response = on_response
+        self.queued_ns = queued_ns
+
+
+class _Channel:
+    """The queue of one broker."""
+
+    __slots__ = ("broker_id", "in_flight", "is_closed", "node", "queue_times", "waiting")
+
+    def __init__(self, broker_id: int, queue_times: Histogram) -> None:
+        self.broker_id = broker_id
+        self.node: Node | None = None
+        """None: the broker does not have the listener."""
+        self.waiting: deque[_Queued] = deque()
+        self.in_flight: _Queued | None = None
+        self.is_closed = False
+        self.queue_times = queue_times
+
+
+@implementer(IBrokerChannels)
+class NetworkChannels:
+    """Channels to all other brokers, over the network. Methods may be called on any thread."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        client: IControlClient,
+        latest_versions: dict[type[Message], int],
+        listener_name: str,
+        scheduler: IScheduler,
+        clock: IClock,
+        metrics: MetricsRegistry,
+    ) -> None:
+        """``listener_name`` is the control plane's, or the inter-broker listener."""
+        self._client = client
+        self._latest_versions = latest_versions
+        self._listener_name = listener_name
+        self._scheduler = scheduler
+        self._clock = clock
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._channels: dict[int, _Channel] = {}
+        self._failures = LogRateLimit(clock.monotonic_ns)
+        self._on_overflow: Callable[[int], None] | None = None
+        metrics.gauge(_METRICS, "TotalQueueSize", lambda: sum(len(each.waiting) for each in list(self._channels.values())))
+
+    def set_overflow_listener(self, listener: Callable[[int], None]) -> None:
+        """Call ``listener`` with a broker's id when its requests were dropped, as it has not answered for too long."""
+        self._on_overflow = listener
+
+    def send(self, broker_id: int, request: ControlRequest, on_response: OnResponse | None) -> None:
+        """Send a request behind those sent before; see IBrokerChannels."""
+        with self._lock:
+            channel = self._channels.get(broker_id)
+            if channel is None:
+                self.log.warn("Broker {broker} is not sent a request: it is offline", broker=broker_id)
+                return
+            is_full = len(channel.waiting) >= MAX_QUEUED
+            if is_full:
+                channel.waiting.clear()
+            else:
+                channel.waiting.append(_Queued(request, on_response, self._clock.monotonic_ns()))
+        if is_full:
+            self.log.error("Broker {broker} does not answer: dropping its {n} requests", broker=broker_id, n=MAX_QUEUED)
+            if self._on_overflow is not None:
+                self._on_overflow(broker_id)
+            return
+        self._send_next(channel)
+
+    def add_broker(self, broker_id: int, node: BrokerNode) -> None:
+        """Make a channel, which connects for its first request; one that there is uses the new address from now on."""
+        address = self._address(broker_id, node)
+        if address is None:
+            self.log.error("Broker {broker} has no listener {name}", broker=broker_id, name=self._listener_name)
+        with self._lock:
+            channel = self._channels.get(broker_id)
+            is_new = channel is None
+            if channel is None:
+                tags = {"broker-id": broker_id}
+                queue_times = self._metrics.add(Histogram(_MS_PER_NS), _METRICS, "RequestRateAndQueueTimeMs", **tags)
+                channel = self._channels[broker_id] = _Channel(broker_id, queue_times)
+                waiting = channel.waiting
+                self._metrics.gauge(_METRICS, "QueueSize", lambda: len(waiting), **tags)
+            is_elsewhere = channel.node not in (None, address)
+            channel.node = address
+        if is_elsewhere and not is_new:
+            self._client.disconnect(broker_id)  # what is in flight fails, and goes to the new address
+
+    def remove_broker(self, broker_id: int) -> None:
+        """Drop the channel and its requests."""
+        with self._lock:
+            channel = self._channels.pop(broker_id, None)
+            if channel is None:
+                return
+            channel.is_closed = True
+            channel.waiting.clear()
+        for name in ("QueueSize", "RequestRateAndQueueTimeMs"):
+            self._metrics.remove(_METRICS, name, **{"broker-id": broker_id})
+        self._client.disconnect(broker_id)
+
+    def remove_all(self) -> None:
+        """Drop all channels."""
+        for broker_id in list(self._channels):
+            self.remove_broker(broker_id)
+
+    def _address(self, broker_id: int, node: BrokerNode) -> Node | None:
+        for text in node.endpoints:
+            try:
+                point = EndPointText.parse(text)
+            except BadNodeError:
+                continue
+            if point.listener_name == self._listener_name:
+                return Node(broker_id, point.host, point.port, node.rack)
+        return None
+
+    def _send_next(self, channel: _Channel) -> None:
+        """Send what waits for a broker, unless a request is in flight: this is called again when that is answered."""
+        with self._lock:
+            if channel.is_closed or channel.in_flight is not None or not channel.waiting:
+                return
+            queued = channel.in_flight = channel.waiting.popleft()
+        channel.queue_times.update(self._clock.monotonic_ns() - queued.queued_ns)
+        self._attempt(channel, queued)
+
+    def _attempt(self, channel: _Channel, queued: _Queued) -> None:
+        node = channel.node
+        if channel.is_closed:
+            return
+        if node is None:
+            self._again(channel, queued, f"it has no listener {self._listener_name}")
+            return
+        latest = self._latest_versions[type(queued.request)]
+        sent = self._client.send(node, ShapedRequest(queued.request), latest)
+        sent.add_done_callback(partial(self._answered, channel, queued))
+
+    def _answered(self, channel: _Channel, queued: _Queued, done: "Future[Any]") -> None:
+        failure = done.exception()
+        if failure is not None:
+            self._again(channel, queued, str(failure))
+            return
+        with self._lock:
+            if channel.is_closed:
+                return
+            channel.in_flight = None
+        response = done.result()
+        if queued.on_response is not None:
+            queued.on_response(response)
+        elif response.error_code:
+            self.log.error(
+                "Broker {broker} refused {request}: error {code}",
+                broker=channel.broker_id,
+                request=type(queued.request).__name__,
+                code=response.error_code,
+            )
+        self._send_next(channel)
+
+    def _again(self, channel: _Channel, queued: _Queued, why: str) -> None:
+        if channel.is_closed:
+            return
+        if self._failures.allow():
+            self.log.warn(
+                "{request} is sent to broker {broker} again: {why}{more}",
+                request=type(queued.request).__name__,
+                broker=channel.broker_id,
+                why=why,
+                more=self._failures.take_suppressed(),
+            )
+        self._scheduler.schedule_once("send-to-broker-again", partial(self._attempt, channel, queued), RETRY_BACKOFF_MS)

@@ -1,0 +1,22 @@
+"""What a NetworkClient sends: a message, or something that makes one for the version that the node speaks."""
+
+from typing import Protocol
+
+
+class IVersioned(Protocol):
+    """An API with a range of versions."""
+
+    @property
+    def KEY(self) -> int:
+        """The API's key."""
+
+    @property
+    def VERSIONS(self) -> tuple[int, int]:
+        """The first and the last version that can be encoded."""
+
+
+class IOutgoingRequest(IVersioned, Protocol):
+    """A request. (Kafka: ``AbstractRequest.Builder``.)"""
+
+    def encode(self, version: int) -> bytes:
+        """Encode it in a version; an exception becomes that of the request."""
