@@ -31,7 +31,7 @@ def decoded(request: Any, version: int) -> Any:
     return type(request).decode(ShapedRequest(request).encode(version), version)
 
 
-def leader_state(index: int, **more: Any) -> LeaderAndIsrPartitionState:
+def leader_state(index: int) -> LeaderAndIsrPartitionState:
     return LeaderAndIsrPartitionState(
         partition_index=index,
         controller_epoch=7,
@@ -40,8 +40,10 @@ def leader_state(index: int, **more: Any) -> LeaderAndIsrPartitionState:
         isr=[1],
         partition_epoch=5,
         replicas=[1, 2],
+        adding_replicas=[2],
+        removing_replicas=[3],
         is_new=True,
-        **more,
+        leader_recovery_state=1,
     )
 
 
@@ -68,6 +70,8 @@ def test_leader_and_isr() -> None:
             for _, each in states:
                 assert (each.leader, each.leader_epoch, each.isr, each.partition_epoch, each.replicas) == (1, 3, [1], 5, [1, 2])
                 assert each.is_new == (version >= 1)
+                assert (each.adding_replicas, each.removing_replicas) == (([2], [3]) if version >= 3 else ([], []))
+                assert each.leader_recovery_state == (version >= 6)
 
 
 def test_update_metadata() -> None:

@@ -41,7 +41,7 @@ from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig, IRec
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
-from twisted_kafka.controller.interfaces import IControlPlane
+from twisted_kafka.controller.interfaces import IBrokerChannels, IControlPlane
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
@@ -216,10 +216,7 @@ class KafkaServer:
         added_partitions = self._make_add_partitions_manager(running, transactions, metadata, data_plane)
         running.registrar = registrar = self._register(store, sockets)
         control = ControlPlane(replicas, [groups.on_partitions_deleted])
-        channels = cluster.make_channels(control)
-        running.controller = controller = KafkaController(config, store, configs, channels, clock, metrics=metrics)
-        cluster.follow(controller)
-        self._take_part(controller, registrar)
+        controller = self._start_controller(running, store, configs, cluster.make_channels(control), registrar)
         transactions.startup()
         warn_of_stray_logs(logs, store)
         administration, authorizer = self._start_administration(running, store, configs, broker_configs)
@@ -502,13 +499,24 @@ class KafkaServer:
         administration.loggers.follow(AUTHORIZER_LOGGER, audit.set_level)
         return administration, authorizer
 
-    def _take_part(self, controller: KafkaController, registrar: BrokerRegistrar) -> None:
+    def _start_controller(
+        self,
+        running: _Running,
+        store: IMetadataStore,
+        configs: ConfigRepository,
+        channels: IBrokerChannels,
+        registrar: BrokerRegistrar,
+    ) -> KafkaController:
         """Take part in the election of a controller, and again in each new session of the metadata store."""
+        assert running.cluster is not None
+        running.controller = controller = KafkaController(self.config, store, configs, channels, self._clock, metrics=self.metrics)
+        running.cluster.follow(controller)
         try:
             controller.startup().result(_CONTROLLER_TIMEOUT_S)
         except TimeoutError:
             raise StartError(f"The controller did not start within {_CONTROLLER_TIMEOUT_S:g} s") from None
         registrar.follow(controller, self._on_fatal)
+        return controller
 
     # Requests
 

@@ -47,6 +47,8 @@ class Leadership(NamedTuple):
     isr: Sequence[int]
     controller_epoch: int
     partition_epoch: int
+    recovery_state: int = 0
+    """1: the leader was elected uncleanly, and has not changed the in-sync replicas since (KIP-704)."""
 
 
 class LiveBroker(NamedTuple):

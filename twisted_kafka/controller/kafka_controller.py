@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.controller.alter_partitions import AlterPartitions
 from twisted_kafka.controller.broker_changes import BrokerChanges
 from twisted_kafka.controller.context import ControllerContext
 from twisted_kafka.controller.context_loader import ContextLoader, NodeWatches
@@ -95,6 +96,7 @@ class KafkaController:
         self.elections = LeaderElections(self.context, self._partitions.elect_online)
         self.controlled_shutdown = ControlledShutdown(machinery)
         self.reassignments = Reassignments(machinery)
+        self.isr_changes = AlterPartitions(machinery, self.reassignments)
         self.features = FeatureUpdates(self.context, fenced)
         self._metrics.show(self.context, lambda: self.is_active, lambda: self._worker.waiting)
 

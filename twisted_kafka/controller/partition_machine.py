@@ -19,6 +19,9 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 MAX_ELECTION_ATTEMPTS: Final = 10
 """Attempts to elect a leader while the one before changes the in-sync replicas."""
 
+RECOVERING: Final = 1
+"""The recovery state of a leader that was not in sync (KIP-704)."""
+
 
 class PartitionStateMachine:
     """Moves partitions between states. ``handle`` sends the requests to brokers that a change causes."""
@@ -199,7 +202,9 @@ class PartitionStateMachine:
             self._elected_unclean()
             self.log.warn("Partition {partition} has a leader that was not in sync: records may be lost", partition=partition)
         epoch = leadership.partition_epoch
-        return Leadership(elected.leader, leadership.leader_epoch + 1, elected.isr, self._context.epoch, epoch + 1)
+        recovery_state = RECOVERING if elected.is_unclean else leadership.recovery_state
+        leader_epoch = leadership.leader_epoch + 1
+        return Leadership(elected.leader, leader_epoch, elected.isr, self._context.epoch, epoch + 1, recovery_state)
 
     def _became_online(self, partition: TopicPartition, leadership: Leadership, *, is_new: bool = False) -> None:
         self._context.leaderships[partition] = leadership
@@ -226,7 +231,8 @@ def decoded_leadership(data: bytes, stat: Stat) -> Leadership | None:
         node = PartitionStateNode.decode(data)
     except BadNodeError:
         return None
-    return Leadership(node.leader, node.leader_epoch, node.isr, node.controller_epoch, stat.version)
+    recovery_state = node.leader_recovery_state
+    return Leadership(node.leader, node.leader_epoch, node.isr, node.controller_epoch, stat.version, recovery_state)
 
 
 def encoded_leadership(leadership: Leadership) -> bytes:
@@ -236,4 +242,5 @@ def encoded_leadership(leadership: Leadership) -> bytes:
         leader_epoch=leadership.leader_epoch,
         isr=list(leadership.isr),
         controller_epoch=leadership.controller_epoch,
+        leader_recovery_state=leadership.recovery_state,
     ).encode()

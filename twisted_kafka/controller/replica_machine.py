@@ -142,4 +142,5 @@ class ReplicaStateMachine:
             isr=[each for each in leadership.isr if each != broker] if len(leadership.isr) > 1 else leadership.isr,
             controller_epoch=self._context.epoch,
             partition_epoch=leadership.partition_epoch + 1,
+            recovery_state=leadership.recovery_state,
         )

@@ -1,8 +1,8 @@
 """LeaderAndIsr, StopReplica and UpdateMetadata in the shapes of their older versions, for brokers of older releases.
 
 The controller makes them with the fields of the newest version, grouped by topic. Older ones are not grouped: LeaderAndIsr before
-version 2, UpdateMetadata before 5. StopReplica deletes all of its replicas or none before version 3, and is not grouped in
-version 0.
+version 2, UpdateMetadata before 5. Before version 6, LeaderAndIsr does not tell of leaders' recovery. StopReplica deletes all of
+its replicas or none before version 3, and is not grouped in version 0.
 (KIP-380, KIP-570; Kafka: ``AbstractControlRequest`` and its builders)
 """
 
@@ -17,6 +17,7 @@ from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
     StopReplicaPartitionV0,
     StopReplicaRequest,
     StopReplicaTopicV1,
@@ -26,6 +27,7 @@ from twisted_kafka.protocol.messages.inter_broker import (
 )
 
 _LEADER_AND_ISR_BY_TOPIC: Final = 2
+_LEADER_AND_ISR_RECOVERY: Final = 6
 _UPDATE_METADATA_BY_TOPIC: Final = 5
 _UPDATE_METADATA_END_POINTS: Final = 1
 _STOP_REPLICA_STATES: Final = 3
@@ -93,28 +95,41 @@ def shaped(request: ControlRequest, version: int) -> Message:
 
 
 def _leader_and_isr(request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrRequest:
-    if version >= _LEADER_AND_ISR_BY_TOPIC:
+    if version >= _LEADER_AND_ISR_RECOVERY:
         return request
-    states = [
-        LeaderAndIsrPartitionState(
-            topic_name=topic.topic_name,
-            partition_index=state.partition_index,
-            controller_epoch=state.controller_epoch,
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            isr=state.isr,
-            partition_epoch=state.partition_epoch,
-            replicas=state.replicas,
-            is_new=state.is_new,
-        )
-        for topic in request.topic_states
-        for state in topic.partition_states
-    ]
-    return LeaderAndIsrRequest(
+    old = LeaderAndIsrRequest(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
-        ungrouped_partition_states=states,
+        broker_epoch=request.broker_epoch,
         live_leaders=request.live_leaders,
+    )
+    if version < _LEADER_AND_ISR_BY_TOPIC:
+        old.ungrouped_partition_states = [
+            _leader_state(state, topic.topic_name) for topic in request.topic_states for state in topic.partition_states
+        ]
+        return old
+    for topic in request.topic_states:
+        states = [_leader_state(state, "") for state in topic.partition_states]
+        old.topic_states.append(
+            LeaderAndIsrTopicState(topic_name=topic.topic_name, topic_id=topic.topic_id, partition_states=states)
+        )
+    return old
+
+
+def _leader_state(state: LeaderAndIsrPartitionState, topic: str) -> LeaderAndIsrPartitionState:
+    """Return the state without the leader's recovery, of which old versions know nothing."""
+    return LeaderAndIsrPartitionState(
+        topic_name=topic,
+        partition_index=state.partition_index,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        partition_epoch=state.partition_epoch,
+        replicas=state.replicas,
+        adding_replicas=state.adding_replicas,
+        removing_replicas=state.removing_replicas,
+        is_new=state.is_new,
     )
 
 

@@ -103,6 +103,7 @@ class RequestBatch:
                 adding_replicas=list(assignment.adding),
                 removing_replicas=list(assignment.removing),
                 is_new=is_new or (before is not None and before.is_new),
+                leader_recovery_state=leadership.recovery_state,
             )
         self.add_update_metadata(self._context.brokers, (partition,))
 

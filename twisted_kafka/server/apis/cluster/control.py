@@ -1,7 +1,8 @@
-"""LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown: requests between controller and brokers in ZooKeeper mode.
+"""LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition: requests between controller and brokers.
 
 LeaderAndIsr v0-7: v2 broker epoch and grouping by topic, v5 topic ids. StopReplica v0-4: v1 broker epoch, v3 leader epochs.
-UpdateMetadata v0-8: v5 broker epoch, v7 topic ids. ControlledShutdown v0-3: v2 broker epoch. (KIP-380, KIP-516, KIP-570)
+UpdateMetadata v0-8: v5 broker epoch, v7 topic ids. ControlledShutdown v0-3: v2 broker epoch. AlterPartition v0-3: v1 recovery of
+leaders, v2 topic ids, v3 broker epochs. (KIP-380, KIP-497, KIP-516, KIP-570, KIP-704, KIP-841, KIP-903)
 """
 
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from twisted_kafka.protocol.errors import (
     NotControllerError,
     StaleBrokerEpochError,
 )
+from twisted_kafka.protocol.messages.controller import AlterPartitionRequest, AlterPartitionResponse
 from twisted_kafka.protocol.messages.inter_broker import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -128,6 +130,15 @@ class ControlApis:
 
         self._controller.run(begin, ControllerState.CONTROLLED_SHUTDOWN).add_done_callback(done)
         return answer
+
+    @api(AlterPartitionRequest, AlterPartitionResponse, versions=(0, 3))
+    def alter_partition(self, context: RequestContext, request: AlterPartitionRequest) -> "Future[AlterPartitionResponse]":
+        """As the controller, change in-sync replicas for their leader."""
+        context.note_resource(ResourceKind.BROKER, str(request.broker_id))
+        self._authorization.require_cluster(context, AclOperation.CLUSTER_ACTION)
+        version = context.api_version
+        changes = self._controller.isr_changes
+        return self._controller.run(lambda: changes.alter(request, version), ControllerState.ISR_CHANGE)
 
     def _ensure_of_controller(self, context: RequestContext, broker_epoch: int) -> None:
         self._authorization.require_cluster(context, AclOperation.CLUSTER_ACTION)
