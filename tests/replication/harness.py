@@ -70,8 +70,10 @@ class Logs(LogManager):
 
 
 class Harness:
-    def __init__(self, directory: Path | list[Path], **properties: Any) -> None:
-        self.clock = ManualClock()
+    broker_id = BROKER
+
+    def __init__(self, directory: Path | list[Path], *, clock: ManualClock | None = None, **properties: Any) -> None:
+        self.clock = clock or ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.timer = Timer(self.clock)
         self.metrics = MetricsRegistry(self.clock)
@@ -81,7 +83,7 @@ class Harness:
             {"log.dirs": ",".join(map(str, directories)), "log.cleaner.threads": "0", **given}
         )
         self.directory = directory
-        self.metadata = MetadataCache(BROKER, "cluster")
+        self.metadata = MetadataCache(self.broker_id, "cluster")
         self.logs = Logs(self.config, self.scheduler, self.clock)
         self.replicas = ReplicaManager(
             self.config,

@@ -2,6 +2,7 @@
 
 import re
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,6 +65,10 @@ class InterBrokerClient:
             return refused
         address = Address(node.id, node.host, node.port)
         return client.send(address, request, latest_version=latest_version, timeout_ms=timeout_ms)
+
+    def run(self, action: Callable[[], object]) -> None:
+        """Call ``action`` on the client's thread. Raises ConfigError if the listener's settings are of no use, StoppedError."""
+        self._running_client().run(action)
 
     def disconnect(self, broker_id: int) -> None:
         """Close the connection to a broker; see IBrokerClient."""

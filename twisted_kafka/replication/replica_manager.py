@@ -92,6 +92,8 @@ class ReplicaManager:
         }
         for name, function in gauges.items():
             metrics.gauge("ReplicaManager", name, function)
+        for name in ("IsrExpandsPerSec", "IsrShrinksPerSec", "FailedIsrUpdatesPerSec"):
+            metrics.meter("ReplicaManager", name)  # marked by the AlterPartitionManager, which few brokers have
 
     # Start and stop
 

@@ -69,6 +69,10 @@ class BlockingNetworkClient:
         self._call(send, future)
         return future
 
+    def run(self, action: Callable[[], object]) -> None:
+        """Call ``action`` on the client's thread, which does nothing else meanwhile; nothing happens once it has ended."""
+        self._call(action, None)
+
     def disconnect(self, node_id: int) -> None:
         """Close the connection to a node and fail its requests."""
         self._call(lambda: self._client.disconnect(node_id), None)

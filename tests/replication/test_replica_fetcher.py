@@ -1,0 +1,257 @@
+"""Followers that copy their leaders' logs, byte for byte, and truncate what their leaders do not have."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.replication.several import BACKOFF_MS, Cluster
+from twisted_kafka.replication.fetching.leader_requests import PeerVersions
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path)
+    yield cluster
+    cluster.close()
+
+
+def test_a_follower_has_what_its_leader_has(cluster: Cluster) -> None:
+    cluster.create()
+    leader, follower = cluster.members.values()
+    leader.write(b"a", b"b")
+    leader.write(b"c")
+    cluster.run()
+    assert cluster.agree()
+    assert follower.partition().log.log_end_offset == 3
+    assert follower.partition().log.leader_epochs.entries == ((0, 0),)
+
+
+def test_acks_all_waits_for_the_follower(cluster: Cluster) -> None:
+    cluster.create()
+    leader = cluster.members[1]
+    answer = leader.write(b"a", acks=-1)
+    assert not answer.done()
+    cluster.run(3)
+    assert next(iter(answer.result(0).values())).error == 0
+
+
+@pytest.mark.parametrize("versions", [PeerVersions(), PeerVersions(fetch=11, epochs=3, list_offsets=5)])
+def test_what_a_deposed_leader_alone_has_goes(tmp_path: Path, versions: PeerVersions) -> None:
+    cluster = Cluster(tmp_path, versions=versions)
+    cluster.create()
+    first, second = cluster.members.values()
+    first.write(b"both")
+    cluster.run(4)
+    cluster.is_reachable = lambda _from, _to: False
+    first.write(b"only the first", b"and more")
+    first.write(b"and more")
+    cluster.tell_one(second)
+    cluster.elect(2)
+    cluster.is_reachable = lambda _from, _to: True
+    second.write(b"only the second")
+    cluster.advance_ms(BACKOFF_MS)
+    cluster.run()
+    assert cluster.agree()
+    assert b"only the first" not in first.content(committed=False)
+    assert first.partition().log.leader_epochs.entries == second.partition().log.leader_epochs.entries == ((0, 0), (1, 1))
+    cluster.close()
+
+
+def test_an_epoch_without_records_goes_too(cluster: Cluster) -> None:
+    cluster.create()
+    first, second = cluster.members.values()
+    first.write(b"a")
+    cluster.run(4)
+    cluster.is_reachable = lambda _from, _to: False
+    cluster.elect(1)  # the first one begins an epoch, and appends nothing in it that anybody gets
+    cluster.tell_one(second)
+    first.write(b"lost")
+    cluster.elect(2)
+    cluster.is_reachable = lambda _from, _to: True
+    second.write(b"b")
+    cluster.advance_ms(BACKOFF_MS)
+    cluster.run()
+    assert cluster.agree()
+    assert first.partition().log.leader_epochs.entries == second.partition().log.leader_epochs.entries
+
+
+def test_a_follower_that_was_away_for_long_begins_where_the_leader_does(cluster: Cluster) -> None:
+    cluster.create()
+    leader, follower = cluster.members.values()
+    leader.write(b"a", b"b", b"c")
+    cluster.run(4)
+    cluster.is_reachable = lambda _from, _to: False
+    leader.write(*[b"%d" % number for number in range(5)])
+    for _ in range(4):
+        cluster.advance_ms(5_000)
+    assert leader.partition().isr == frozenset({1})
+    assert cluster.table[0].isr == [1]
+    leader.partition().delete_records(8)
+    leader.write(b"new")
+    cluster.is_reachable = lambda _from, _to: True
+    cluster.advance_ms(BACKOFF_MS)
+    cluster.run()
+    log = follower.partition().log
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (8, 9, 9)
+    assert cluster.table[0].isr == [1, 2], "it is in sync again"
+
+
+def test_a_leaders_log_that_begins_inside_a_batch_is_copied_from_that_batch_on(cluster: Cluster) -> None:
+    cluster.create(replicas=(1,))
+    leader = cluster.members[1]
+    leader.write(b"a", b"b", b"c", b"d")
+    leader.partition().delete_records(2)
+    entry = cluster.table[0]
+    entry.replicas = (1, 2)
+    cluster.elect(1)
+    cluster.run()
+    follower = cluster.members[2]
+    log = follower.partition().log
+    assert (log.log_start_offset, log.log_end_offset) == (2, 4)
+    assert follower.content() == leader.content()
+
+
+def test_an_unclean_leader_that_has_less_makes_the_follower_give_up_what_it_has(cluster: Cluster) -> None:
+    cluster.create()
+    first, second = cluster.members.values()
+    first.write(b"a")
+    cluster.run(4)
+    cluster.is_reachable = lambda _from, _to: False
+    first.write(b"b", b"c", b"d")
+    for _ in range(4):
+        cluster.advance_ms(5_000)
+    assert first.partition().log.high_watermark == 4
+    cluster.elect(2, isr=(2,))
+    cluster.is_reachable = lambda _from, _to: True
+    cluster.advance_ms(BACKOFF_MS)
+    cluster.run()
+    assert cluster.agree()
+    assert first.partition().log.log_end_offset == 1
+    second.write(b"e")
+    cluster.run()
+    assert cluster.agree()
+
+
+def test_the_log_start_of_the_leader_is_taken_over(cluster: Cluster) -> None:
+    cluster.create()
+    leader, follower = cluster.members.values()
+    leader.write(b"a")
+    leader.write(b"b")
+    cluster.run(4)
+    answer = leader.replicas.offsets.delete_records(60_000, {follower.partition().topic_partition: 1})
+    assert not isinstance(answer, dict)
+    cluster.run(4)
+    assert follower.partition().log.log_start_offset == 1
+    assert next(iter(answer.result(0).values())).low_watermark == 1
+
+
+def test_a_partition_whose_disk_fails_is_not_fetched_and_the_others_are(cluster: Cluster) -> None:
+    for index in range(2):
+        cluster.create(index)
+    leader, follower = cluster.members.values()
+    cluster.run(4)
+    follower.partition(1).log.close_handles()
+    leader.write(b"a", index=0)
+    leader.write(b"b", index=1)
+    cluster.run(4)
+    assert cluster.agree(0)
+    assert follower.fetchers.failed == {follower.partition(1).topic_partition}
+    cluster.elect(1, 0)
+    assert len(follower.fetchers.failed) == 1
+    follower.replicas.state.stop(1, [(follower.partition(1).topic_partition, -2, False)])
+    assert follower.fetchers.failed == set()
+
+
+def test_a_leader_of_a_later_epoch_makes_the_follower_wait_for_the_controller(cluster: Cluster) -> None:
+    cluster.create()
+    leader, follower = cluster.members.values()
+    cluster.run(2)
+    entry = cluster.table[0]
+    entry.epoch += 1
+    entry.version += 1
+    cluster.tell_one(leader)
+    leader.write(b"a")
+    cluster.run(4)
+    assert follower.fetchers.failed == {follower.partition().topic_partition}
+    cluster.tell_one(follower)
+    cluster.run()
+    assert follower.fetchers.failed == set()
+    assert cluster.agree()
+
+
+def test_a_leader_that_does_not_know_of_it_yet_is_asked_again(cluster: Cluster) -> None:
+    cluster.create()
+    leader, follower = cluster.members.values()
+    cluster.run(2)
+    entry = cluster.table[0]
+    entry.epoch += 1
+    entry.version += 1
+    cluster.tell_one(follower)
+    cluster.run(2)
+    cluster.tell_one(leader)
+    leader.write(b"a")
+    cluster.advance_ms(BACKOFF_MS)
+    cluster.run()
+    assert cluster.agree()
+
+
+def test_a_throttled_follower_gets_nothing_until_it_may(cluster: Cluster) -> None:
+    cluster.create(replicas=(1,))
+    leader = cluster.members[1]
+    for _ in range(3):
+        leader.write(b"x" * 1000)
+    follower = cluster.members[2]
+    follower.replicas.follower_quota.configure({"follower.replication.throttled.rate": "100"})
+    follower.replicas.follower_quota.configure_topic("orders", {"follower.replication.throttled.replicas": "*"})
+    follower.replicas.follower_quota.record(10**6)
+    cluster.table[0].replicas = (1, 2)
+    cluster.elect(1)
+    cluster.run(3)
+    assert follower.partition().log.log_end_offset == 0
+    for _ in range(40):
+        cluster.advance_ms(1_000)
+    cluster.run(20)
+    assert cluster.agree()
+
+
+def test_a_lost_session_is_replaced(cluster: Cluster) -> None:
+    cluster.create()
+    leader, _ = cluster.members.values()
+    leader.write(b"a")
+    cluster.run(4)
+    assert len(leader.sessions) == 1
+    leader.sessions.remove(next(iter(leader.sessions._sessions)))
+    leader.write(b"b")
+    cluster.run(6)
+    assert cluster.agree()
+    assert len(leader.sessions) == 1
+
+
+def test_a_damaged_batch_is_fetched_again(cluster: Cluster) -> None:
+    cluster.create()
+    leader, follower = cluster.members.values()
+    leader.write(b"abcdefgh")
+    path = leader.partition().log.segments.active.path
+    intact = path.read_bytes()
+    path.write_bytes(intact[:-1] + bytes([intact[-1] ^ 1]))
+    cluster.run(3)
+    assert (follower.partition().log.log_end_offset, follower.fetchers.failed) == (0, set())
+    path.write_bytes(intact)
+    cluster.advance_ms(BACKOFF_MS)
+    cluster.run()
+    assert cluster.agree()
+
+
+def test_transactions_are_copied_with_their_state(cluster: Cluster) -> None:
+    cluster.create()
+    leader, follower = cluster.members.values()
+    leader.begin_transaction(b"a")
+    cluster.run(4)
+    assert follower.partition().log.last_stable_offset == 0
+    leader.end_transaction(commit=False)
+    cluster.run(4)
+    assert cluster.agree()
+    log = follower.partition().log
+    assert log.last_stable_offset == 2
+    assert log.aborted_transactions(0, 2) == leader.partition().log.aborted_transactions(0, 2) != []

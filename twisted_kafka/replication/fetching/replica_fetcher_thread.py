@@ -1,0 +1,154 @@
+"""Runs a ReplicaFetcher on the thread of a client of its own (Kafka: ``ReplicaFetcherThread``, named after it)."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
+
+from twisted.logger import Logger
+
+from twisted_kafka.metadata.cache import Node
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.replication.fetching.leader_requests import Outgoing
+from twisted_kafka.replication.fetching.replica_fetcher import Answer, Pause, ReplicaFetcher
+from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
+
+_log = Logger()
+
+
+class UnknownLeaderError(Exception):
+    """The leader is not among the brokers that are alive, as far as this one knows."""
+
+
+class IFetcherClient(Protocol):
+    """A client with a thread of its own (implemented by ``InterBrokerClient``)."""
+
+    def send(self, node: Node, request: Message, latest_version: int | None = None, timeout_ms: int | None = None) -> "Future[Any]":
+        """Return a future of the response, which is set on the client's thread."""
+
+    def run(self, action: Callable[[], object]) -> None:
+        """Call ``action`` on the client's thread. Raises an exception if there is none, as the listener's settings are wrong."""
+
+    def refresh(self) -> None:
+        """Use certificates that have changed."""
+
+    def stop(self) -> None:
+        """Fail all requests, and end the thread."""
+
+
+class Leader(NamedTuple):
+    """A leader to fetch from: its id, and what returns its address, None while it is unknown."""
+
+    id: int
+    node: Callable[[], Node | None]
+
+
+class ReplicaFetcherThread:
+    """Sends what the fetcher asks for, and gives it the answers: all on the client's thread, so that nobody else has to wake up."""
+
+    def __init__(self, leader: Leader, client: IFetcherClient, scheduler: IScheduler, *, timeout_ms: int, retry_ms: int) -> None:
+        """``timeout_ms`` is ``replica.socket.timeout.ms``, ``retry_ms`` the pause after a failure of this thread."""
+        self._leader = leader
+        self._client = client
+        self._scheduler = scheduler
+        self._timeout_ms = timeout_ms
+        self._retry_ms: Final = retry_ms
+        self._lock = threading.Lock()
+        self._is_paused = True
+        self._is_awaited = False
+        """Whether the work has to go on without a pause, because of what happened since it was looked at."""
+        self._task: ScheduledTask | None = None
+        self._is_stopped = False
+        self.fetcher: ReplicaFetcher
+
+    def run(self, fetcher: ReplicaFetcher) -> None:
+        """Work for a fetcher as soon as it is woken."""
+        self.fetcher = fetcher
+        self._work = fetcher.work()
+        self._is_begun = False
+
+    def wake(self) -> None:
+        """End a pause: there is something to do."""
+        with self._lock:
+            if not self._is_paused:
+                self._is_awaited = True
+                return
+            self._is_paused = False
+            task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+        self._go_on()
+
+    def refresh(self) -> None:
+        """Use certificates that have changed."""
+        self._client.refresh()
+
+    def stop(self) -> None:
+        """End the thread. Nothing is appended after the fetcher's partitions were removed."""
+        with self._lock:
+            self._is_stopped = True
+            task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+        self._client.stop()
+
+    def _go_on(self) -> None:
+        if self._is_stopped:
+            return
+        try:
+            self._client.run(partial(self._advance, None))
+        except Exception as error:  # noqa: BLE001 whatever it is, it may be another time
+            _log.error("Nothing is fetched from broker {id} for now: {error}", id=self._leader.id, error=error)
+            self._pause(self._retry_ms)
+
+    def _advance(self, answer: Answer) -> None:
+        """Work until there is something to wait for."""
+        while not self._is_stopped:
+            try:
+                step = self._work.send(answer) if self._is_begun else next(self._work)
+                self._is_begun = True
+            except Exception:  # noqa: BLE001 the thread has to live on
+                _log.failure("Fetching from broker {id} failed and begins anew", id=self._leader.id)
+                self.run(self.fetcher)
+                step = Pause(self._retry_ms)
+            if isinstance(step, Pause):
+                if self._pause(step.ms):
+                    return
+                answer = None
+                continue
+            done = self._send(step)
+            if not done.done():
+                done.add_done_callback(self._answered)
+                return
+            answer = _outcome(done)
+
+    def _answered(self, done: "Future[Any]") -> None:
+        self._advance(_outcome(done))
+
+    def _send(self, request: Outgoing) -> "Future[Any]":
+        node = self._leader.node()
+        if node is None:
+            unknown: Future[Any] = Future()
+            unknown.set_exception(UnknownLeaderError(f"broker {self._leader.id} is not known to be alive"))
+            return unknown
+        return self._client.send(node, request.message, request.latest_version, self._timeout_ms)
+
+    def _pause(self, ms: int | None) -> bool:
+        """Wait; return False if there is something to do already."""
+        with self._lock:
+            if self._is_awaited:
+                self._is_awaited = False
+                return False
+            self._is_paused = True
+            if ms is not None and not self._is_stopped:
+                self._task = self._scheduler.schedule_once("replica-fetcher-backoff", self.wake, ms)
+            return True
+
+
+def _outcome(done: "Future[Any]") -> Answer:
+    failure = done.exception()
+    if failure is None:
+        response: Message = done.result()
+        return response
+    return failure if isinstance(failure, Exception) else RuntimeError(str(failure))
