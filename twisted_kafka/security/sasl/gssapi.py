@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import gssapi
+from gssapi import raw
 from gssapi.raw.misc import GSSError
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -36,7 +37,11 @@ _log = Logger()
 
 
 class GssapiSaslServer:
-    """One exchange (``ISaslServer``)."""
+    """One exchange (``ISaslServer``).
+
+    It uses the raw calls of python-gssapi: accepting a context returns all that is asked of it here, and each property of a
+    ``gssapi.SecurityContext`` asks the library for it again, which together takes as long as to accept it.
+    """
 
     credential_expires_at_ms = None
     is_token_authenticated = False
@@ -44,7 +49,8 @@ class GssapiSaslServer:
     def __init__(self, credential: Any, handler: Any) -> None:
         """``credential`` accepts clients; ``handler`` is an ``IAuthenticateCallbackHandler`` for AuthorizeCallback."""
         self._handle = handler.handle
-        self._context = gssapi.SecurityContext(creds=credential, usage="accept")
+        self._credential = credential
+        self._context: Any = None  # until the first token
         self._next: Callable[[bytes], bytes | None] = self._establish
         self._client = ""
         self.is_complete = False
@@ -60,14 +66,15 @@ class GssapiSaslServer:
             raise kind(reason(error)) from None
 
     def _establish(self, token: bytes) -> bytes | None:
-        context = self._context
-        answer: bytes | None = context.step(token)
-        if not context.complete:
+        accepted: Any = raw.accept_sec_context(token, self._credential, self._context)
+        self._context = accepted.context
+        answer: bytes | None = accepted.token
+        if accepted.more_steps:
             self._next = self._establish
             return answer or b""
-        if context.mech != gssapi.MechType.kerberos or gssapi.RequirementFlag.anonymity in context.actual_flags:
+        if accepted.mech != gssapi.MechType.kerberos or gssapi.RequirementFlag.anonymity in accepted.flags:
             raise SaslError("the client has not proved a name of Kerberos")
-        self._client = str(context.initiator_name)
+        self._client = raw.display_name(accepted.initiator_name, name_type=False).name.decode()
         if not answer:  # the client does not want a proof of the server, and sends nothing before the offer
             return self._offer(b"")
         self._next = self._offer
@@ -77,10 +84,10 @@ class GssapiSaslServer:
         if token:
             raise SaslError("the client sent something between its context and the offer of security layers")
         self._next = self._take_choice
-        return bytes(self._context.wrap(OFFER, False).message)
+        return raw.wrap(self._context, OFFER, confidential=False).message
 
     def _take_choice(self, token: bytes) -> None:
-        message: bytes = self._context.unwrap(token).message
+        message: bytes = raw.unwrap(self._context, token).message
         if len(message) < len(OFFER) or message[0] != NO_LAYER:
             raise SaslError("the client chose a security layer that was not offered")
         # Java replaces bytes that are not UTF-8.
