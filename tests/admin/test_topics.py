@@ -221,6 +221,19 @@ def test_only_the_controller_does_it(topics: Topics) -> None:
     assert errors(topics.grow(NewPartitions("t", 2))) == [ErrorCode.NOT_CONTROLLER]
 
 
+def test_any_broker_creates_what_clients_use(topics: Topics) -> None:
+    controller = topics.cluster.controller
+    controller.active_controller_id = 2
+    assert topics.manager.auto_create(["t", "bad/"]) == {
+        "t": ErrorCode.LEADER_NOT_AVAILABLE,
+        "bad/": ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+    topics.manager.create_internal_topic("__consumer_offsets")
+    controller.active_controller_id = 1  # the controller hears of them, wherever it is
+    topics.cluster.pump()
+    assert sorted(topics.cluster.brokers.cache.topic_names()) == ["__consumer_offsets", "t"]
+
+
 def test_internal_topics_get_their_own_settings(cluster: Cluster) -> None:
     topics = Topics(cluster, offsets_topic_num_partitions="3", transaction_state_log_num_partitions="2")
     topics.manager.create_internal_topic("__consumer_offsets")

@@ -68,7 +68,7 @@ _IN_PROGRESS: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode
 
 
 class TopicManager:
-    """Changes topics for clients; this broker must be the controller."""
+    """Changes topics for clients. This broker must be the controller, but for topics that are created automatically."""
 
     log = Logger()
 
@@ -105,11 +105,18 @@ class TopicManager:
         mutations: ControllerMutationQuota = UNBOUNDED,
     ) -> "Future[list[TopicResult]]":
         """Create topics; one result for each, in order. ``mutations`` may refuse some of them, and counts the new partitions."""
-        results = [TopicResult(topic.name) for topic in topics]
-        planned: list[tuple[TopicResult, TopicNode]] = []
         if not self._controller.is_active:
+            results = [TopicResult(topic.name) for topic in topics]
             _refuse_all(results, NotControllerError(""))
             return _done(results)
+        return self._create(topics, timeout_ms, validate_only=validate_only, mutations=mutations)
+
+    def _create(
+        self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool, mutations: ControllerMutationQuota
+    ) -> "Future[list[TopicResult]]":
+        """Write the topics' nodes, which any broker may do: the controller, wherever it is, hears of them."""
+        results = [TopicResult(topic.name) for topic in topics]
+        planned: list[tuple[TopicResult, TopicNode]] = []
         if sum(max(self._partitions_of(topic), 0) for topic in topics) > MAX_NEW_PARTITIONS:
             _refuse_all(results, _too_many_partitions())
             return _done(results)
@@ -233,7 +240,9 @@ class TopicManager:
         }
 
     def _create_automatically(self, topics: Iterable[str], mutations: ControllerMutationQuota) -> list[TopicResult]:
-        return self.create_topics([self._automatic(topic) for topic in topics], 0, mutations=mutations).result()
+        """Any broker creates topics that clients use, as in ZooKeeper mode; it need not be the controller."""
+        orders = [self._automatic(topic) for topic in topics]
+        return self._create(orders, 0, validate_only=False, mutations=mutations).result()
 
     def _automatic(self, topic: str) -> NewTopic:
         config = self._config

@@ -1,6 +1,8 @@
 """What connects this broker to the others of its cluster: its controller's channels, and requests to their controller."""
 
 import threading
+from functools import partial
+from typing import Final
 
 from twisted_kafka.broker.controlled_shutdown import ControlledShutdown
 from twisted_kafka.broker.controller_client import ControllerClient
@@ -12,10 +14,14 @@ from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.controller.network_channels import NetworkChannels
 from twisted_kafka.controller.request_shapes import latest_versions
 from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.timing.scheduler import KafkaScheduler
+from twisted_kafka.timing.scheduler import KafkaScheduler, ScheduledTask
+
+FIRST_BALANCE_MS: Final = 5_000
+"""How long after its election a controller balances leaders for the first time."""
 
 
 class ClusterParts:
@@ -25,6 +31,8 @@ class ClusterParts:
         self, config: KafkaConfig, metadata: MetadataCache, scheduler: KafkaScheduler, clock: IClock, metrics: MetricsRegistry
     ) -> None:
         self._config = config
+        self._scheduler = scheduler
+        self._balancing: ScheduledTask | None = None
         listener_name = config.control_plane_listener_name or config.inter_broker_listener_name
 
         def make_client(thread: str, purpose: str) -> InterBrokerClient:
@@ -42,9 +50,24 @@ class ClusterParts:
         broker_id = self._config.broker_id
         return ClusterChannels(broker_id, InProcessChannels(broker_id, control), self._others)
 
-    def follow(self, controller: KafkaController) -> None:
-        """Have the controller hear of brokers whose requests were dropped."""
+    def follow(self, controller: KafkaController, configs: ConfigRepository) -> None:
+        """Have the controller hear of brokers whose requests were dropped and of topics' configs, and balance leaders."""
         self._others.set_overflow_listener(controller.tell_anew)
+        controller.set_elected_listener(partial(self._balance_from_now_on, controller))
+
+        def topic_changed(_: str, settings: dict[str, str]) -> None:
+            if settings.get("unclean.leader.election.enable", "").strip().lower() == "true":
+                controller.elect_for_offline()
+
+        configs.add_listener("topics", topic_changed)
+
+    def _balance_from_now_on(self, controller: KafkaController) -> None:
+        if self._balancing is not None:
+            self._balancing.cancel()
+        interval_ms = self._config.long("leader.imbalance.check.interval.seconds") * 1000
+        self._balancing = self._scheduler.schedule(
+            "auto-leader-rebalance-task", controller.balance_leaders, FIRST_BALANCE_MS, interval_ms
+        )
 
     def give_up_leaderships(self, controller: KafkaController, broker_epoch: int) -> None:
         """Before anything else stops: have other brokers lead what this one leads."""

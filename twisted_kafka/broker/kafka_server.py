@@ -510,7 +510,7 @@ class KafkaServer:
         """Take part in the election of a controller, and again in each new session of the metadata store."""
         assert running.cluster is not None
         running.controller = controller = KafkaController(self.config, store, configs, channels, self._clock, metrics=self.metrics)
-        running.cluster.follow(controller)
+        running.cluster.follow(controller, configs)
         try:
             controller.startup().result(_CONTROLLER_TIMEOUT_S)
         except TimeoutError:

@@ -24,6 +24,7 @@ from twisted_kafka.controller.controller_metrics import ControllerState as State
 from twisted_kafka.controller.feature_updates import FeatureUpdates
 from twisted_kafka.controller.fenced_store import ControllerMovedError, FencedStore
 from twisted_kafka.controller.interfaces import IBrokerChannels
+from twisted_kafka.controller.leader_balance import LeaderBalance
 from twisted_kafka.controller.leader_elections import LeaderElections
 from twisted_kafka.controller.machinery import Machinery
 from twisted_kafka.controller.partition_machine import PartitionStateMachine
@@ -80,6 +81,7 @@ class KafkaController:
         self.context = ControllerContext()
         self._fenced = fenced = FencedStore(store, self.context)
         self._node_watches = NodeWatches(fenced)
+        self._on_elected: Callable[[], None] | None = None
         self.active_controller_id = -1
         self._is_behind = False
         """Whether an event failed for want of a connection to the store, so that the context may not be what the store has."""
@@ -98,6 +100,7 @@ class KafkaController:
         self.reassignments = Reassignments(machinery)
         self.isr_changes = AlterPartitions(machinery, self.reassignments)
         self.features = FeatureUpdates(self.context, fenced)
+        self._balance = LeaderBalance(self.context, self.elections.elect, config.int("leader.imbalance.per.broker.percentage"))
         self._metrics.show(self.context, lambda: self.is_active, lambda: self._worker.waiting)
 
     # Called by other threads
@@ -203,6 +206,20 @@ class KafkaController:
     def elect_for_offline(self) -> None:
         """Retry the election for partitions without a leader, as unclean election may be allowed now. For any thread."""
         self._submit_active(self._partitions.elect_for_offline, State.UNCLEAN_LEADER_ELECTION_ENABLE)
+
+    def balance_leaders(self) -> None:
+        """Elect leaders for partitions without one, and preferred leaders where too many others lead. For any thread."""
+
+        def balance() -> None:
+            self._partitions.elect_for_offline()
+            if self._config.boolean("auto.leader.rebalance.enable"):
+                self._balance.restore()
+
+        self._submit_active(balance, State.AUTO_LEADER_BALANCE)
+
+    def set_elected_listener(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` on the event thread when this broker has become the controller."""
+        self._on_elected = listener
 
     def tell_anew(self, broker: int) -> None:
         """Send a broker everything again, as requests to it were dropped. For any thread."""
@@ -322,6 +339,8 @@ class KafkaController:
         self.reassignments.resume()
         self._handle_deletions(deletions)
         self._deletion.resume()
+        if self._on_elected is not None:
+            self._on_elected()
 
     def _resign(self) -> None:
         for watch in self._watches:
