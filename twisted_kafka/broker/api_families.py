@@ -18,6 +18,7 @@ from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.offsets.legacy_offsets import LegacyOffsets
 from twisted_kafka.coordinator.group.state.group import CONSUMER
 from twisted_kafka.coordinator.transaction.add_partitions_manager import AddPartitionsToTxnManager
+from twisted_kafka.coordinator.transaction.producer_id_manager import ProducerIdBlocks
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.log.log_manager import LogManager
@@ -45,6 +46,7 @@ from twisted_kafka.server.apis.administration.topics import TopicApis
 from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
 from twisted_kafka.server.apis.cluster.control import ControlApis
 from twisted_kafka.server.apis.cluster.metadata import MetadataApis
+from twisted_kafka.server.apis.cluster.producer_id_blocks import ProducerIdBlockApis
 from twisted_kafka.server.apis.cluster.sasl import SaslApis
 from twisted_kafka.server.apis.data.fetch import FetchApis
 from twisted_kafka.server.apis.data.offsets import OffsetApis
@@ -137,6 +139,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
         AclApis(dependencies.authorizer, authorization),
         DelegationTokenApis(dependencies.tokens, authorization),
         ClientQuotaApis(ClientQuotas(dependencies.configs), authorization),
+        ProducerIdBlockApis(dependencies.controller, ProducerIdBlocks(dependencies.store).take, authorization),
         ControlApis(dependencies.control, dependencies.controller, config, dependencies.broker_epoch, authorization),
     ]
 

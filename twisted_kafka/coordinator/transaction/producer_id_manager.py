@@ -1,7 +1,7 @@
 """Producer ids, unique in the cluster: each broker allocates them in blocks from the metadata store.
 
 ``/latest_producer_id_block`` holds the block allocated last, in Kafka's format, so Apache Kafka's brokers and this one can share
-it. The unused rest of a broker's block is lost when it stops.
+it: these ask the controller for a block since 3.0 (KIP-730). The unused rest of a broker's block is lost when it stops.
 """
 
 import threading
@@ -20,33 +20,20 @@ MAX_ATTEMPTS: Final = 100
 """Lost races for a block before a request fails; every lost race means that another broker made progress."""
 
 
-class ProducerIdManager:
-    """Allocates producer ids, with one write to the store per block (Kafka: ZkProducerIdManager)."""
+class ProducerIdBlocks:
+    """Takes blocks of ids from the metadata store, one write each (Kafka: ZkProducerIdManager.getNewProducerIdBlock)."""
 
     log = Logger()
 
-    def __init__(self, broker_id: int, store: IMetadataStore) -> None:
-        self._broker_id = broker_id
+    def __init__(self, store: IMetadataStore) -> None:
         self._store = store
-        self._lock = threading.Lock()
-        self._next = 0
-        self._end = 0
 
-    def next_producer_id(self) -> int:
-        """Return an id that was never given to any producer of the cluster.
+    def take(self, broker_id: int) -> int:
+        """Return the first of ``BLOCK_SIZE`` ids, which are the broker's.
 
         Raises UnknownServerError if all ids are used up, CoordinatorLoadInProgressError (retriable) after ``MAX_ATTEMPTS`` lost
         races.
         """
-        with self._lock:
-            if self._next >= self._end:
-                self._next = self._take_block()
-                self._end = self._next + BLOCK_SIZE
-            producer_id = self._next
-            self._next += 1
-            return producer_id
-
-    def _take_block(self) -> int:
         for _ in range(MAX_ATTEMPTS):
             found = self._store.get(BLOCK_PATH)
             # Brokers create the node when they first start; it is empty until the first id is needed.
@@ -54,7 +41,7 @@ class ProducerIdManager:
             last = first + BLOCK_SIZE - 1
             if last > MAX_PRODUCER_ID:
                 raise UnknownServerError("Exhausted all producer ids: the next block would end above the largest int64.")
-            data = ProducerIdBlockNode(broker_id=self._broker_id, first=first, last=last).encode()
+            data = ProducerIdBlockNode(broker_id=broker_id, first=first, last=last).encode()
             try:
                 if found is None:
                     self._store.create(BLOCK_PATH, data)
@@ -62,6 +49,27 @@ class ProducerIdManager:
                     self._store.set(BLOCK_PATH, data, found[1].version)
             except (BadVersionError, NodeExistsError, NoNodeError):
                 continue
-            self.log.info("Allocated producer ids {first} to {last}", first=first, last=last)
+            self.log.info("Broker {id} has the producer ids {first} to {last}", id=broker_id, first=first, last=last)
             return first
         raise CoordinatorLoadInProgressError(f"Lost {MAX_ATTEMPTS} races for a block of producer ids to other brokers.")
+
+
+class ProducerIdManager:
+    """Allocates producer ids, with one write to the store per block."""
+
+    def __init__(self, broker_id: int, store: IMetadataStore) -> None:
+        self._broker_id = broker_id
+        self._blocks = ProducerIdBlocks(store)
+        self._lock = threading.Lock()
+        self._next = 0
+        self._end = 0
+
+    def next_producer_id(self) -> int:
+        """Return an id that was never given to any producer of the cluster; raises what ``ProducerIdBlocks.take`` raises."""
+        with self._lock:
+            if self._next >= self._end:
+                self._next = self._blocks.take(self._broker_id)
+                self._end = self._next + BLOCK_SIZE
+            producer_id = self._next
+            self._next += 1
+            return producer_id
