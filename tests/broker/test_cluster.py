@@ -1,92 +1,18 @@
 """Several brokers on a real ZooKeeper: how they find one another, who leads, and what becomes of it when one goes."""
 
-import itertools
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient
-from kafka.admin import NewTopic
-from kazoo.client import KazooClient
 
+from tests.broker.members import Members
 from tests.eventually import eventually
 from tests.zookeeper import ZooKeeper
 from twisted_kafka.broker import registrar
-from twisted_kafka.broker.broker import Broker
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.znodes import ControllerNode, PartitionStateNode
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.metadata.znodes import PartitionStateNode
 
 pytestmark = pytest.mark.long
-
-_numbers = itertools.count()
-
-
-class Members:
-    """The brokers of a cluster, by id."""
-
-    def __init__(self, server: ZooKeeper, directory: Path) -> None:
-        self._connect = f"{server.address}/clusters/{os.getpid()}-{next(_numbers)}"
-        self._directory = directory
-        self.brokers: dict[int, Broker] = {}
-        self.nodes = KazooClient(self._connect)
-        self.nodes.start_async().wait(30)
-
-    def start(self, broker_id: int, **settings: object) -> Broker:
-        properties: dict[str, object] = {
-            "zookeeper.connect": self._connect,
-            "broker.id": broker_id,
-            "zookeeper.session.timeout.ms": 5000,
-            "offsets.topic.num.partitions": 2,
-            "controlled.shutdown.retry.backoff.ms": 100,
-            **{key.replace("_", "."): value for key, value in settings.items()},
-        }
-        broker = self.brokers[broker_id] = Broker(properties, data_dir=self._directory / str(broker_id))
-        broker.start()
-        return broker
-
-    def stop(self, broker_id: int) -> None:
-        self.brokers.pop(broker_id).stop()
-
-    def close(self) -> None:
-        for broker_id in list(self.brokers):
-            self.stop(broker_id)
-        self.nodes.stop()
-        self.nodes.close()
-
-    @property
-    def controller_id(self) -> int:
-        return ControllerNode.decode(self.nodes.get(znodes.CONTROLLER)[0]).broker_id
-
-    def state(self, topic: str, partition: int = 0) -> PartitionStateNode:
-        return PartitionStateNode.decode(self.nodes.get(znodes.state_path(TopicPartition(topic, partition)))[0])
-
-    def admin(self, broker_id: int) -> KafkaAdminClient:
-        return KafkaAdminClient(bootstrap_servers=self.brokers[broker_id].bootstrap_servers)
-
-    def create(self, topic: str, assignments: list[list[int]]) -> None:
-        admin = self.admin(next(iter(self.brokers)))
-        admin.create_topics([NewTopic(topic, -1, -1, dict(enumerate(assignments)))])
-        admin.close()
-
-    def partition(self, broker_id: int, topic: str, partition: int = 0) -> Any:
-        """What a broker's clients hear of a partition."""
-        metadata = self.brokers[broker_id]._server.metadata
-        assert metadata is not None
-        return metadata.partition((topic, partition))
-
-    def all_hear(self, topic: str, **wanted: object) -> None:
-        """Wait until all brokers' clients hear this of the topic's first partition."""
-
-        def heard() -> list[Any]:
-            return [self.partition(broker_id, topic) for broker_id in self.brokers]
-
-        def is_so(state: Any) -> bool:
-            return state is not None and all(getattr(state, name) == value for name, value in wanted.items())
-
-        eventually(lambda: all(map(is_so, heard())), heard)
 
 
 @pytest.fixture
