@@ -1,3 +1,4 @@
+import functools
 from typing import Any
 
 import pytest
@@ -5,6 +6,7 @@ from zope.interface.verify import verifyObject
 
 from tests.controller.cluster import Cluster
 from twisted_kafka.controller.channels import InProcessChannels
+from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.controller.interfaces import IBrokerChannels
 from twisted_kafka.controller.states import PARTITION_SOURCES, REPLICA_SOURCES, PartitionStatus, ReplicaStatus
 from twisted_kafka.metadata import znodes
@@ -336,3 +338,23 @@ def test_every_state_can_be_reached_and_left() -> None:
     for sources, states in ((PARTITION_SOURCES, PartitionStatus), (REPLICA_SOURCES, ReplicaStatus)):
         assert set(sources) == set(states)
         assert set().union(*sources.values()) == set(states)
+
+
+def test_a_reassignment_keeps_a_replica_that_is_in_sync(cluster: Cluster) -> None:
+    cluster.start(1, 2)
+    cluster.make_topic("t", [3], [1])
+
+    def alter(*targets: int) -> object:
+        wanted = {TopicPartition("t", 0): list(targets) or None}
+        work = functools.partial(cluster.controller.reassignments.alter, wanted)
+        done = cluster.controller.run(work, ControllerState.ALTER_PARTITION_REASSIGNMENT)
+        cluster.pump()
+        return done.result(0)[TopicPartition("t", 0)]
+
+    assert alter(3, 2) is None
+    cluster.controller.elect_for_offline()
+    cluster.pump()
+    assert cluster.state("t").isr == [2], "the origin was never there"
+    for targets in ((), (1,)):
+        assert "would require an unclean leader election" in str(alter(*targets))
+    assert cluster.state("t") == PartitionStateNode(leader=2, leader_epoch=0, isr=[2], controller_epoch=1)

@@ -84,6 +84,11 @@ class Reassignments:
             raise NoReassignmentInProgressError("")
         if not current.replicas or self._context.is_to_be_deleted(partition.topic):
             raise UnknownTopicOrPartitionError("The partition does not exist.")
+        leadership = self._context.leaderships.get(partition)
+        if leadership is not None and not set(planned.replicas) & set(leadership.isr):
+            raise InvalidReplicaAssignmentError(
+                f"None of {list(planned.replicas)} is in sync: the change would require an unclean leader election"
+            )
         return planned
 
     def _begin(self, partition: TopicPartition, planned: ReplicaAssignment) -> None:
