@@ -4,8 +4,6 @@ from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.quota.client_quota_manager import ClientQuotaManager
 from twisted_kafka.quota.sensors import Allowance, RateSensor
 
-Use = Allowance | RateSensor
-
 
 class ClientSensors:
     """What a client uses of its quotas. What is None was not looked up yet: a client has no metrics of what it does not use.
@@ -20,25 +18,25 @@ class ClientSensors:
         self.client_id = client_id
         self.generation = generation
         self._is_kept = is_kept
-        self.produce: Use | None = None
-        self.fetch: Use | None = None
-        self.time: Use | None = None
+        self.produce: Allowance | None = None
+        self.fetch: Allowance | None = None
+        self.time: Allowance | None = None
         self.exempt = self._use(exempt)
 
-    def _use(self, sensor: RateSensor) -> Use:
-        return Allowance(sensor) if self._is_kept else sensor
+    def _use(self, sensor: RateSensor) -> Allowance:
+        return Allowance(sensor, is_kept=self._is_kept)
 
-    def look_up_produce(self, manager: ClientQuotaManager[RateSensor], context: RequestContext) -> Use:
+    def look_up_produce(self, manager: ClientQuotaManager[RateSensor], context: RequestContext) -> Allowance:
         """Look up the bytes produced."""
         self.produce = use = self._use(manager.sensor_of(context))
         return use
 
-    def look_up_fetch(self, manager: ClientQuotaManager[RateSensor], context: RequestContext) -> Use:
+    def look_up_fetch(self, manager: ClientQuotaManager[RateSensor], context: RequestContext) -> Allowance:
         """Look up the bytes fetched."""
         self.fetch = use = self._use(manager.sensor_of(context))
         return use
 
-    def look_up_time(self, manager: ClientQuotaManager[RateSensor], context: RequestContext) -> Use:
+    def look_up_time(self, manager: ClientQuotaManager[RateSensor], context: RequestContext) -> Allowance:
         """Look up the time on threads."""
         self.time = use = self._use(manager.sensor_of(context))
         return use
@@ -46,5 +44,5 @@ class ClientSensors:
     def end(self) -> None:
         """Count what was used: the connection's next requests have others."""
         for each in (self.produce, self.fetch, self.time, self.exempt):
-            if isinstance(each, Allowance):
+            if each is not None:
                 each.end()

@@ -77,30 +77,32 @@ class Allowance:
     ends, when it is used up, or when somebody asks. The connection's requests record, one at a time; all else is the sensor's.
     """
 
-    __slots__ = ("_sensor", "counted", "last_ms", "lent", "most", "most_at_once", "until_ms", "used")
+    __slots__ = ("_is_kept", "_sensor", "counted", "last_ns", "lent", "most", "most_at_once", "until_ns", "used")
 
-    def __init__(self, sensor: "RateSensor") -> None:
+    def __init__(self, sensor: "RateSensor", *, is_kept: bool = True) -> None:
+        """Without ``is_kept`` it is for one request, which asks the sensor."""
         self._sensor = sensor
+        self._is_kept = is_kept
         self.most_at_once = sensor.most_at_once
         self.used = self.counted = self.lent = 0.0
         self.most = -1.0
         """The connection asks the sensor when it has used more, ..."""
-        self.until_ms = 0
+        self.until_ns = 0
         """... or at this time."""
-        self.last_ms = 0
+        self.last_ns = 0
 
-    def record(self, value: float, now_ms: int) -> int:
-        """Record a use; return how long the client has to wait."""
+    def record(self, value: float, now_ns: int) -> int:
+        """Record a use; return how many milliseconds the client has to wait."""
         used = self.used + value
-        if used <= self.most and now_ms < self.until_ms:
+        if used <= self.most and now_ns < self.until_ns:
             self.used = used
-            self.last_ms = now_ms
+            self.last_ns = now_ns
             return 0
-        return self._sensor.record(value, now_ms, self)
+        return self._sensor.record(value, now_ns // 1_000_000, self if self._is_kept else None)
 
-    def take_back(self, value: float, now_ms: int) -> None:
+    def take_back(self, value: float, now_ns: int) -> None:
         """Take back what was recorded."""
-        self._sensor.take_back(value, now_ms)
+        self._sensor.take_back(value, now_ns // 1_000_000)
 
     def end(self) -> None:
         """Have the sensor count what was used. To be called by the connection's request when the next ones record elsewhere."""
@@ -159,7 +161,8 @@ class RateSensor(Sensor):
         if value != math.inf:
             allowance.lent = value
             self._lent += value
-        self._until_ms = allowance.until_ms = self._rate.window_end_ms
+        self._until_ms = self._rate.window_end_ms
+        allowance.until_ns = self._until_ms * 1_000_000
         self._allowances[allowance] = None
         allowance.most = value
 
@@ -168,7 +171,7 @@ class RateSensor(Sensor):
         allowance.most = -1.0
         used = allowance.used
         if used != allowance.counted:
-            self.last_ms = max(self.last_ms, allowance.last_ms)
+            self.last_ms = max(self.last_ms, allowance.last_ns // 1_000_000)
             self._rate.record(used - allowance.counted, self.last_ms)
             allowance.counted = used
         self._lent -= allowance.lent

@@ -17,8 +17,9 @@ from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.quota.client_quota_manager import PERCENT_PER_NS, ClientQuotaManager
-from twisted_kafka.quota.client_sensors import ClientSensors, Use
+from twisted_kafka.quota.client_sensors import ClientSensors
 from twisted_kafka.quota.quota_managers import QuotaManagers
+from twisted_kafka.quota.sensors import Allowance
 from twisted_kafka.server.dispatch import (
     CLOSE_CONNECTION,
     Limited,
@@ -75,7 +76,6 @@ class RequestThrottler:
         if sensors is None or sensors.generation is not quotas.generation or sensors.client_id != context.client_id:
             sensors = quotas.sensors_of(context)
         now_ns = self._now_ns()
-        now_ms = now_ns // 1_000_000
         request_ms = other_ms = 0
         if quotas.request.is_enabled:
             if key in EXEMPT or isinstance(result, Outcome) or (key == _FETCH and context.is_special):
@@ -83,20 +83,21 @@ class RequestThrottler:
             else:
                 time = sensors.time or sensors.look_up_time(quotas.request, context)
             request_ms = _record_time(request, time, now_ns, shared_by)
-        if isinstance(result, Measured):
-            return self._throttle_fetch(channel, request, result, request_ms, sensors, now_ms)
         manager: ClientQuotaManager[Any] = quotas.request
-        if isinstance(result, Limited):
+        if key == _PRODUCE:
+            if quotas.produce.is_enabled:
+                manager = quotas.produce
+                produced = sensors.produce or sensors.look_up_produce(quotas.produce, context)
+                other_ms = produced.record(request.request_bytes, now_ns)
+        elif isinstance(result, Measured):
+            return self._throttle_fetch(channel, request, result, request_ms, sensors, now_ns)
+        elif isinstance(result, Limited):
             manager, other_ms, result = quotas.controller_mutation, result.quota.throttle_ms(), result.response
-        elif key == _PRODUCE and quotas.produce.is_enabled:
-            manager = quotas.produce
-            produced = sensors.produce or sensors.look_up_produce(quotas.produce, context)
-            other_ms = produced.record(request.request_bytes, now_ms)
         if not (other_ms or request_ms) or result is CLOSE_CONNECTION:
-            return result
+            return result  # type: ignore[return-value]  # produces are neither Measured nor Limited
         throttle_ms = max(other_ms, request_ms)
         quotas.throttle(manager if other_ms > request_ms else quotas.request, channel, request, throttle_ms)
-        return result if isinstance(result, Outcome) else _throttled(result, throttle_ms)
+        return result if isinstance(result, Outcome) else _throttled(result, throttle_ms)  # type: ignore[arg-type]  # as above
 
     def throttle_error(self, channel: RequestChannel, request: Request, response: Message) -> Message:
         """Do the same for a request that failed as a whole: its bytes do not count."""
@@ -124,7 +125,7 @@ class RequestThrottler:
         result: Measured,
         request_ms: int,
         sensors: ClientSensors,
-        now_ms: int,
+        now_ns: int,
     ) -> Response:
         """Send nothing of what was fetched if the client has to wait: the next fetch gets it."""
         quotas = self.quotas
@@ -132,11 +133,11 @@ class RequestThrottler:
         if quotas.fetch.is_enabled:
             fetched = sensors.fetch or sensors.look_up_fetch(quotas.fetch, request.context)
             size_bytes = result.size_bytes()
-            fetch_ms = fetched.record(size_bytes, now_ms)
+            fetch_ms = fetched.record(size_bytes, now_ns)
         if not fetch_ms and not request_ms:
             return result.answer()
         if fetched is not None:
-            fetched.take_back(size_bytes, now_ms)
+            fetched.take_back(size_bytes, now_ns)
         throttle_ms = max(fetch_ms, request_ms)
         quotas.throttle(quotas.fetch if fetch_ms > request_ms else quotas.request, channel, request, throttle_ms)
         return result.throttled(throttle_ms)
@@ -148,16 +149,16 @@ class RequestThrottler:
         """
         sensor = request.time_sensor
         if sensor is not None and request.response_bytes:
-            sensor.record((request.sent_ns - request.response_dequeued_ns) * PERCENT_PER_NS, request.sent_ns // 1_000_000)
+            sensor.record((request.sent_ns - request.response_dequeued_ns) * PERCENT_PER_NS, request.sent_ns)
 
 
-def _record_time(request: Request, sensor: Use, now_ns: int, shared_by: int) -> int:
+def _record_time(request: Request, sensor: Allowance, now_ns: int, shared_by: int) -> int:
     """Record how long a handler's thread has worked on a request; return how many milliseconds its client has to wait."""
     local_complete_ns = request.local_complete_ns
     if not local_complete_ns:
         local_complete_ns = request.local_complete_ns = now_ns
     request.time_sensor = sensor
-    return sensor.record((local_complete_ns - request.dequeued_ns) * PERCENT_PER_NS / shared_by, now_ns // 1_000_000)
+    return sensor.record((local_complete_ns - request.dequeued_ns) * PERCENT_PER_NS / shared_by, now_ns)
 
 
 def is_authentication(context: RequestContext) -> bool:
