@@ -12,8 +12,9 @@ import pytest
 
 from tests.certificates import KEY_PASSWORD, Authority
 from tests.clients.clients import READERS, SENDERS, java_command, java_tool, kcat, new_group
+from tests.clients.go_programs import go_program
 from tests.clients.served import ServedBroker
-from tests.clients.test_sasl import go_program, succeeds
+from tests.clients.test_sasl import succeeds
 from tests.clients.test_tls import can_list_topics
 from tests.kdc import REALM
 from tests.ports import free_port

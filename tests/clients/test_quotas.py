@@ -1,5 +1,6 @@
 """Real clients under a quota: each is held at it, and others do not notice."""
 
+import json
 import os
 import re
 import subprocess
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import JAVA_TOOLS, kafkajs_ready
+from tests.clients import steady
+from tests.clients.clients import JAVA_TOOLS, kafkajs_ready, read_confluent
 from tests.clients.counting import metrics_page
 from tests.clients.flows import VALUE, command
+from tests.clients.go_programs import go_program
 from tests.clients.served import ServedBroker
 from tests.oracle.talk import Talk
 from tests.ports import free_port
@@ -28,7 +31,8 @@ ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(400)]
 
-CLIENTS = ["confluent", "kafka-python", "aiokafka", "kafkajs", "java"]
+FRANZ_GO = "franz-go"
+CLIENTS = ["confluent", "kafka-python", "aiokafka", "kafkajs", "java", FRANZ_GO]
 
 
 class Limited:
@@ -77,16 +81,20 @@ class Limited:
 
 
 @contextmanager
-def flowing(client: str, what: str, broker: ServedBroker, topic: str, client_id: str) -> Iterator[None]:
-    """Have a client send or read; fail if it ends by itself."""
+def flowing(client: str, what: str, broker: ServedBroker, topic: str, client_id: str) -> Iterator[Path]:
+    """Have a client send or read; fail if it ends by itself. Yields the file of what it prints."""
     if client == "kafkajs" and not kafkajs_ready():
         pytest.skip("kafkajs cannot be installed")
-    words = command(client, what, broker.bootstrap, topic, client_id)
-    output = broker.data.parent / f"{client_id}.out"
+    folder = broker.data.parent
+    if client == FRANZ_GO:
+        words = [go_program(folder, "flow"), broker.bootstrap, topic, client_id, what]
+    else:
+        words = command(client, what, broker.bootstrap, topic, client_id)
+    output = folder / f"{client_id}.out"
     with output.open("wb") as file:
         process: subprocess.Popen[bytes] = start_tied(words, stdout=file, stderr=file, cwd=ROOT)
     try:
-        yield
+        yield output
         assert process.poll() is None, output.read_text()[-2000:]
     finally:
         process.kill()
@@ -110,6 +118,23 @@ def test_a_producer_is_held_and_another_is_not(start_broker: Callable[..., Serve
     page = metrics_page(limited.metrics_port)
     assert re.search(r'^kafka_server_produce_throttle_time\{client_id="held"\} [1-9]', page, re.MULTILINE)
     assert re.search(r'^kafka_server_produce_throttle_time\{client_id="free"\} nan', page, re.MULTILINE | re.IGNORECASE)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("what", "direction"), [("produce", "in"), ("consume", "out")])
+def test_what_franz_go_is_told(start_broker: Callable[..., ServedBroker], what: str, direction: str) -> None:
+    """It is told to wait with a response, never instead of one, and goes on after it."""
+    limited = Limited(start_broker, "quota.window.num=2")
+    limited.create("t")
+    if what == "consume":
+        with flowing("confluent", "produce", limited.broker, "t", "writer"):
+            limited.wait_for("in", "t", 10 * LIMIT)
+    limited.limit("held", producer_byte_rate=LIMIT, consumer_byte_rate=LIMIT)
+    with flowing(FRANZ_GO, what, limited.broker, "t", "held") as output:
+        limited.wait_for(direction, "t", limited.counted(direction, "t") + 4 * LIMIT)
+        told = output.read_text().split()[1::2]
+    assert told
+    assert all(0 < int(each) < 60_000 for each in told)
 
 
 @pytest.mark.slow
@@ -148,6 +173,31 @@ def test_consumers_get_no_more_than_their_quota(
         rate = limited.rate("out", "stored", SECONDS)
     print(f"{client} consumed {rate:,.0f} bytes per second")
     assert 0.6 * LIMIT < rate < 1.05 * LIMIT
+
+
+@pytest.mark.slow
+def test_others_are_not_disturbed(start_broker: Callable[..., ServedBroker]) -> None:
+    """While one client is held, no other has to wait, and all that they send arrives (how fast: benchmarks.quotas_others)."""
+    limited = Limited(start_broker)
+    broker = limited.broker
+    limited.limit("held", producer_byte_rate=LIMIT)
+    for topic in ("held", *steady.CLIENTS):
+        limited.create(topic)
+    with flowing("confluent", "produce", broker, "held", "held"):
+        limited.wait_for("in", "held", 12 * LIMIT)  # it has used its burst
+        commands = {client: steady.command(client, broker.bootstrap, client, SECONDS) for client in steady.CLIENTS}
+        others = {client: start_tied(command, stdout=subprocess.PIPE, cwd=ROOT, text=True) for client, command in commands.items()}
+        seen = {
+            client: steady.Seen(*json.loads(process.communicate(timeout=SECONDS + 90)[0])) for client, process in others.items()
+        }
+        page = metrics_page(limited.metrics_port)
+    assert re.search(r'^kafka_server_produce_throttle_time\{client_id="held"\} [1-9]', page, re.MULTILINE)
+    for client, saw in seen.items():
+        print(client, saw)
+        assert not saw.throttled_ms
+        assert re.search(rf'^kafka_server_produce_throttle_time\{{client_id="{client}"\}} nan', page, re.MULTILINE | re.IGNORECASE)
+        values = sorted(map(int, read_confluent(broker.bootstrap, client, saw.acknowledged)))
+        assert values == list(range(saw.acknowledged))
 
 
 CONFIGS = "kafka.admin.ConfigCommand"

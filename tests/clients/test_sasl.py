@@ -1,8 +1,6 @@
 """SASL with real clients, over plain text and TLS: right and wrong passwords, mechanisms that are not enabled."""
 
 import json
-import os
-import shutil
 import ssl
 import subprocess
 import time
@@ -25,8 +23,8 @@ from tests.clients.clients import (
     kafkajs_ready,
     kcat,
     new_group,
-    run,
 )
+from tests.clients.go_programs import go_program
 from tests.clients.served import ServedBroker
 from tests.clients.test_tls import can_list_topics
 from tests.ports import free_port
@@ -190,22 +188,6 @@ def test_kafkajs(sasl: Sasl, mechanism: str) -> None:
     assert not succeeds(command, WRONG, b"1\n")
     over_tls = ["node", str(HERE / "kafkajs" / "sasl.js"), sasl.tls, mechanism.lower(), "alice", PASSWORD]
     assert succeeds(over_tls, str(sasl.trusted), b"1\n")
-
-
-def go_program(folder: Path, name: str) -> str:
-    """Build a program of ``go/``."""
-    go = shutil.which("go", path=f"{os.environ.get('PATH', '')}:/usr/local/go/bin")
-    if go is None:
-        pytest.skip("needs Go")
-    program = folder / f"{name}-go"
-    if not program.exists():
-        try:
-            run([go, "build", "-o", str(program), f"./{name}"], cwd=HERE / "go", timeout_s=600)
-        except AssertionError as error:
-            if "dial tcp" in str(error) or "proxy" in str(error):
-                pytest.skip(f"Go's modules cannot be had: {error}")
-            raise
-    return str(program)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -17,7 +17,6 @@ The answer is ``ok`` and the result, or ``failed`` and names of the errors.
 
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import time
@@ -27,7 +26,8 @@ from typing import Self
 
 import pytest
 
-from tests.clients.clients import HERE, java_library, java_machine, run
+from tests.clients.clients import HERE, java_library, java_machine
+from tests.clients.go_programs import go_program
 from tests.processes import start_tied
 
 ANSWER_S = 120
@@ -103,7 +103,7 @@ def command_of(kind: str, built: Path) -> list[str]:
 
     ``built`` is the folder for compiled programs.
     """
-    return _franz_go(built) if kind == FRANZ_GO else _java(kind.rpartition(" ")[2], built)
+    return [go_program(built, "transactions")] if kind == FRANZ_GO else _java(kind.rpartition(" ")[2], built)
 
 
 def _java(version: str, built: Path) -> list[str]:
@@ -111,18 +111,3 @@ def _java(version: str, built: Path) -> list[str]:
     if class_path is None:
         pytest.skip("needs Java and Maven")
     return [*java_machine(class_path), str(HERE / "java" / "Transactions.java")]
-
-
-def _franz_go(built: Path) -> list[str]:
-    go = shutil.which("go", path=f"{os.environ.get('PATH', '')}:/usr/local/go/bin")
-    if go is None:
-        pytest.skip("needs Go")
-    program = built / "transactions"
-    if not program.exists():
-        try:
-            run([go, "build", "-o", str(program), "."], cwd=HERE / "go", timeout_s=600)
-        except AssertionError as error:
-            if "dial tcp" in str(error) or "proxy" in str(error):
-                pytest.skip(f"Go's modules cannot be had: {error}")
-            raise
-    return [str(program)]
