@@ -1,16 +1,17 @@
 """What security costs this broker and Apache Kafka, each relative to its own rate without.
 
-    python -m benchmarks.security [--no-kafka] [--seconds 3] [--only logins|requests] [--override KEY=VALUE]
+    python -m benchmarks.security [--no-kafka] [--only logins|requests] [--seconds 3] [--rounds 3] [--warm-up 5]
 
 Logins: new connections per second that send one request, without authentication and with each mechanism (GSSAPI if there is a KDC,
-which is asked for one ticket only). Requests: with 8 connections and one request in flight each, without anything; with quotas for
-all users that nobody reaches; with an authorizer and no ACLs; with 10,000 ACLs. Prints rates, the broker's processor time for each,
-and rates relative to the first line. TLS has a program of its own, `benchmarks.tls`.
+which is asked for one ticket only). Requests: with 8 connections and one request in flight each, without anything; with quotas that
+nobody reaches; with an authorizer and no ACLs; with 10,000 ACLs; each on a broker of its own, in turn. Prints rates, the broker's
+processor time for each, and their ratios to the first line's. TLS has a program of its own, `benchmarks.tls`.
 """
 
 import argparse
 import contextlib
 import functools
+import statistics
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,9 +44,9 @@ MODULES = "org.apache.kafka.common.security"
 USER, PASSWORD, SALT = "alice", "alice-secret", b"benchmark-salt"
 GSSAPI = "GSSAPI"
 MECHANISMS = ("PLAIN", *(mechanism.name for mechanism in SCRAM_MECHANISMS), *([GSSAPI] if kdc.missing() is None else []))
-FRAMES = ("heartbeat", "fetch_empty", "produce_1x100")
 UNREACHED = 1e12
 ACLS = 10_000
+NOTHING, QUOTAS, NO_ACLS, MANY_ACLS = "nothing", "quotas", "an authorizer, no ACLs", f"{ACLS:,} ACLs"
 CONNECTIONS = 8
 """Each with one request in flight."""
 
@@ -194,42 +195,60 @@ def give_quotas(port: int) -> None:
     talk.close()
 
 
-class Rates:
-    """Measures requests of each frame, and compares with what was measured first."""
+class Compared(NamedTuple):
+    """A broker under load."""
 
-    def __init__(self, options: argparse.Namespace, tools: Path) -> None:
-        self._seconds = options.seconds
-        self._tools = tools
-        self._first: dict[tuple[str, str], float] = {}
+    setting: str
+    broker: Started
+    load: Loaded
+    frames: dict[str, bytes]
 
-    def print(self, what: str, topic: str, started: list[Started]) -> None:
-        """``topic`` must be new. The frames' group may wait a minute for the member that joined it before."""
-        print(what)
-        prepared = [frames.prepare("127.0.0.1", broker.port, topic) for broker in started]
-        for name in FRAMES:
-            for broker, data in zip(started, prepared, strict=True):
-                loaded = Loaded(broker.name, f"127.0.0.1:{broker.port}", [broker.pid], self._tools)
-                path = loaded.file(name, data[name])
-                for _ in range(2):  # the first one warms up
-                    result: Any = loaded.measure("kload", broker.port, CONNECTIONS, 1, self._seconds, path)
-                first = self._first.setdefault((broker.name, name), result["req/s"])
-                cpu_us = result["cpu_broker"] / result["req"] * 1e6
-                rate = result["req/s"]
-                print(f"    {broker.name:18}{name:16}{rate:8.0f}/s {cpu_us:8.1f} us of broker CPU  {rate / first:5.2f}", flush=True)
+    def measure(self, name: str, seconds: float) -> tuple[float, float]:
+        """Return the requests per second, and the broker's processor time for each in microseconds."""
+        path = self.load.file(name, self.frames[name])
+        result: Any = self.load.measure("kload", self.broker.port, CONNECTIONS, 1, seconds, path)
+        return result["req/s"], result["cpu_broker"] / result["req"] * 1e6
+
+
+def compared(setting: str, broker: Started, tools: Path) -> Compared:
+    topic = setting.replace(" ", "-").replace(",", "")
+    if setting == QUOTAS:
+        give_quotas(broker.port)
+    elif setting == MANY_ACLS:
+        create(broker.port, ACLS, [topic, f"{topic}-data", f"{topic}-p"])
+    load = Loaded(broker.name, f"127.0.0.1:{broker.port}", [broker.pid], tools)
+    return Compared(setting, broker, load, frames.prepare("127.0.0.1", broker.port, topic))
 
 
 def requests(options: argparse.Namespace, folder: Path) -> None:
-    rates = Rates(options, compile_tools(folder / "tools"))
-    with brokers(options, folder / "plain") as started:
-        rates.print("nothing", "plain", started)
-        for broker in started:
-            give_quotas(broker.port)
-        rates.print("quotas", "quotas", started)
-    with brokers(options, folder / "authorized", **AUTHORIZER) as started:
-        rates.print("an authorizer without ACLs", "authorized", started)
-        for broker in started:
-            create(broker.port, ACLS, ["acls", "acls-data", "acls-p"])
-        rates.print(f"{ACLS:,} ACLs", "acls", started)
+    """Have every setting on a broker of its own, all at once, and measure them in turn: a JVM becomes faster for half a minute."""
+    tools = compile_tools(folder / "tools")
+    settings: list[tuple[str, dict[str, str]]] = [(NOTHING, {}), (QUOTAS, {}), (NO_ACLS, AUTHORIZER), (MANY_ACLS, AUTHORIZER)]
+    with contextlib.ExitStack() as stack:
+        all_of_them: list[Compared] = []
+        for number, (setting, more) in enumerate(settings):
+            started = stack.enter_context(brokers(options, folder / str(number), None, **more))
+            all_of_them += [compared(setting, broker, tools) for broker in started]
+        for name in options.frames.split(","):
+            measured_of: dict[tuple[str, str], list[tuple[float, float]]] = {}
+            for each in all_of_them:
+                each.measure(name, options.warm_up)
+            for _ in range(options.rounds):
+                for each in all_of_them:
+                    measured_of.setdefault((each.broker.name, each.setting), []).append(each.measure(name, options.seconds))
+            show(name, measured_of)
+
+
+def show(name: str, measured_of: dict[tuple[str, str], list[tuple[float, float]]]) -> None:
+    """Print medians, and their ratios to those of the same broker without anything."""
+    for (broker, setting), results in measured_of.items():
+        rate, cpu_us = (statistics.median(each) for each in zip(*results, strict=True))
+        first_rate, first_us = (statistics.median(each) for each in zip(*measured_of[broker, NOTHING], strict=True))
+        print(
+            f"    {name:16}{broker:18}{setting:26}{rate:8.0f}/s {rate / first_rate:5.2f} "
+            f"{cpu_us:8.1f} us of broker CPU {cpu_us / first_us:5.2f}",
+            flush=True,
+        )
 
 
 def main() -> int:
@@ -237,6 +256,9 @@ def main() -> int:
         prog="python -m benchmarks.security", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--warm-up", type=float, default=5, metavar="SECONDS")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--frames", default="produce_1x100,fetch_empty,heartbeat")
     parser.add_argument("--only", choices=("logins", "requests"))
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of this broker")
     parser.add_argument("--kafka", action=argparse.BooleanOptionalAction, default=None)

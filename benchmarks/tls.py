@@ -1,10 +1,11 @@
 """The cost of TLS compared to plain text, and to Apache Kafka if Java and Maven are installed.
 
-    python -m benchmarks.tls [--no-kafka] [--seconds 3] [--idle 500] [--override KEY=VALUE]
+    python -m benchmarks.tls [--no-kafka] [--warm-up 4] [--rounds 3] [--seconds 1] [--idle 500] [--override KEY=VALUE]
 
-Prints for each broker and listener the rates of ApiVersions round trips, of produced and fetched MB on one connection, and of new
-connections (with TLS, full handshakes and resumed sessions), each with the broker's CPU time, and the resident memory per idle
-connection. TLS 1.3 with P-256 certificates. On a busy machine, CPU times are more reliable than rates.
+Prints for each broker the rates of ApiVersions round trips, of produced and fetched MB on one connection, and of new connections
+(with TLS, full handshakes and resumed sessions), in plain text and with TLS in turn, each with its ratio to plain text and the
+broker's CPU time; and the resident memory per idle connection. TLS 1.3 with P-256 certificates. On a busy machine, CPU times are
+more reliable than rates.
 """
 
 import argparse
@@ -13,12 +14,13 @@ import itertools
 import re
 import socket
 import ssl
+import statistics
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.scratch import scratch
 from tests.certificates import Authority
@@ -104,27 +106,24 @@ class Connection:
         self.socket.close()
 
 
-def measured(pid: int, seconds: float, step: Callable[[], float]) -> tuple[float, float]:
-    """Repeat ``step``, which returns the units of its work; return the rate, and the broker's CPU time per unit in microseconds.
-
-    A warm-up of the same length is not measured, because a JVM compiles code meanwhile.
-    """
-    began = time.perf_counter()
-    while time.perf_counter() - began < seconds:
-        step()
-    pids = descendants([pid])
-    used, began, done = cpu_seconds(pids), time.perf_counter(), 0.0
+def repeat(step: Callable[[], float], seconds: float) -> tuple[float, float]:
+    """Repeat ``step``, which returns the units of its work; return the units done, and the seconds it took."""
+    began, done = time.perf_counter(), 0.0
     while time.perf_counter() - began < seconds:
         done += step()
-    took, used = time.perf_counter() - began, cpu_seconds(pids) - used
-    return done / took, used / done * 1e6
+    return done, time.perf_counter() - began
 
 
-def measure(what: str, pid: int, seconds: float, step: Callable[[], float], unit: str) -> None:
-    """Print what ``measured`` returns."""
-    rate, cpu_us = measured(pid, seconds, step)
-    each = f"{cpu_us / 1e3:8.3f} ms" if unit.startswith("MB") else f"{cpu_us:8.0f} us"
-    print(f"    {what:34}{rate:10.0f} {unit}/s {each} of broker CPU per unit", flush=True)
+def measured(pid: int, seconds: float, step: Callable[[], float], warm_up_s: float | None = None) -> tuple[float, float]:
+    """Repeat ``step``; return the rate, and the broker's CPU time per unit in microseconds.
+
+    A warm-up, of the same length unless said otherwise, is not measured, because a JVM compiles code meanwhile.
+    """
+    repeat(step, seconds if warm_up_s is None else warm_up_s)
+    pids = descendants([pid])
+    used = cpu_seconds(pids)
+    done, took = repeat(step, seconds)
+    return done / took, (cpu_seconds(pids) - used) / done * 1e6
 
 
 def resident_kb(pid: int) -> int:
@@ -133,7 +132,16 @@ def resident_kb(pid: int) -> int:
     return int(found[1])
 
 
-def of_listener(pid: int, port: int, context: ssl.SSLContext | None, seconds: float) -> None:
+class Step(NamedTuple):
+    """What is measured, on each listener."""
+
+    name: str
+    unit: str
+    do: Callable[[], float]
+    """Does it; returns the units of its work."""
+
+
+def steps_of(port: int, context: ssl.SSLContext | None) -> list[Step]:
     connection = Connection(port, context)
     connection.ask(METADATA)
     time.sleep(SETTLE_S)
@@ -144,46 +152,57 @@ def of_listener(pid: int, port: int, context: ssl.SSLContext | None, seconds: fl
             connection.ask(API_VERSIONS)
         return 20
 
-    measure("ApiVersions, one connection", pid, seconds, ask_versions, "requests")
-
     def send() -> float:
         connection.ask(produce)
         return len(produce) / 1e6
 
-    measure("produce, batches of 0.9 MB", pid, seconds, send, "MB")
-    measure("fetch, 4 MiB each", pid, seconds, lambda: connection.ask(fetch) / 1e6, "MB")
+    def new() -> float:
+        connected(Connection(port, context))
+        return 1
+
+    return [
+        Step("ApiVersions, one connection", "requests", ask_versions),
+        Step("produce, batches of 0.9 MB", "MB", send),
+        Step("fetch, 4 MiB each", "MB", lambda: connection.ask(fetch) / 1e6),
+        Step("new connection and a request", "connections", new),
+    ]
+
+
+def connected(connection: Connection) -> None:
+    connection.ask(API_VERSIONS)
     connection.close()
 
 
-def connections(pid: int, port: int, context: ssl.SSLContext | None, seconds: float) -> None:
-    def full() -> float:
-        connection = Connection(port, context)
-        connection.ask(API_VERSIONS)
-        connection.close()
-        return 1
-
-    measure("new connection and a request", pid, seconds, full, "connections")
-    if context is not None:
-        resumptions(pid, port, context, seconds)
-
-
-def resumptions(pid: int, port: int, context: ssl.SSLContext, seconds: float) -> None:
+def resumption(port: int, context: ssl.SSLContext) -> Step:
     first = Connection(port, context)
     first.ask(API_VERSIONS)
     sessions = itertools.repeat(first.socket.session)  # type: ignore[attr-defined]
-    reused = 0
 
     def resumed() -> float:
-        nonlocal reused
         connection = Connection(port, context, next(sessions))
-        reused += connection.socket.session_reused  # type: ignore[attr-defined]
-        connection.ask(API_VERSIONS)
-        connection.close()
+        if not connection.socket.session_reused:  # type: ignore[attr-defined]
+            connection.close()
+            raise ConnectionError("no session was resumed")
+        connected(connection)
         return 1
 
-    measure("new connection, resumed session", pid, seconds, resumed, "connections")
-    if not reused:
-        print("      (no session was resumed)")
+    return Step("new connection, resumed session", "connections", resumed)
+
+
+def compare(pid: int, steps: Sequence[Step], options: argparse.Namespace) -> None:
+    """Print the rates of the steps, of which the first is in plain text: in turn, after a warm-up, as a JVM compiles meanwhile."""
+    results: list[list[tuple[float, float]]] = [[] for _ in steps]
+    for step in steps:
+        repeat(step.do, options.warm_up)
+    for _ in range(options.rounds):
+        for step, measured_of in zip(steps, results, strict=True):
+            measured_of.append(measured(pid, options.seconds, step.do, warm_up_s=0))
+    first = 0.0
+    for kind, step, measured_of in zip(("plain", "TLS", "TLS"), steps, results, strict=False):
+        rate, cpu_us = (statistics.median(each) for each in zip(*measured_of, strict=True))
+        first = first or rate
+        cpu = f"{cpu_us / 1e3:8.3f} ms" if step.unit == "MB" else f"{cpu_us:8.0f} us"
+        print(f"    {step.name:32}{kind:6}{rate:10.0f} {step.unit}/s {rate / first:5.2f} {cpu} of broker CPU per unit", flush=True)
 
 
 def memory(what: str, pid: int, port: int, context: ssl.SSLContext | None, count: int) -> None:
@@ -242,7 +261,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.tls", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--warm-up", type=float, default=4, metavar="SECONDS")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--idle", type=int, default=500)
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of this broker")
     parser.add_argument("--kafka", action=argparse.BooleanOptionalAction, default=None)
@@ -254,14 +275,15 @@ def main() -> int:
     context.verify_mode = ssl.CERT_NONE
     with scratch() as directory, brokers(options, directory) as started:
         for name, pid, plain, secure in started:
-            print(f"{name}\n  PLAINTEXT")
-            of_listener(pid, plain, None, options.seconds)
-            connections(pid, plain, None, options.seconds)
-            memory("memory, idle connections", pid, plain, None, options.idle)
-            print("  SSL")
-            of_listener(pid, secure, context, options.seconds)
-            connections(pid, secure, context, options.seconds)
-            memory("memory, idle connections", pid, secure, context, options.idle)
+            print(name)
+            for both in zip(steps_of(plain, None), steps_of(secure, context), strict=True):
+                compare(pid, both, options)
+            try:
+                compare(pid, (steps_of(plain, None)[-1], resumption(secure, context)), options)
+            except ConnectionError as error:
+                print(f"    ({error})")
+            memory("memory, idle connections, plain", pid, plain, None, options.idle)
+            memory("memory, idle connections, TLS", pid, secure, context, options.idle)
     return 0
 
 
