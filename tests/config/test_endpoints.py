@@ -83,6 +83,7 @@ def test_bad_listeners_are_refused(listeners: str, says: str) -> None:
             "security.inter.broker.protocol",
         ),
         ({"security.inter.broker.protocol": "SASL_SSL"}, "security.inter.broker.protocol"),
+        ({"listeners": "SSL://localhost:1", "zookeeper.connect": "a:1"}, "inter.broker.listener.name"),
         (TWO | {"advertised.listeners": "PLAINTEXT://a:1", "inter.broker.listener.name": "SSL"}, "inter.broker.listener.name"),
         (TWO | {"advertised.listeners": "PLAINTEXT://a:1", "control.plane.listener.name": "SSL"}, "control.plane.listener.name"),
     ],

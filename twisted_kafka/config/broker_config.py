@@ -286,7 +286,7 @@ def _warnings(config: KafkaConfig) -> tuple[str, ...]:
     if config.is_kraft:
         lines.append("KRaft is not supported: process.roles is ignored, and this broker runs alone with an embedded metadata store")
     factors = [f"{key}={config.int(key)}" for key in _REPLICATION_FACTORS if config.int(key) > 1]
-    if factors:
+    if factors and not config.optional_string("zookeeper.connect"):
         lines.append(
             f"This broker is the only one, so topics cannot be created with {', '.join(factors)}: the replication factor must be 1"
         )
@@ -356,7 +356,8 @@ def _check_between_brokers(config: KafkaConfig, given: str) -> None:
         key = "security.inter.broker.protocol"
     name = config.inter_broker_listener_name
     # Kafka requires a listener named PLAINTEXT if neither key is set: a broker that is alone does without.
-    _ensure(name in advertised or not config.is_set(key), config, key, allowed)
+    is_alone = not config.optional_string("zookeeper.connect")
+    _ensure(name in advertised or (is_alone and not config.is_set(key)), config, key, allowed)
     control_plane = config.control_plane_listener_name
     if control_plane is not None:
         _ensure(control_plane in advertised, config, "control.plane.listener.name", allowed)

@@ -57,6 +57,11 @@ _BROKER = """
     password.encoder.secret password.encoder.old.secret password.encoder.cipher.algorithm
     password.encoder.keyfactory.algorithm password.encoder.key.length password.encoder.iterations
 
+    auto.leader.rebalance.enable leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
+    controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms controller.socket.timeout.ms
+    inter.broker.protocol.version security.inter.broker.protocol
+    socket.connection.setup.timeout.ms socket.connection.setup.timeout.max.ms
+
     broker.id broker.id.generation.enable reserved.broker.max.id broker.rack node.id
 
     authorizer.class.name
