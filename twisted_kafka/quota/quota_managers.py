@@ -166,7 +166,9 @@ class QuotaManagers:
         """Return the most bytes that a client may get at once without having to wait in any case."""
         if not self.fetch.is_enabled:
             return math.inf
-        sensors = self.sensors_of(context)
+        sensors: ClientSensors | None = context.connection.quota_sensors
+        if sensors is None or sensors.generation is not self.generation or sensors.client_id != context.client_id:
+            sensors = self.sensors_of(context)
         return (sensors.fetch or sensors.look_up_fetch(self.fetch, context)).most_at_once
 
     # Throttling.

@@ -234,13 +234,19 @@ class FetchApis:
         return self.send(context, params, fetch_context, reads)
 
     def send(
-        self, context: RequestContext, params: FetchParams, fetch_context: FetchContext, reads: Sequence[PartitionRead]
+        self,
+        context: RequestContext,
+        params: FetchParams,
+        fetch_context: FetchContext,
+        reads: Sequence[PartitionRead],
+        topics: Sequence[FetchedPartitions] | None = None,
     ) -> FetchResponse | FetchedResponse:
-        """Return the response with what was read, and count it."""
+        """Return the response with what was read, and count it. ``topics`` is what the context's ``peek`` said, if it was asked."""
         if self._conversion.concerns(params.version):
             for fetch, read in zip(fetch_context.fetches, reads, strict=True):
                 self._conversion.convert(context, fetch, read, params)
-        topics = by_topic(fetch_context.answer(reads))
+        if topics is None or fetch_context.has_session:
+            topics = by_topic(fetch_context.answer(reads))
         is_plain = params.version >= FIRST_VERSION and not fetch_context.error
         for fetched in topics:
             if not self._note(context, params, fetched):
@@ -306,7 +312,7 @@ class FetchApis:
 class _Measured(Measured):
     """What was read, until it is known whether the client's quota allows it to be sent."""
 
-    __slots__ = ("_apis", "_context", "_fetch_context", "_params", "_reads")
+    __slots__ = ("_apis", "_context", "_fetch_context", "_params", "_reads", "_topics")
 
     def __init__(
         self,
@@ -321,12 +327,14 @@ class _Measured(Measured):
         self._params = params
         self._fetch_context = fetch_context
         self._reads = reads
+        self._topics: Sequence[FetchedPartitions] | None = None
 
     def size_bytes(self) -> int:
-        return size_of(self._params.version, by_topic(self._fetch_context.peek(self._reads)))
+        self._topics = topics = by_topic(self._fetch_context.peek(self._reads))
+        return size_of(self._params.version, topics)
 
     def answer(self) -> FetchResponse | FetchedResponse:
-        return self._apis.send(self._context, self._params, self._fetch_context, self._reads)
+        return self._apis.send(self._context, self._params, self._fetch_context, self._reads, self._topics)
 
     def throttled(self, throttle_time_ms: int) -> FetchResponse:
         """Return an empty response: the next fetch gets what was read."""

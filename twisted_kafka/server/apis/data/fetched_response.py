@@ -88,7 +88,9 @@ def size_of(version: int, topics: Sequence[FetchedPartitions]) -> int:
     for fetched in topics:
         size += topic_bytes + len(fetched) * partition_bytes
         if version < _FIRST_WITH_TOPIC_IDS:
-            size += len(topic_of(fetched[0][0]).encode())
+            partition = fetched[0][0].topic_partition
+            if partition is not None:
+                size += len(partition.topic.encode())
         for _, read in fetched:
             read_bytes = read.size_bytes
             if read_bytes:
