@@ -190,7 +190,7 @@ JAVAS = "names a class or an algorithm of Java's, of which there are none here"
 CANNOT = {
     "metric.reporters": JAVAS,
     "num.recovery.threads.per.data.dir": "read when the broker stops, as by Apache Kafka: nothing is to be seen of it until then",
-    "num.replica.fetchers": "there is no other broker to fetch from",
+    "num.replica.fetchers": "there is no other broker to fetch from in this test (tests/replication/test_fetcher_threads.py)",
     "principal.builder.class": JAVAS,
     "remote.fetch.max.wait.ms": NO_TIERS,
     "remote.log.index.file.cache.total.size.bytes": NO_TIERS,

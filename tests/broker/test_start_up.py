@@ -52,6 +52,8 @@ LATER = {
     "twisted.web": "the metrics endpoint",
     "twisted_kafka.network.client": "other brokers",
     "twisted_kafka.network.tls": "TLS listeners",
+    "twisted_kafka.replication.alter_partition_manager": "replicas on other brokers",
+    "twisted_kafka.replication.fetching": "leaders on other brokers",
     "twisted_kafka.tools": "the command line of twisted-kafka",
     "zstandard": "the first batch with zstd",
 }

@@ -235,14 +235,17 @@ class Cluster:
 
     def tell_one(self, member: Member, index: int = 0) -> None:
         """Send a broker the partition's state, if it is up."""
-        if not member.is_up:
-            return
+        if member.is_up:
+            self.order_of(member, index)()
+
+    def order_of(self, member: Member, index: int = 0) -> Callable[[], None]:
+        """Return what tells a broker of the partition's state as it is now."""
         entry = self.table[index]
         state = UpdateMetadataPartitionState(
             partition_index=index,
             leader=entry.leader,
             leader_epoch=entry.epoch,
-            isr=entry.isr,
+            isr=list(entry.isr),
             replicas=list(entry.replicas),
             zk_version=entry.version,
         )
@@ -252,10 +255,8 @@ class Cluster:
             if each.is_up
         ]
         topic = UpdateMetadataTopicState(topic_name=TOPIC, topic_id=topic_id(TOPIC), partition_states=[state])
-        member.control.update_metadata(
-            UpdateMetadataRequest(controller_id=1, controller_epoch=1, topic_states=[topic], live_brokers=alive)
-        )
-        order = LeaderAndIsrPartitionState(
+        update = UpdateMetadataRequest(controller_id=1, controller_epoch=1, topic_states=[topic], live_brokers=alive)
+        role = LeaderAndIsrPartitionState(
             partition_index=index,
             controller_epoch=1,
             leader=entry.leader,
@@ -264,12 +265,14 @@ class Cluster:
             partition_epoch=entry.version,
             replicas=list(entry.replicas),
         )
-        member.control.leader_and_isr(
-            LeaderAndIsrRequest(
-                controller_epoch=1,
-                topic_states=[LeaderAndIsrTopicState(topic_name=TOPIC, topic_id=topic_id(TOPIC), partition_states=[order])],
-            )
-        )
+        roles = LeaderAndIsrTopicState(topic_name=TOPIC, topic_id=topic_id(TOPIC), partition_states=[role])
+        order = LeaderAndIsrRequest(controller_epoch=1, topic_states=[roles])
+
+        def apply() -> None:
+            member.control.update_metadata(update)
+            member.control.leader_and_isr(order)
+
+        return apply
 
     def channel(self, member: Member) -> "Channel":
         return Channel(self, member)
@@ -285,6 +288,8 @@ class Cluster:
                 error = ErrorCode.NONE
                 if data.leader_epoch != entry.epoch or request.broker_id != entry.leader:
                     error = ErrorCode.FENCED_LEADER_EPOCH
+                elif set(isr) == set(entry.isr):
+                    pass  # it was made before, and the answer was lost
                 elif data.partition_epoch != entry.version:
                     error = ErrorCode.INVALID_UPDATE_VERSION
                 elif any(not self.members[each].is_up for each in isr if each not in entry.isr):

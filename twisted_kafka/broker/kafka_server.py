@@ -34,6 +34,7 @@ from twisted_kafka.broker.reconfigurables import (
     ThreadPool,
 )
 from twisted_kafka.broker.registrar import BrokerRegistrar
+from twisted_kafka.broker.replication_parts import BrokerParts, Replication
 from twisted_kafka.broker.security_protocols import channel_builders, make_sasl_resources
 from twisted_kafka.broker.stray_logs import warn_of_stray_logs
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -136,6 +137,7 @@ class _Running:
     add_partitions_client: InterBrokerClient | None = None
     cluster: ClusterParts | None = None
     registrar: BrokerRegistrar | None = None
+    replication: Replication | None = None
     controller: KafkaController | None = None
     administration: Administration | None = None
     handlers: KafkaRequestHandlerPool | None = None
@@ -215,6 +217,7 @@ class KafkaServer:
         )
         added_partitions = self._make_add_partitions_manager(running, transactions, metadata, data_plane)
         running.registrar = registrar = self._register(store, sockets)
+        replication = self._make_replication(running, replicas, scheduler, cluster, registrar)
         control = ControlPlane(replicas, [groups.on_partitions_deleted])
         controller = self._start_controller(running, store, configs, cluster.make_channels(control), registrar)
         transactions.startup()
@@ -251,7 +254,7 @@ class KafkaServer:
         self._start_metrics_listener(running, main)
         sockets.enable_request_processing()
         main.start()
-        broker_configs.follow(self._reconfigurables(main, registrar, logs, controller, sockets, scheduler, handlers))
+        broker_configs.follow(self._reconfigurables(main, registrar, replication, logs, controller, sockets, scheduler, handlers))
 
     def stop(self) -> None:
         """Stop what runs, in the order of Kafka's ``KafkaServer.shutdown``; harmless when nothing does.
@@ -443,11 +446,23 @@ class KafkaServer:
         replicas.state.set_starved_listener(lambda: scheduler.schedule_once("make-logs-again", retry, _RETRY_LOGS_MS))
         return replicas
 
+    def _make_replication(
+        self,
+        running: _Running,
+        replicas: ReplicaManager,
+        scheduler: KafkaScheduler,
+        cluster: ClusterParts,
+        registrar: BrokerRegistrar,
+    ) -> Replication:
+        parts = BrokerParts(scheduler, self._clock, self.metrics, cluster.controller_client, lambda: registrar.epoch)
+        running.replication = replication = Replication(self.config, replicas, parts)
+        return replication
+
     def _refresh_certificates(self, running: _Running) -> None:
         """Use certificates whose files have changed, and log which expire soon."""
         if running.sockets is not None:
             running.sockets.refresh_security(self.config)
-        for client in (running.marker_client, running.add_partitions_client, running.cluster):
+        for client in (running.marker_client, running.add_partitions_client, running.cluster, running.replication):
             if client is not None:
                 client.refresh()
 
@@ -576,6 +591,7 @@ class KafkaServer:
         self,
         main: MainReactor,
         registrar: BrokerRegistrar,
+        replication: Replication,
         logs: LogManager,
         controller: KafkaController,
         sockets: SocketServer,
@@ -591,7 +607,7 @@ class KafkaServer:
             ThreadPool("background.threads", scheduler.resize),
             ThreadPool("num.io.threads", handlers.resize),
             ThreadPool("num.recovery.threads.per.data.dir"),
-            ThreadPool("num.replica.fetchers"),
+            ThreadPool("num.replica.fetchers", replication.resize),
             LogDefaults(self.config, logs, controller),
             *([] if logs.cleaner is None else [LogCleaning(logs.cleaner)]),
         ]

@@ -1,0 +1,193 @@
+"""What replicates between brokers. A broker that is alone has it as an empty shell: all is made, and loaded, for the first replica
+on another broker."""
+
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from zope.interface import implementer
+
+from twisted_kafka.broker.inter_broker_client import InterBrokerClient
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.inter_broker_protocol import is_at_least
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.interfaces import IControllerChannel, IInSyncReplicas, IReplicaFetchers
+from twisted_kafka.replication.partition.partition import Partition
+from twisted_kafka.replication.partition.topic_stats import REPLICATION_BYTES_IN
+from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.scheduler import KafkaScheduler
+
+if TYPE_CHECKING:
+    from twisted_kafka.replication.alter_partition_manager import AlterPartitionManager
+    from twisted_kafka.replication.fetching.replica_fetcher_manager import FetcherKey, ReplicaFetcherManager
+    from twisted_kafka.replication.fetching.replica_fetcher_thread import ReplicaFetcherThread
+
+_COUNT_KEY: Final = "num.replica.fetchers"
+_MAX_LAG_KEY: Final = "replica.lag.time.max.ms"
+
+_FETCH_VERSIONS: Final = (
+    ("3.9-IV0", 17),
+    ("3.7-IV4", 16),
+    ("3.5-IV1", 15),
+    ("3.5-IV0", 14),
+    ("3.1-IV0", 13),
+    ("2.7-IV1", 12),
+    ("2.3-IV1", 11),
+    ("2.1-IV2", 10),
+    ("2.0-IV1", 8),
+)
+_EPOCHS_VERSIONS: Final = (("2.8-IV0", 4), ("2.3-IV1", 3), ("2.1-IV1", 2), ("2.0-IV0", 1))
+_LIST_OFFSETS_VERSIONS: Final = (("3.0-IV1", 7), ("2.8-IV0", 6), ("2.2-IV1", 5), ("2.1-IV1", 4), ("2.0-IV1", 3))
+"""The latest version of each request that followers may send, from a value of ``inter.broker.protocol.version`` on."""
+
+_OLDEST: Final = (7, 0, 1)
+_EPOCHS_OF_BROKERS: Final = "3.5-IV1"
+"""From here on, requests tell the broker epochs of replicas (KIP-903)."""
+
+
+class BrokerParts(NamedTuple):
+    """What the broker has already."""
+
+    scheduler: KafkaScheduler
+    clock: IClock
+    metrics: MetricsRegistry
+    channel: IControllerChannel
+    epoch: Callable[[], int]
+    """Returns this broker's epoch."""
+
+
+@implementer(IReplicaFetchers, IInSyncReplicas)
+class Replication:
+    """The fetchers of the replicas that follow, and the in-sync replicas of those that lead."""
+
+    def __init__(self, config: KafkaConfig, replicas: ReplicaManager, parts: BrokerParts) -> None:
+        self._config = config
+        self._replicas = replicas
+        self._parts = parts
+        self._lock = threading.Lock()
+        self._fetchers: ReplicaFetcherManager | None = None
+        self._in_sync: AlterPartitionManager | None = None
+        self._is_stopped = False
+        tags = {"clientId": "Replica"}
+        gauges: dict[str, Callable[[], object]] = {
+            "MaxLag": lambda: 0 if self._fetchers is None else self._fetchers.max_lag,
+            "MinFetchRate": lambda: 0.0 if self._fetchers is None else self._fetchers.min_fetch_rate,
+            "FailedPartitionsCount": lambda: 0 if self._fetchers is None else len(self._fetchers.failed),
+            "DeadThreadCount": lambda: 0,  # a thread that fails begins anew
+        }
+        for name, function in gauges.items():
+            parts.metrics.gauge("ReplicaFetcherManager", name, function, **tags)
+        replicas.set_fetchers(self)
+        replicas.set_in_sync_replicas(self)
+
+    # As follower.
+
+    def follow(self, partitions: Iterable[Partition]) -> None:
+        """Fetch partitions from their leaders (``IReplicaFetchers``)."""
+        with self._lock:
+            if self._is_stopped:
+                return
+            if self._fetchers is None:
+                self._fetchers = self._make_fetchers()
+                self._replicas.metadata.add_listener(self._fetchers.metadata_changed)
+        self._fetchers.follow(partitions)
+
+    def stop_following(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching partitions (``IReplicaFetchers``)."""
+        if self._fetchers is not None:
+            self._fetchers.stop_following(topic_partitions)
+
+    def shutdown(self) -> None:
+        """Stop fetching (``IReplicaFetchers``)."""
+        with self._lock:
+            self._is_stopped = True
+        if self._fetchers is not None:
+            self._fetchers.shutdown()
+
+    def resize(self, count: int) -> None:
+        """Use another ``num.replica.fetchers``."""
+        if self._fetchers is not None:
+            self._fetchers.resize(count)
+
+    def refresh(self) -> None:
+        """Use certificates that have changed."""
+        if self._fetchers is not None:
+            self._fetchers.refresh()
+
+    def _make_fetchers(self) -> "ReplicaFetcherManager":
+        from twisted_kafka.replication.fetching.leader_requests import FetchLimits, LeaderRequests, PeerVersions
+        from twisted_kafka.replication.fetching.replica_fetcher import FetcherHost
+        from twisted_kafka.replication.fetching.replica_fetcher_manager import ReplicaFetcherManager
+
+        config, parts, replicas = self._config, self._parts, self._replicas
+        tables = (_FETCH_VERSIONS, _EPOCHS_VERSIONS, _LIST_OFFSETS_VERSIONS)
+        versions = PeerVersions(*[self._latest(table, oldest) for table, oldest in zip(tables, _OLDEST, strict=True)])
+        limits = FetchLimits(
+            config.int("replica.fetch.wait.max.ms"),
+            config.int("replica.fetch.min.bytes"),
+            config.int("replica.fetch.response.max.bytes"),
+            config.int("replica.fetch.max.bytes"),
+        )
+        host = FetcherHost(
+            clock=parts.clock,
+            requests=LeaderRequests(config.broker_id, limits, versions),
+            quota=replicas.follower_quota,
+            backoff_ms=config.int("replica.fetch.backoff.ms"),
+            broker_epoch=parts.epoch,
+            on_appended=partial(replicas.stats.all_topics.mark, REPLICATION_BYTES_IN),
+            on_high_watermark=replicas.purgatories.fetch.check_and_complete,
+            on_failed=lambda _: None,
+        )
+        address = partial(self._replicas.metadata.node, listener_name=config.inter_broker_listener_name)
+        return ReplicaFetcherManager(host, self._make_thread, config.int(_COUNT_KEY), address, parts.scheduler, parts.metrics)
+
+    def _latest(self, table: tuple[tuple[str, int], ...], oldest: int) -> int:
+        return next((version for since, version in table if is_at_least(self._config, since)), oldest)
+
+    def _make_thread(self, key: "FetcherKey") -> "ReplicaFetcherThread":
+        from twisted_kafka.replication.fetching.replica_fetcher_thread import Leader, ReplicaFetcherThread
+
+        config = self._config
+        name = f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader_id}"
+        client = InterBrokerClient(config, name, f"fetcher-{key.fetcher_id}", self._parts.clock)
+        node = partial(self._replicas.metadata.node, key.leader_id, config.inter_broker_listener_name)
+        return ReplicaFetcherThread(
+            Leader(key.leader_id, node),
+            client,
+            self._parts.scheduler,
+            timeout_ms=config.int("replica.socket.timeout.ms"),
+            retry_ms=config.int("replica.fetch.backoff.ms"),
+        )
+
+    # As leader.
+
+    def watch(self, partition: Partition) -> None:
+        """Take out followers that lag, from now on (``IInSyncReplicas``)."""
+        self._manager()
+
+    def maybe_expand(self, partition: Partition, replica_id: int) -> None:
+        """Let a follower join (``IInSyncReplicas``)."""
+        self._manager().maybe_expand(partition, replica_id)
+
+    def _manager(self) -> "AlterPartitionManager":
+        found = self._in_sync
+        if found is None:
+            from twisted_kafka.replication.alter_partition_manager import AlterPartitionManager, Proposer
+
+            config, parts, replicas = self._config, self._parts, self._replicas
+            with self._lock:
+                found = self._in_sync
+                if found is None:
+                    found = self._in_sync = AlterPartitionManager(
+                        Proposer(config.broker_id, parts.epoch, is_at_least(config, _EPOCHS_OF_BROKERS)),
+                        parts.channel,
+                        replicas.partitions,
+                        replicas.purgatories,
+                        parts.scheduler,
+                        config.long(_MAX_LAG_KEY),
+                        parts.metrics,
+                    )
+        return found
