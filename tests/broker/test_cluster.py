@@ -7,7 +7,8 @@ import pytest
 
 from tests.broker.members import Members
 from tests.eventually import eventually
-from tests.zookeeper import ZooKeeper
+from tests.ports import free_port
+from tests.zookeeper import ZooKeeper, proxied
 from twisted_kafka.broker import registrar
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.znodes import PartitionStateNode
@@ -74,3 +75,33 @@ def test_a_topic_is_deleted_from_all_brokers(members: Members, tmp_path: Path) -
     eventually(lambda: not members.nodes.exists(znodes.topic_path("gone")))
     assert [members.partition(each, "gone") for each in (1, 2)] == [None, None]
     eventually(lambda: not list(tmp_path.glob("*/log/gone-0")))
+
+
+def test_the_controllers_requests_go_to_the_control_plane(members: Members) -> None:
+    for broker_id in (1, 2):
+        members.start(
+            broker_id,
+            listeners=[f"{name}://localhost:{free_port()}" for name in ("CONTROL", "PLAINTEXT")],
+            listener_security_protocol_map="CONTROL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            control_plane_listener_name="CONTROL",
+        )
+    members.create("orders", [[2, 1]])
+    members.all_hear("orders", leader=2)
+    members.stop(2)
+    members.all_hear("orders", leader=1, isr=[1])
+
+
+def test_a_controller_whose_session_expires_is_a_broker_like_others_then(members: Members, zookeeper: ZooKeeper) -> None:
+    with proxied(zookeeper) as proxy:
+        members.start(1, zookeeper_connect=members.connect.replace(zookeeper.address, proxy.address))
+        members.start(2)
+        members.create("before", [[1, 2], [2, 1]])
+        members.all_hear("before", leader=1)
+        registered = members.nodes.exists(znodes.broker_path(1)).czxid
+        proxy.expire()
+        eventually(lambda: (found := members.nodes.exists(znodes.broker_path(1))) is not None and found.czxid > registered)
+        eventually(lambda: members.nodes.exists(znodes.CONTROLLER))
+        members.create("after", [[1, 2]])
+        members.all_hear("after", leader=1, controller_epoch=2)
+        members.stop(1)
+        members.all_hear("after", leader=2)
