@@ -1,9 +1,13 @@
 """The same lines give the same report: in one piece or many, from lines or rollups, on threads or a cluster; bounded or not."""
 
+import contextlib
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+from tests.processes import start_tied
 from tests.spark.access_lines import in_transaction, line, topic
 from twisted_kafka_spark import aggregate, rollup
 from twisted_kafka_spark.job import Job, run
@@ -128,21 +133,34 @@ def test_many_topics_are_counted_although_few_are_kept(spark: Any, tmp_path: Pat
 @pytest.mark.slow
 def test_a_cluster_says_what_threads_say(tmp_path: Path) -> None:
     log = written(tmp_path / "log", 4)
-    found: list[dict[str, Any]] = []
-    for master in ("local[2]", "local-cluster[2,1,1024]"):
-        page = tmp_path / f"{len(found)}.html"
-        command = [
-            sys.executable,
-            "-m",
-            "twisted_kafka_spark",
-            "report",
-            str(log),
-            "--master",
-            master,
-            "--out",
-            str(page),
-            "--quiet",
-        ]
-        subprocess.run(command, check=True, timeout=300)
-        found.append(answers(json.loads(page.with_suffix(".json").read_text())))
-    assert found[0] == found[1]
+    assert reported(log, tmp_path, "--master", "local-cluster[2,1,1024]") == reported(log, tmp_path, "--master", "local[2]")
+
+
+def command(name: str, *arguments: object) -> list[str]:
+    return [sys.executable, "-m", "twisted_kafka_spark", name, *map(str, arguments), "--quiet"]
+
+
+def reported(directory: Path, tmp_path: Path, *options: str) -> dict[str, Any]:
+    """Return what `report` says in a process of its own."""
+    page = tmp_path / "report.html"
+    subprocess.run(command("report", directory, "--out", page, *options), check=True, timeout=300)
+    return answers(json.loads(page.with_suffix(".json").read_text()))
+
+
+@pytest.mark.slow
+def test_a_rollup_that_is_killed_is_whole_once_it_is_written_again(tmp_path: Path) -> None:
+    log, rolled = written(tmp_path / "log", 6), tmp_path / "rolled"
+    whole = reported(log, tmp_path)
+    for begun in (".spark-staging-*", ".spark-staging-*/**/*.parquet", "date=*/hour=*"):
+        running = start_tied(command("rollup", log, "--out", rolled, "--master", "local[2]"), start_new_session=True)
+        deadline = time.monotonic() + 300
+        while running.poll() is None and not any(rolled.glob(f"rollup=*/{begun}")):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+    for _ in range(2):
+        subprocess.run(command("rollup", log, "--out", rolled), check=True, timeout=300)
+        assert reported(rolled, tmp_path, "--merge") == whole
+    assert len(list(rolled.glob("rollup=*/date=*/hour=*/*.parquet"))) == len(HOURS)
