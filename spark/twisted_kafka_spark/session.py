@@ -24,10 +24,13 @@ BATCH_LINES = 1 << 16
 _MALLOC, _KEPT_BYTES = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), 256 << 20
 """numpy in the workers allocates and frees megabytes all the time; letting glibc keep them saves a third of the workers' time."""
 _JAVA_OPTIONS = (
-    "-XX:-DontCompileHugeMethods -XX:+UseSerialGC -XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    "-XX:TieredStopAtLevel=1 -XX:-DontCompileHugeMethods -XX:+UseSerialGC -XX:-UsePerfData "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
-"""Cells have some forty columns, and Java compiles the long methods that Spark makes for them only if it is told to.
-Verifying the byte code of some ten thousand classes, all from pyspark's jars, would take an eighth of the start."""
+"""On one machine the JVM merges what Python counted: its second compiler and parallel garbage collection cost as much as they gain
+for two million lines, and more than that for fewer. Cells have some forty columns, and Java compiles the long methods that Spark
+makes for them only if it is told to. Verifying the byte code of some ten thousand classes, all from pyspark's jars, would take an
+eighth of the start."""
 _MEMORY_SHARE, _MEMORY_MIN_MB, _MEMORY_MAX_MB = 0.25, 1024, 8192
 
 
