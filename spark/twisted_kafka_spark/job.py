@@ -60,16 +60,16 @@ def run(spark: SparkSession, job: Job) -> dict[str, Any]:
         if found.count() <= aggregate.MOST_CELLS:
             few = FewCells.of(found)
             if not few.sizes.crowded:
-                if job.rollup_out:
-                    store.write(page.by_hour(found, page.sizes(found)), job.rollup_out)
-                return _of_few(spark, job, few, about)
+                return _of_few(spark, job, few, about, found)
         return _of_many(spark, job, found, about)
 
 
-def _of_few(spark: SparkSession, job: Job, few: FewCells, about: About) -> dict[str, Any]:
+def _of_few(spark: SparkSession, job: Job, few: FewCells, about: About, found: DataFrame | None = None) -> dict[str, Any]:
     _check(few.sizes, about)
     if job.can_repeat_lines and few.has_repeats():
         return _deduplicated(spark, job, few.lines_read())
+    if job.rollup_out and found is not None:
+        store.write(page.by_hour(found, page.sizes(found)), job.rollup_out)
     return _document(job, about, few.sizes, few.of_page, few.findings_by_day)
 
 
