@@ -193,6 +193,7 @@ class Cluster:
         self.configs: dict[str, str] = {}
         self.table: dict[int, PartitionTableEntry] = {}
         self.is_reachable: Callable[[int, int], bool] = lambda _from, _to: True
+        self.racks: dict[int, str] = {}
         self.members: dict[int, Member] = {}
         for broker_id in range(1, count + 1):
             self.start(broker_id)
@@ -250,7 +251,11 @@ class Cluster:
             zk_version=entry.version,
         )
         alive = [
-            UpdateMetadataBroker(id=each.broker_id, endpoints=[UpdateMetadataEndpoint(port=9, host="b", listener="PLAINTEXT")])
+            UpdateMetadataBroker(
+                id=each.broker_id,
+                endpoints=[UpdateMetadataEndpoint(port=9, host="b", listener="PLAINTEXT")],
+                rack=self.racks.get(each.broker_id),
+            )
             for each in self.members.values()
             if each.is_up
         ]

@@ -24,6 +24,7 @@ from twisted_kafka.replication.partition.high_watermarks import HighWatermarkChe
 from twisted_kafka.replication.partition.partition import Partition, PartitionHost
 from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.replication.partition.topic_stats import BrokerTopicStats
+from twisted_kafka.replication.replica_selector import make_preferred_replicas
 from twisted_kafka.replication.replication_quota_manager import FOLLOWER, LEADER, ReplicationQuotaManager
 from twisted_kafka.replication.state_changes import StateChanges
 from twisted_kafka.timing.clock import IClock
@@ -60,6 +61,9 @@ class ReplicaManager:
         self.leader_quota = ReplicationQuotaManager(LEADER, metadata.broker_id, windows, clock, metrics)
         self.follower_quota = ReplicationQuotaManager(FOLLOWER, metadata.broker_id, windows, clock, metrics)
         self.reader = LogReader(self.partitions, purgatories, self.stats, self.leader_quota)
+        self._preferred = make_preferred_replicas(config, metadata)
+        if self._preferred is not None:
+            self.reader.set_preferred_replicas(self._preferred, clock)
         self.offsets = OffsetQueries(self.partitions, purgatories, clock)
         self.state = StateChanges(
             metadata.broker_id,
@@ -125,6 +129,8 @@ class ReplicaManager:
         self._fetchers.shutdown()
         self.moves.shutdown()
         self.purgatories.shutdown()
+        if self._preferred is not None:
+            self._preferred.close()
         with self._checkpoint_lock:
             task, self._checkpoint_task = self._checkpoint_task, None
         if task is not None:

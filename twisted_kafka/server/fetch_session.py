@@ -67,6 +67,7 @@ class CachedPartition(PartitionFetch):
         return (
             bool(read.size_bytes)
             or read.diverging_epoch is not None
+            or read.preferred_read_replica >= 0
             or read.high_watermark != self.sent_high_watermark
             or read.log_start_offset != self.sent_log_start_offset
             or bool(read.error)
@@ -74,7 +75,7 @@ class CachedPartition(PartitionFetch):
 
     def update_sent(self, read: PartitionRead) -> bool:
         """Return whether the response has to include this read, and remember the offsets sent."""
-        changed = bool(read.size_bytes) or read.diverging_epoch is not None
+        changed = bool(read.size_bytes) or read.diverging_epoch is not None or read.preferred_read_replica >= 0
         if read.high_watermark != self.sent_high_watermark:
             self.sent_high_watermark = read.high_watermark
             changed = True

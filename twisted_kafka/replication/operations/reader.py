@@ -22,11 +22,19 @@ from twisted_kafka.protocol.errors import (
 from twisted_kafka.replication.interfaces import FixedReplicas, IInSyncReplicas
 from twisted_kafka.replication.operations.delayed_fetch import DelayedFetch
 from twisted_kafka.replication.operations.purgatories import Purgatories
-from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.fetch_data import (
+    ClientMetadata,
+    FetchParams,
+    PartitionFetch,
+    PartitionRead,
+    RedirectedRead,
+)
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.replication.partition.topic_stats import FAILED_FETCHES, FETCH_REQUESTS, BrokerTopicStats
+from twisted_kafka.replication.replica_selector import PreferredReplicas
 from twisted_kafka.replication.replication_quota_manager import ReplicationQuotaManager
+from twisted_kafka.timing.clock import IClock
 
 # Errors that clients recover from by themselves are no failures of the broker: Kafka neither counts nor logs them.
 _EXPECTED = (
@@ -49,7 +57,7 @@ _log = Logger(__name__)
 class LogReader:
     """Answers fetches from the logs of the hosted partitions (Kafka: ``ReplicaManager.fetchMessages`` and ``readFromLog``)."""
 
-    __slots__ = ("_in_sync", "_partitions", "_purgatories", "_quota", "_stats")
+    __slots__ = ("_clock", "_in_sync", "_partitions", "_preferred", "_purgatories", "_quota", "_stats")
 
     def __init__(
         self, partitions: PartitionTable, purgatories: Purgatories, stats: BrokerTopicStats, quota: ReplicationQuotaManager
@@ -60,6 +68,18 @@ class LogReader:
         self._purgatories = purgatories
         self._stats = stats
         self._in_sync: IInSyncReplicas = FixedReplicas()
+        self._preferred: PreferredReplicas | None = None
+        self._clock: IClock | None = None
+
+    def set_preferred_replicas(self, preferred: PreferredReplicas, clock: IClock) -> None:
+        """Tell consumers to read from other replicas, which are nearer to them."""
+        self._preferred = preferred
+        self._clock = clock
+
+    @property
+    def prefers_replicas(self) -> bool:
+        """Whether consumers may be told to read from other replicas."""
+        return self._preferred is not None
 
     def set_in_sync_replicas(self, in_sync: IInSyncReplicas) -> None:
         """Set what lets followers join the in-sync replicas once they have caught up."""
@@ -75,6 +95,8 @@ class LogReader:
         reads = self.read(params, fetches)
         self._stats.all_topics.mark(FETCH_REQUESTS, len(reads))
         if params.max_wait_ms <= 0 or not reads:
+            return reads
+        if params.client is not None and any(read.preferred_read_replica >= 0 for read in reads):
             return reads
         available = 0
         waiting = []
@@ -101,7 +123,7 @@ class LogReader:
         """
         left = params.max_bytes
         min_one_message = not params.hard_max_bytes
-        reads = []
+        reads: list[PartitionRead] = []
         for fetch in fetches:
             partition = self._partitions.online.get(fetch.topic_partition)  # type: ignore[arg-type]  # None is never a key
             max_bytes = fetch.max_bytes
@@ -112,6 +134,9 @@ class LogReader:
                     partition = self._missing(fetch)
                 if not from_purgatory:
                     partition.stats.mark(FETCH_REQUESTS, 1)
+                if params.client is not None and (redirected := self._redirected(partition, params.client, fetch)) is not None:
+                    reads.append(redirected)
+                    continue
                 read = partition.read(fetch, params, max_bytes, min_one_message)
                 if params.is_from_follower:
                     if not from_purgatory:
@@ -126,6 +151,17 @@ class LogReader:
                 left = left - size_bytes if left > size_bytes else 0
             reads.append(read)
         return reads
+
+    def _redirected(self, partition: Partition, client: ClientMetadata, fetch: PartitionFetch) -> RedirectedRead | None:
+        """Return what says from where else the consumer is to read, None if from here."""
+        if self._preferred is None or self._clock is None:
+            return None
+        log = partition.log_for(fetch.current_leader_epoch, leader_only=False)
+        replica_id = self._preferred.find(partition, client, fetch.fetch_offset, self._clock.wall_ms())
+        if replica_id is None:
+            return None
+        _, mark, stable, start, _, _ = log.limits
+        return RedirectedRead(replica_id, mark[0], stable[0], start)
 
     def _is_withheld(self, partition: Partition, replica_id: int) -> bool:
         """Whether a follower gets nothing: it is not in sync, and the quota of throttled replicas is exceeded."""

@@ -1,6 +1,6 @@
 """The parameters of a fetch, and the result of reading one partition."""
 
-from typing import Final
+from typing import ClassVar, Final, NamedTuple
 
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation, LogOffsetMetadata
 from twisted_kafka.protocol.regions import Buffer, FileRegion
@@ -16,6 +16,16 @@ _LAST_VERSION_WITH_HARD_LIMIT: Final = 2
 _FIRST_VERSION_FROM_FOLLOWERS: Final = 11
 
 
+class ClientMetadata(NamedTuple):
+    """What a replica selector is told of a consumer."""
+
+    rack_id: str
+    client_id: str
+    client_address: str
+    principal: str
+    listener_name: str
+
+
 class FetchParams:
     """The parameters of a fetch that hold for all its partitions (Kafka: ``FetchParams``).
 
@@ -24,6 +34,7 @@ class FetchParams:
     """
 
     __slots__ = (
+        "client",
         "fetch_only_leader",
         "hard_max_bytes",
         "is_from_follower",
@@ -53,6 +64,8 @@ class FetchParams:
         self.isolation = isolation
         self.version = version
         self.replica_epoch = replica_epoch
+        self.client: ClientMetadata | None = None
+        """The consumer, if it may be told to read from another replica."""
         self.is_from_follower = replica_id >= 0
         self.hard_max_bytes = version <= _LAST_VERSION_WITH_HARD_LIMIT
         self.fetch_only_leader = replica_id >= 0 or (replica_id == CONSUMER_REPLICA_ID and version < _FIRST_VERSION_FROM_FOLLOWERS)
@@ -116,6 +129,9 @@ class PartitionRead:
         "start",
     )
 
+    preferred_read_replica: ClassVar[int] = -1
+    """Only a RedirectedRead has one."""
+
     def __init__(
         self,
         error: int,
@@ -139,3 +155,13 @@ class PartitionRead:
         """Drop the records: a follower gets them later."""
         self.records = b""
         self.size_bytes = 0
+
+
+class RedirectedRead(PartitionRead):
+    """No records: the consumer is to read from another replica (KIP-392)."""
+
+    __slots__ = ("preferred_read_replica",)
+
+    def __init__(self, preferred_read_replica: int, high_watermark: int, last_stable_offset: int, log_start_offset: int) -> None:
+        super().__init__(0, high_watermark, last_stable_offset, log_start_offset)
+        self.preferred_read_replica: int = preferred_read_replica  # type: ignore[misc]  # a class attribute of all others

@@ -27,7 +27,13 @@ from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import topic_partition_of
 from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.quota.quota_managers import QuotaManagers
-from twisted_kafka.replication.partition.fetch_data import CONSUMER_REPLICA_ID, FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.fetch_data import (
+    CONSUMER_REPLICA_ID,
+    ClientMetadata,
+    FetchParams,
+    PartitionFetch,
+    PartitionRead,
+)
 from twisted_kafka.replication.partition.topic_stats import BYTES_OUT, REPLICATION_BYTES_OUT
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
@@ -49,6 +55,7 @@ from twisted_kafka.server.fetch_session import FetchedPartitions, FetchSessionCa
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.waiting.futures import when_done
 
+_FIRST_VERSION_WITH_RACKS: Final = 11
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 _FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
 _FIRST_VERSION_WITH_LEADERS: Final = 16
@@ -94,6 +101,7 @@ class FetchApis:
         self._manager = FetchManager(sessions, replicas.metadata.topic_name)
         self._conversion = DownConversion(replicas, clock)
         self._max_bytes = config.int("fetch.max.bytes")
+        self._prefers_replicas = replicas.reader.prefers_replicas
 
     @api(FetchRequest, FetchResponse, versions=(0, LAST_VERSION), direct="fetch_one")
     def fetch(self, context: RequestContext, request: FetchRequest) -> "Answer | Future[Answer]":
@@ -105,6 +113,8 @@ class FetchApis:
             replica_id, replica_epoch = (CONSUMER_REPLICA_ID, -1) if state is None else (state.replica_id, state.replica_epoch)
         limits = request.max_wait_ms, request.min_bytes, request.max_bytes
         params = self._params(context, replica_id, replica_epoch, limits, request.isolation_level)
+        if self._prefers_replicas and replica_id == CONSUMER_REPLICA_ID and version >= _FIRST_VERSION_WITH_RACKS:
+            params.client = _client_of(context, request.rack_id)
         uses_topic_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
         if params.is_from_follower:
             context.is_special = True
@@ -119,7 +129,8 @@ class FetchApis:
         It does the same as ``fetch``, without decoding a message.
         """
         version = context.api_version
-        one = OneFetch.read(frame, version, offset) if version >= FIRST_VERSION else None
+        is_simple = version >= FIRST_VERSION and not self._prefers_replicas
+        one = OneFetch.read(frame, version, offset) if is_simple else None
         if one is None or one.replica_id != CONSUMER_REPLICA_ID:
             return None
         limits = one.max_wait_ms, one.min_bytes, one.max_bytes
@@ -247,7 +258,7 @@ class FetchApis:
                 self._conversion.convert(context, fetch, read, params)
         if topics is None or fetch_context.has_session:
             topics = by_topic(fetch_context.answer(reads))
-        is_plain = params.version >= FIRST_VERSION and not fetch_context.error
+        is_plain = params.version >= FIRST_VERSION and not fetch_context.error and params.client is None
         for fetched in topics:
             if not self._note(context, params, fetched):
                 is_plain = False
@@ -365,6 +376,12 @@ def _fetch_of(name: str | None, topic_id: bytes, asked: FetchPartition | OneFetc
     )
 
 
+def _client_of(context: RequestContext, rack_id: str) -> ClientMetadata:
+    """Return what a replica selector is told of a consumer."""
+    name = context.client_id or ""
+    return ClientMetadata(rack_id, name, context.client_address, str(context.principal), context.listener_name)
+
+
 def _isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
     if isolation_level not in (0, _READ_COMMITTED):
         raise InvalidRequestError(f"Invalid isolation level {isolation_level}")
@@ -394,6 +411,7 @@ def _read_data(fetch: PartitionFetch, read: PartitionRead) -> PartitionData:
         last_stable_offset=read.last_stable_offset,
         log_start_offset=read.log_start_offset,
         aborted_transactions=None,
+        preferred_read_replica=read.preferred_read_replica,
         records=read.records,
     )
     if read.aborted_transactions is not None:
