@@ -334,6 +334,20 @@ def test_in_process_channels_call_the_own_broker_only() -> None:
     assert answers == [LeaderAndIsrResponse(error_code=7), "stopped", None]
 
 
+def test_what_goes_wrong_in_the_own_broker_is_an_error_response() -> None:
+    class Control:
+        def leader_and_isr(self, request: Any) -> Any:
+            raise OSError("full")
+
+        stop_replica = update_metadata = leader_and_isr
+
+    channels = InProcessChannels(1, Control())  # type: ignore[arg-type]
+    answers: list[Any] = []
+    for request in (LeaderAndIsrRequest(), StopReplicaRequest(), UpdateMetadataRequest()):
+        channels.send(1, request, answers.append)
+    assert [getattr(each, "error_code", None) for each in answers] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2 + [None]
+
+
 def test_every_state_can_be_reached_and_left() -> None:
     for sources, states in ((PARTITION_SOURCES, PartitionStatus), (REPLICA_SOURCES, ReplicaStatus)):
         assert set(sources) == set(states)

@@ -5,7 +5,13 @@ from zope.interface import implementer
 
 from twisted_kafka.controller.interfaces import ControlRequest, ControlResponse, IBrokerChannels, IControlPlane, OnResponse
 from twisted_kafka.metadata.znodes import BrokerNode
-from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrRequest, StopReplicaRequest
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.inter_broker import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
 
 
 @implementer(IBrokerChannels)
@@ -23,15 +29,27 @@ class InProcessChannels:
         if broker_id != self._broker_id:
             self.log.warn("Broker {broker} cannot be reached: this one is alone", broker=broker_id)
             return
-        response: ControlResponse = None
-        if isinstance(request, LeaderAndIsrRequest):
-            response = self._control.leader_and_isr(request)
-        elif isinstance(request, StopReplicaRequest):
-            response = self._control.stop_replica(request)
-        else:
-            self._control.update_metadata(request)
+        response = self._applied(request)
         if on_response is not None:
             on_response(response)
+
+    def _applied(self, request: ControlRequest) -> ControlResponse:
+        """Return the own broker's response. Whatever it raises must not keep the others' requests from being sent."""
+        try:
+            if isinstance(request, LeaderAndIsrRequest):
+                taken: ControlResponse = self._control.leader_and_isr(request)
+                return taken
+            if isinstance(request, StopReplicaRequest):
+                stopped: ControlResponse = self._control.stop_replica(request)
+                return stopped
+            self._control.update_metadata(request)
+        except Exception:  # noqa: BLE001 over the network it would be an error response, too
+            self.log.failure("This broker did not carry out its controller's {request}", request=type(request).__name__)
+            if isinstance(request, LeaderAndIsrRequest):
+                return LeaderAndIsrResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+            if isinstance(request, StopReplicaRequest):
+                return StopReplicaResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        return None
 
     def add_broker(self, broker_id: int, node: BrokerNode) -> None:
         """Do nothing: there is no connection to open."""
