@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.broker.members import Members
+from tests.clients.served import ServedBroker
 from tests.eventually import eventually
 from tests.ports import free_port
 from tests.zookeeper import ZooKeeper, proxied
-from twisted_kafka.broker import registrar
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.znodes import PartitionStateNode
 
@@ -17,8 +17,7 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture
-def members(zookeeper: ZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Members]:
-    monkeypatch.setattr(registrar, "MAY_JOIN_OTHERS", True)
+def members(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Members]:
     members = Members(zookeeper, tmp_path)
     yield members
     members.close()
@@ -105,3 +104,21 @@ def test_a_controller_whose_session_expires_is_a_broker_like_others_then(members
         members.all_hear("after", leader=1, controller_epoch=2)
         members.stop(1)
         members.all_hear("after", leader=2)
+
+
+def test_a_broker_that_is_killed_is_replaced_when_its_session_has_expired(members: Members, tmp_path: Path) -> None:
+    members.start(1)
+    settings = {
+        "zookeeper.connect": members.connect,
+        "broker.id": "2",
+        "zookeeper.session.timeout.ms": "1000",
+    }
+    killed = ServedBroker(tmp_path / "2", *[f"{key}={value}" for key, value in settings.items()])
+    killed.start()
+    members.create("orders", [[2, 1]])
+    members.all_hear("orders", leader=2)
+    killed.kill()
+    members.all_hear("orders", leader=1, isr=[1], offline_replicas=[2])
+    killed.start()
+    members.all_hear("orders", leader=1, offline_replicas=[])
+    killed.stop()

@@ -9,7 +9,6 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from tests.broker.members import Members
 from tests.eventually import eventually
 from tests.zookeeper import ZooKeeper
-from twisted_kafka.broker import registrar
 
 pytestmark = pytest.mark.long
 
@@ -17,8 +16,7 @@ FAST = {"replica_lag_time_max_ms": 3_000, "replica_fetch_backoff_ms": 200}
 
 
 @pytest.fixture
-def members(zookeeper: ZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Members]:
-    monkeypatch.setattr(registrar, "MAY_JOIN_OTHERS", True)
+def members(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Members]:
     members = Members(zookeeper, tmp_path)
     yield members
     members.close()

@@ -13,7 +13,6 @@ from tests.clients.clients import java_class_path
 from tests.eventually import eventually
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.zookeeper import ZooKeeper
-from twisted_kafka.broker import registrar
 from twisted_kafka.metadata import znodes
 
 pytestmark = [pytest.mark.oracle, pytest.mark.long]
@@ -69,10 +68,9 @@ class Mixed(Members):
 
 
 @pytest.fixture
-def mixed(zookeeper: ZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mixed]:
+def mixed(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Mixed]:
     if java_class_path() is None:
         pytest.skip("Java or Maven is not installed")
-    monkeypatch.setattr(registrar, "MAY_JOIN_OTHERS", True)
     mixed = Mixed(zookeeper, tmp_path)
     yield mixed
     mixed.close()

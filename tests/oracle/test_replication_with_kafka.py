@@ -10,7 +10,6 @@ from kafka.admin import NewTopic
 
 from tests.eventually import eventually
 from tests.oracle.apache_kafka import ApacheKafka
-from twisted_kafka.broker import registrar
 from twisted_kafka.broker.broker import Broker
 
 pytestmark = pytest.mark.oracle
@@ -76,8 +75,7 @@ class Pair:
 
 
 @pytest.fixture
-def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
-    monkeypatch.setattr(registrar, "MAY_JOIN_OTHERS", True)
+def pair(tmp_path: Path) -> Iterator[Pair]:
     pair = Pair(tmp_path)
     yield pair
     pair.close()

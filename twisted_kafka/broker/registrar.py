@@ -16,10 +16,6 @@ MARGIN_MS: Final = 2_000
 """How much later than its timeout ZooKeeper may expire a session."""
 
 
-MAY_JOIN_OTHERS = False
-"""Whether brokers with ZooKeeper form clusters. Not before followers replicate."""
-
-
 class BrokerRegistrar:
     """Registers one broker in each session of its store (Kafka: ``KafkaController.RegisterBrokerAndReelect``)."""
 
@@ -35,7 +31,7 @@ class BrokerRegistrar:
         is_alone: bool,
     ) -> None:
         """``make_node`` returns what the broker registers as now. With ``is_alone``, other brokers are refused."""
-        self._is_alone = is_alone or not MAY_JOIN_OTHERS
+        self._is_alone = is_alone
         self.epoch = -1
         """The broker epoch: the id of the transaction that made the registration."""
         self._store = store

@@ -17,7 +17,7 @@ class BrokerIdTakenError(StoreError):
 
 
 class OtherBrokersError(StoreError):
-    """Other brokers are registered, with which this one cannot form a cluster yet."""
+    """Other brokers are registered in a store that is one broker's alone."""
 
 
 def prepare_store(store: IMetadataStore) -> None:
@@ -95,8 +95,8 @@ def refuse_others(store: IMetadataStore, broker_id: int, before_zxid: int | None
     others = [name for name, each in found if each is not None and (before_zxid is None or each[1].czxid < before_zxid)]
     if others:
         raise OtherBrokersError(
-            f"broker {', '.join(others)} is registered in this cluster: this version does not replicate, so broker {broker_id} "
-            "can only run alone"
+            f"broker {', '.join(others)} is registered in this metadata store, which is one broker's alone: for several set "
+            f"zookeeper.connect (this is broker {broker_id})"
         )
 
 
