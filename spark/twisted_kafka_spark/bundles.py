@@ -6,7 +6,7 @@ Streams use it: each batch is small, and its cells are merged with Arrow.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +14,6 @@ import pyarrow.compute as pc
 
 from twisted_kafka_spark import cells
 from twisted_kafka_spark.cells import KINDS, MEASURES, TIME
-
-if TYPE_CHECKING:
-    pass
 
 Cells = list[tuple[str, pa.Table]]
 """Tables of cells, each with the name of its kind."""

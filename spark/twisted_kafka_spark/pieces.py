@@ -9,11 +9,8 @@ import bz2
 import gzip
 import os
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import unquote, urlsplit
-
-if TYPE_CHECKING:
-    pass
 
 BLOCK_BYTES = 2 << 20
 """Bytes of lines that are parsed at a time; they fit into the CPU's cache."""

@@ -97,11 +97,17 @@ def start(
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for name in _MALLOC:
         os.environ.setdefault(name, str(_KEPT_BYTES))
-    wanted = settings(_cores(master), is_verbose, class_cache.options(java_home, class_cache_out))
-    mine = [(name, value) for name, value in wanted.items() if name not in set_by_user()]
-    conf = SparkConf().setAppName(application).setMaster(master or "local[*]").setAll(mine)
+    mine = own_settings(master, is_verbose=is_verbose, java_options=class_cache.options(java_home, class_cache_out))
+    conf = SparkConf().setAppName(application).setMaster(master or "local[*]").setAll(list(mine.items()))
     late: Any = _LateSession(conf, is_verbose)
     return cast("SparkSession", late)
+
+
+def own_settings(master: str, *, is_verbose: bool = False, java_options: str = "") -> dict[str, str]:
+    """Return the settings for one machine that the user has not made."""
+    theirs = set_by_user()
+    wanted = settings(_cores(master), is_verbose, java_options)
+    return {name: value for name, value in wanted.items() if name not in theirs}
 
 
 def set_by_user() -> set[str]:
