@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -301,6 +301,18 @@ def _functions_of(thread: threading.Thread) -> set[str]:
         names.add(frame.f_code.co_name)
         frame = frame.f_back
     return names
+
+
+def test_a_request_that_kazoo_completes_twice_gives_its_place_back_once(cluster: Cluster) -> None:
+    class Twice:
+        """What kazoo returns, when the session ends just as the answer comes."""
+
+        def rawlink(self, done: Callable[[object], None]) -> None:
+            done(self)
+            done(self)
+
+    assert cluster.store._session.send_if_connected(lambda _: Twice()) is not None
+    assert cluster.store.exists("/") is not None
 
 
 def test_a_server_that_restarts_keeps_the_session(tmp_path: Path, zookeeper: ZooKeeper) -> None:

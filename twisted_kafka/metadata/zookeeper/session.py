@@ -147,7 +147,7 @@ class Session:
                 return None
             zxid: int = client.last_zxid
             result = request(client)
-        result.rawlink(lambda _: slots.release())
+        result.rawlink(_releasing(slots))
         return Sent(result, number, zxid)
 
     def _await_connection(self, deadline_ns: int, session: int | None) -> int:
@@ -292,3 +292,17 @@ class Session:
             client.close()
         except Exception:  # noqa: BLE001 - it is not used any more
             self.log.failure("A ZooKeeper client did not stop cleanly")
+
+
+def _releasing(slots: threading.BoundedSemaphore) -> Callable[[object], None]:
+    # kazoo may complete a request twice: with its answer, and with the session that ends at the same time.
+    held = [slots]
+
+    def release(_: object) -> None:
+        try:
+            taken = held.pop()
+        except IndexError:
+            return
+        taken.release()
+
+    return release
