@@ -22,6 +22,9 @@ from twisted_kafka.interpreter import MEMORY_SETTINGS, START_OPTIONS
 SERVE_COMMAND = "twisted-kafka serve"
 """``sys.argv[0]`` if this command runs the broker instead of twistd; used in messages and help."""
 
+CLUSTER_COMMAND = "twisted-kafka cluster"
+"""The same for several brokers."""
+
 _TLS_LIBRARY = "OpenSSL"
 
 _BROKER_PROGRAMS = ("twistd", "twist", "twisted-kafka")

@@ -134,7 +134,7 @@ def _make_service(config: KafkaConfig, reactor: Any, report: Callable[[str], obj
     _report_in_one_line(StartError, report)
     _allow_open_files()
     received: list[str] = []
-    reactor.callWhenRunning(_stop_cleanly_on_signals, reactor, received)
+    reactor.callWhenRunning(stop_cleanly_on_signals, reactor, received)
 
     class Service(BrokerService):
         def startService(self) -> None:
@@ -225,7 +225,9 @@ def _interrupt_on_signals(service: "BrokerService", received: list[str]) -> None
         signal.signal(number, interrupt)
 
 
-def _stop_cleanly_on_signals(reactor: Any, received: list[str]) -> None:
+def stop_cleanly_on_signals(reactor: Any, received: list[str]) -> None:
+    """Have SIGTERM, SIGINT and SIGHUP stop a reactor that runs; ``received`` has the name of one that came before, and gets it."""
+
     # With the reactor's own handlers, twistd exits as if killed by the signal. A clean stop should exit with status 0.
     def stop(number: int, _: FrameType | None) -> None:
         if not received:

@@ -1,4 +1,4 @@
-"""The twistd plugin for the service `kafka`; everything else is in twisted_kafka.tap."""
+"""The twistd plugins: `kafka`, of which everything else is in twisted_kafka.tap, and `kafka-cluster` (twisted_kafka.cluster)."""
 
 from typing import Any
 
@@ -35,4 +35,28 @@ class KafkaServiceMaker:
             return makeService(options, reactor)
 
 
+@implementer(IPlugin, IServiceMaker)
+class ClusterServiceMaker:
+    """Creates the service of several brokers as processes."""
+
+    tapname = "kafka-cluster"
+    description = "Several Kafka brokers as processes, for development."
+
+    @property
+    def options(self) -> Any:
+        """The class of the command-line options."""
+        from twisted_kafka.cluster.options import Options
+
+        return Options
+
+    def makeService(self, options: Any) -> IService:
+        """Create the cluster's service on the reactor that twistd has chosen."""
+        from twisted.internet import reactor
+
+        from twisted_kafka.cluster.options import makeService
+
+        return makeService(options, reactor)
+
+
 service_maker = KafkaServiceMaker()
+cluster_service_maker = ClusterServiceMaker()

@@ -7,6 +7,7 @@ from twisted_kafka.tools import report
 
 EXIT_USAGE = 2
 SERVE = "serve"
+CLUSTER = "cluster"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,6 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from twisted_kafka.tools.serve import serve
 
         return serve(given[1:])
+    if given[:1] == [CLUSTER]:
+        from twisted_kafka.tools.serve import cluster
+
+        return cluster(given[1:])
     if given and given[0] in report.COMMANDS:
         return report.run(given)
     return _inspect(given)
@@ -40,6 +45,7 @@ def _inspect(arguments: Sequence[str]) -> int:
     parser.add_argument("--version", action="version", version=f"twisted_kafka {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser(SERVE, help="run a broker in the foreground; see twisted-kafka serve --help")
+    commands.add_parser(CLUSTER, help="run several brokers for development; see twisted-kafka cluster --help")
     for name, text in report.COMMANDS.items():
         commands.add_parser(name, help=text)
     inspection.add_commands(commands)

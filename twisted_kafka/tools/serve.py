@@ -1,9 +1,14 @@
-"""``twisted-kafka serve``: runs a broker in the foreground, with the options and exit statuses of ``twistd --nodaemon kafka``."""
+"""``twisted-kafka serve`` and ``cluster``: run ``twistd -n kafka`` or ``kafka-cluster``, with its options and exit status."""
 
 import sys
 from collections.abc import Sequence
 
-from twisted_kafka.start_up import SERVE_COMMAND, restart_interpreter
+from twisted_kafka.start_up import CLUSTER_COMMAND, SERVE_COMMAND, restart_interpreter
+
+
+def cluster(options: Sequence[str]) -> int:
+    """Run twistd in this process for ``twisted-kafka cluster``; as ``serve``."""
+    return _run(CLUSTER_COMMAND, "kafka-cluster", options)
 
 
 def serve(options: Sequence[str]) -> int:
@@ -12,8 +17,12 @@ def serve(options: Sequence[str]) -> int:
     Returns 0 after a clean stop. Otherwise raises SystemExit, as twistd does.
     """
     restart_interpreter()
+    return _run(SERVE_COMMAND, "kafka", options)
+
+
+def _run(command: str, service: str, options: Sequence[str]) -> int:
     from twisted.scripts import twistd
 
-    sys.argv = [SERVE_COMMAND, "--nodaemon", "--pidfile=", "kafka", *options]
+    sys.argv = [command, "--nodaemon", "--pidfile=", service, *options]
     twistd.run()  # type: ignore[no-untyped-call]
     return 0

@@ -1,0 +1,1 @@
+"""Several brokers on one machine for development: ``twisted-kafka cluster 3``."""
