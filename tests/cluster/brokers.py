@@ -58,12 +58,17 @@ class BrokerProcess:
 
     def launch(self) -> None:
         """Start it and do not wait."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        properties = self.directory / "server.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        properties = self.write_settings()
         command = self._ours(properties) if self.kind is Kind.OURS else self._apaches(properties)
         with self.output.open("ab") as output:
             self._process = start_tied(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=self.directory)
+
+    def write_settings(self) -> Path:
+        """Write its properties file, and return that."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        properties = self.directory / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        return properties
 
     def wait_until_it_answers(self) -> None:
         """Raise AssertionError with the end of its output if it ends, or has had time enough."""

@@ -58,10 +58,13 @@ class State(NamedTuple):
 
 
 class Cluster:
-    """Brokers with the ids 1 to N; ``kinds`` says whose each is."""
+    """Brokers with the ids 1 to N; ``kinds`` says whose each is. With ``is_direct`` no proxy is between them."""
 
-    def __init__(self, directory: Path, kinds: Sequence[Kind], **settings: object) -> None:
+    def __init__(self, directory: Path, kinds: Sequence[Kind], *, is_direct: bool = False, **settings: object) -> None:
         self.directory = directory
+        self.members: set[int] = set()
+        """The brokers that belong to the cluster: that were started once, and not taken out."""
+        self._is_direct = is_direct
         self.zookeeper = ZooKeeper(directory / "zookeeper")
         self.brokers = {number: BrokerProcess(kind, number, directory / f"broker-{number}") for number, kind in enumerate(kinds, 1)}
         self.network = Network(lambda: {each.pid: each.id for each in self.brokers.values() if each.pid is not None})
@@ -74,8 +77,13 @@ class Cluster:
     def bootstrap(self) -> str:
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
-    def start(self) -> None:
-        """Start everything and wait until all know of one another."""
+    def start(self, *ids: int) -> None:
+        """Start ZooKeeper and these brokers, all without ``ids``, and wait until they are registered."""
+        self.prepare()
+        self.start_brokers(*(ids or self.brokers))
+
+    def prepare(self) -> None:
+        """Start ZooKeeper, and give the brokers their settings."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self.zookeeper.start()
         self._nodes = KazooClient(self.zookeeper.address, timeout=30, connection_retry={"max_tries": -1, "max_delay": 0.5})
@@ -83,23 +91,23 @@ class Cluster:
         copies = min(3, len(self.brokers))
         for broker in self.brokers.values():
             proxy = self.sessions[broker.id] = Proxy(self.zookeeper.port)
-            public = self.network.add(broker.id, broker.internal_port)
+            public = broker.internal_port if self._is_direct else self.network.add(broker.id, broker.internal_port)
             broker.settings = {
                 "broker.id": broker.id,
                 "listeners": f"CLIENTS://127.0.0.1:{broker.port},BROKERS://127.0.0.1:{broker.internal_port}",
                 "advertised.listeners": f"CLIENTS://127.0.0.1:{broker.port},BROKERS://127.0.0.1:{public}",
                 "log.dirs": broker.log_dir,
-                "zookeeper.connect": proxy.address,
+                "zookeeper.connect": self.zookeeper.address if self._is_direct else proxy.address,
                 "offsets.topic.replication.factor": copies,
                 "transaction.state.log.replication.factor": copies,
                 **self._settings,
             }
             if broker.kind is Kind.OURS:
                 broker.settings["access.log.dir"] = broker.directory / "access"
-        self.start_brokers(*self.brokers)
 
     def start_brokers(self, *ids: int) -> None:
         """Start these at the same time, and wait until they serve and are registered."""
+        self.members |= set(ids)
         for each in ids:
             self.brokers[each].launch()
         for each in ids:
@@ -143,10 +151,20 @@ class Cluster:
                 found[int(name)] = State(state["leader"], tuple(state["isr"]), state["leader_epoch"])
         return found
 
+    def leaders(self, topics: Sequence[str]) -> set[int]:
+        """Return who leads the first partitions of many topics."""
+        asked = [self._nodes.get_async(f"/brokers/topics/{topic}/partitions/0/state") for topic in topics]
+        return {int(json.loads(each.get(WAIT_S)[0])["leader"]) for each in asked}
+
     def replicas(self, topic: str) -> dict[int, list[int]]:
         """Return the replicas of each partition of a topic."""
         data = self._read(f"/brokers/topics/{topic}")
         return {} if data is None else {int(part): ids for part, ids in json.loads(data)["partitions"].items()}
+
+    def reassigned(self, topic: str) -> set[int]:
+        """Return the partitions of a topic whose reassignment has not ended."""
+        data = json.loads(self._read(f"/brokers/topics/{topic}") or b"{}")
+        return {int(part) for key in ("adding_replicas", "removing_replicas") for part, ids in data.get(key, {}).items() if ids}
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """Return who leads a partition; wait until somebody who runs does."""
@@ -171,7 +189,7 @@ class Cluster:
         eventually(self._is_whole, lambda: self._tails(f"not whole: {self._lacking()}"), WAIT_S, _PAUSE_S)
 
     def _is_whole(self) -> bool:
-        return self.registered() == set(self.brokers) and not self._lacking()
+        return self.registered() == self.members and not self._lacking()
 
     def _lacking(self) -> list[tuple[str, int, State | None]]:
         lacking = []

@@ -2,11 +2,16 @@
 
 from collections.abc import Callable
 
+from tests.cluster.checker import check, told
 from tests.cluster.cluster import LAG_MS, SESSION_MS, Cluster, rest, wait_for_progress
 from tests.cluster.load import Load
+from tests.cluster.replicas import ensure_replicas_are_identical
 
 LONG_S = (max(SESSION_MS, LAG_MS) + 2000) / 1000
 """Longer than sessions and lagging replicas are borne with."""
+
+FEWEST = 100
+"""A history of less proves nothing."""
 
 Do = Callable[[Cluster, Load], None]
 
@@ -141,3 +146,15 @@ def bear(cluster: Cluster, load: Load, fault: Do) -> None:
     fault(cluster, load)
     cluster.wait_until_whole()
     wait_for_progress(lambda: load.acknowledged)
+
+
+def ensure_nothing_is_wrong(cluster: Cluster, load: Load, *, are_replicas_compared: bool = True) -> None:
+    """End the load, and find no fault in its history and no difference between replicas."""
+    history = load.end()
+    faults = check(history)
+    assert not faults, told(faults) + "\n" + "\n".join(load.target.errors[-50:])
+    assert history.acknowledged > FEWEST
+    if not are_replicas_compared:
+        return
+    cluster.wait_until_whole()
+    ensure_replicas_are_identical(cluster, load.target.topic)

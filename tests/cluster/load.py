@@ -132,6 +132,8 @@ class TransactionalProducer(Client):
             producer.poll(self.target.pause_s)
         try:
             if transaction.number % _ABORTED == 1:
+                # librdkafka ends a transaction whose records it has not sent too, which is an error that it does not survive.
+                producer.flush(30)
                 self._try(producer.abort_transaction)
                 transaction.outcome = Outcome.FAILED
             else:

@@ -6,10 +6,10 @@ import pytest
 
 from tests.cluster.brokers import Kind
 from tests.cluster.checker import Kind as Found
-from tests.cluster.checker import check, told
+from tests.cluster.checker import check
 from tests.cluster.cluster import Cluster, rest, wait_for_progress
-from tests.cluster.faults import FAULTS, LONG_S, Do, bear
-from tests.cluster.load import Load, Target
+from tests.cluster.faults import FAULTS, LONG_S, Do, bear, ensure_nothing_is_wrong
+from tests.cluster.load import Load
 from tests.zookeeper import needs_zookeeper
 
 pytestmark = [pytest.mark.slow, pytest.mark.oracle, pytest.mark.clients, pytest.mark.timeout(900)]
@@ -29,43 +29,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         cluster.end()
 
 
-@pytest.fixture
-def load_on(cluster: Cluster) -> Iterator[Callable[..., Load]]:
-    loads: list[Load] = []
-
-    def start(topic: str, partitions: int = PARTITIONS, **settings: object) -> Load:
-        load = Load(Target(cluster.bootstrap, topic, partitions, **settings))  # type: ignore[arg-type]
-        loads.append(load)
-        load.start()
-        return load
-
-    yield start
-    for load in loads:
-        load.stop()
-
-
-def ensure_nothing_is_wrong(load: Load) -> None:
-    history = load.end()
-    faults = check(history)
-    assert not faults, told(faults) + "\n" + "\n".join(load.target.errors[-50:])
-    assert history.acknowledged > 100
-
-
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_nothing_is_lost_with_two_in_sync_replicas(cluster: Cluster, load_on: Callable[..., Load], fault: Do) -> None:
     topic = f"{TOPIC}-{fault.__name__}"
     cluster.create_topic(topic, PARTITIONS, 3)
-    load = load_on(topic)
-    wait_for_progress(lambda: load.acknowledged)
+    load = load_on(topic, PARTITIONS)
     bear(cluster, load, fault)
-    ensure_nothing_is_wrong(load)
+    ensure_nothing_is_wrong(cluster, load)
 
 
 def test_what_one_replica_alone_has_acknowledged_is_found_lost(cluster: Cluster, load_on: Callable[..., Load]) -> None:
     topic = "unsafe"
     cluster.create_topic(topic, 1, 3, min_insync_replicas=1, unclean_leader_election_enable="true")
     load = load_on(topic, 1, acks="1", idempotent=False)
-    wait_for_progress(lambda: load.acknowledged)
     leader = cluster.leader(topic)
     with cluster.isolated(leader):
         rest(LONG_S)

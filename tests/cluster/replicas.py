@@ -1,0 +1,50 @@
+"""Compares the logs of a partition's replicas on disk, byte for byte."""
+
+from pathlib import Path
+
+from tests.cluster.cluster import WAIT_S, Cluster
+from tests.eventually import eventually
+
+_BASE_OFFSET_BYTES, _LENGTH_BYTES = 8, 4
+_HEAD_BYTES = _BASE_OFFSET_BYTES + _LENGTH_BYTES
+
+
+def log_bytes(directory: Path) -> bytes:
+    """Return a partition's batches, of all segments."""
+    segments = sorted(directory.glob("*.log"))
+    assert segments, f"{directory} has no log"
+    return b"".join(segment.read_bytes() for segment in segments)
+
+
+def first_difference(one: bytes, other: bytes) -> str:
+    """Say where two logs differ, for a failed test."""
+    at = 0
+    while at + _HEAD_BYTES <= len(one):
+        size = _HEAD_BYTES + int.from_bytes(one[at + _BASE_OFFSET_BYTES : at + _HEAD_BYTES])
+        if one[at : at + size] != other[at : at + size]:
+            break
+        at += size
+    offset = int.from_bytes(one[at : at + _BASE_OFFSET_BYTES]) if at + _BASE_OFFSET_BYTES <= len(one) else None
+    where = f"{len(one)} and {len(other)} bytes; the batch at {at}, offset {offset}"
+    return f"{where}:\n{one[at : at + 80].hex()}\n{other[at : at + 80].hex()}"
+
+
+def ensure_replicas_are_identical(cluster: Cluster, topic: str) -> None:
+    """Have all replicas of a topic that nobody writes to be the same, once followers have fetched everything."""
+    for partition, ids in cluster.replicas(topic).items():
+        name = f"{topic}-{partition}"
+        logs = _Logs({each: cluster.brokers[each].log_dir / name for each in ids})
+        eventually(logs.are_identical, logs.difference, WAIT_S / 4, 0.5)
+
+
+class _Logs:
+    def __init__(self, directories: dict[int, Path]) -> None:
+        self._directories = directories
+
+    def are_identical(self) -> bool:
+        return len({log_bytes(directory) for directory in self._directories.values()}) == 1
+
+    def difference(self) -> str:
+        (first, one), *others = ((each, log_bytes(directory)) for each, directory in self._directories.items())
+        found = (f"on {first} and {each}: {first_difference(one, other)}" for each, other in others if other != one)
+        return "\n".join([str(self._directories[first]), *found])

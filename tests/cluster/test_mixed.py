@@ -1,0 +1,125 @@
+"""One cluster of two of our brokers and two of Apache Kafka, each in every role, while clients write and read."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.brokers import Kind
+from tests.cluster.cluster import Cluster, wait_for_progress
+from tests.cluster.faults import (
+    Do,
+    bear,
+    ensure_nothing_is_wrong,
+    expire_the_controllers_session,
+    isolate_a_leader,
+    kill_a_leader,
+    kill_all_at_once,
+    pause_a_leader,
+    stop_each_in_turn,
+)
+from tests.cluster.load import Load
+from tests.cluster.tools import describe, elect_preferred, log_dirs, reassign, verified_lags
+from tests.eventually import eventually
+from tests.zookeeper import needs_zookeeper
+
+pytestmark = [pytest.mark.slow, pytest.mark.oracle, pytest.mark.clients, pytest.mark.timeout(900)]
+
+PARTITIONS = 4
+KINDS = {
+    "Kafka's first": [Kind.APACHE, Kind.APACHE, Kind.OURS, Kind.OURS],
+    "ours first": [Kind.OURS, Kind.OURS, Kind.APACHE, Kind.APACHE],
+}
+FAULTS: tuple[Do, ...] = (kill_a_leader, pause_a_leader, isolate_a_leader, expire_the_controllers_session, kill_all_at_once)
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=str)
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two brokers of one kind, and then two of the other that join them."""
+    needs_zookeeper()
+    cluster = Cluster(tmp_path_factory.mktemp("mixed"), KINDS[request.param])
+    try:
+        cluster.start(1, 2)
+        cluster.create_topic("before", PARTITIONS, 2)
+        cluster.start_brokers(3, 4)
+        yield cluster
+    finally:
+        cluster.end()
+
+
+def rotated(by: int) -> dict[int, list[int]]:
+    """Return three replicas for each partition, whose first is another broker for each, and for each ``by``."""
+    return {part: [(part + by + each) % 4 + 1 for each in range(3)] for part in range(PARTITIONS)}
+
+
+def wait_for_leaders(cluster: Cluster, topic: str, leaders: dict[int, int]) -> None:
+    eventually(lambda: {part: state.leader for part, state in cluster.states(topic).items()} == leaders, wait_s=60, pause_s=0.1)
+
+
+def move_the_controller(cluster: Cluster, load: Load, kind: Kind) -> None:
+    """Have a broker of this kind be the controller: kill those of the other kind, which may be faster to take the role over."""
+    if cluster.brokers[cluster.controller()].kind is kind:
+        return
+    others = [broker for broker in cluster.brokers.values() if broker.kind is not kind]
+    for broker in others:
+        broker.kill()
+    eventually(lambda: cluster.brokers[cluster.controller()].kind is kind, wait_s=60)
+    cluster.start_brokers(*(broker.id for broker in others))
+    cluster.wait_until_whole()
+    wait_for_progress(lambda: load.acknowledged)
+
+
+def test_a_topic_of_one_kind_moves_to_the_other_and_back(cluster: Cluster, load_on: Callable[..., Load], tmp_path: Path) -> None:
+    load = load_on("before", PARTITIONS)
+    for ids in ([3, 4], [1, 2], [2, 3], [4, 1]):
+        reassign(cluster, "before", dict.fromkeys(range(PARTITIONS), ids), tmp_path)
+        elect_preferred(cluster)
+        wait_for_progress(lambda: load.acknowledged)
+    ensure_nothing_is_wrong(cluster, load)
+
+
+@pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.name)
+def test_every_broker_leads_and_follows_every_other(
+    cluster: Cluster, load_on: Callable[..., Load], tmp_path: Path, kind: Kind
+) -> None:
+    topic = f"rotated-{kind.name}"
+    cluster.create_topic(topic, PARTITIONS, 3)
+    load = load_on(topic, PARTITIONS)
+    move_the_controller(cluster, load, kind)
+    for by in range(4):
+        reassign(cluster, topic, rotated(by), tmp_path)
+        elect_preferred(cluster)
+        wait_for_leaders(cluster, topic, {part: ids[0] for part, ids in rotated(by).items()})
+        wait_for_progress(lambda: load.acknowledged)
+    ensure_nothing_is_wrong(cluster, load)
+
+
+def test_brokers_are_restarted_one_after_the_other(cluster: Cluster, load_on: Callable[..., Load]) -> None:
+    cluster.create_topic("rolling", PARTITIONS, 3)
+    load = load_on("rolling", PARTITIONS)
+    bear(cluster, load, stop_each_in_turn)
+    ensure_nothing_is_wrong(cluster, load)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_nothing_is_lost(cluster: Cluster, load_on: Callable[..., Load], fault: Do) -> None:
+    topic = f"checked-{fault.__name__}"
+    cluster.create_topic(topic, PARTITIONS, 3)
+    load = load_on(topic, PARTITIONS)
+    bear(cluster, load, fault)
+    ensure_nothing_is_wrong(cluster, load)
+
+
+def test_kafkas_tools_say_the_same_of_either_kind(cluster: Cluster, load_on: Callable[..., Load]) -> None:
+    cluster.create_topic("described", PARTITIONS, 3)
+    load = load_on("described", PARTITIONS)
+    ensure_nothing_is_wrong(cluster, load)
+    assert len({describe(broker.bootstrap, "described") for broker in cluster.brokers.values()}) == 1
+    found = log_dirs(cluster.bootstrap, "described")
+    for partition, ids in cluster.replicas("described").items():
+        sizes = {found[each][f"described-{partition}"]["size"] for each in ids}
+        lags = {found[each][f"described-{partition}"]["offsetLag"] for each in ids}
+        assert len(sizes) == 1
+        assert lags == {0}
+    lags = set(verified_lags(cluster.bootstrap, "described"))
+    assert lags == {0}
