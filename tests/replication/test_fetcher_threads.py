@@ -109,6 +109,19 @@ def test_the_lag_of_a_partition_is_a_metric_while_it_is_followed(cluster: Cluste
     assert "ConsumerLag" not in {name.name for name, _ in follower.metrics.items()}
 
 
+def test_what_failed_is_tried_at_once_when_the_metadata_say_more(cluster: Cluster, follower: Member) -> None:
+    cluster.run(2)
+    cluster.is_reachable = lambda _from, _to: False
+    cluster.run(2)
+    cluster.is_reachable = lambda _from, _to: True
+    cluster.members[1].write(b"a")
+    follower.fetchers.metadata_changed()
+    (thread,) = follower.threads
+    assert thread.is_ready
+    thread.step()
+    assert thread.request is not None
+
+
 class TestThread:
     NODE = Node(1, "leader", 9092, None)
 

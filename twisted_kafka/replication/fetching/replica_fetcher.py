@@ -149,6 +149,13 @@ class ReplicaFetcher:
             states, self._states = self._states, {}
         return [state.partition for state in states.values()]
 
+    def retry(self) -> None:
+        """Try again at once what is left alone because of an error."""
+        with self._lock:
+            for state in self._states.values():
+                state.not_before_ns = 0
+        self._wake()
+
     @property
     def count(self) -> int:
         """The number of partitions."""

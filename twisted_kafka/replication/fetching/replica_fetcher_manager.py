@@ -150,7 +150,7 @@ class ReplicaFetcherManager:
     def metadata_changed(self, _: Collection[str] = ()) -> None:
         """Try again at once what may have failed for want of a leader's address."""
         for each in list(self._fetchers.values()):
-            each.thread.wake()
+            each.fetcher.retry()
 
     def refresh(self) -> None:
         """Use certificates that have changed for new connections."""
