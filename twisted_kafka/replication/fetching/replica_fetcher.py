@@ -225,6 +225,18 @@ class ReplicaFetcher:
     def _fail(self, topic_partition: TopicPartition, why: object) -> None:
         """Stop fetching a partition until the controller says who leads it. Call it with the lock."""
         _log.error("{partition} is not fetched any more: {why}", partition=str(topic_partition), why=why)
+        self._drop(topic_partition)
+
+    def _fenced(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """Stop fetching likewise. This is no error: whenever leaders change, some are told before their followers."""
+        _log.info(
+            "{partition} has a leader with a later epoch than {epoch}: not fetched until the controller says more",
+            partition=str(topic_partition),
+            epoch=leader_epoch,
+        )
+        self._drop(topic_partition)
+
+    def _drop(self, topic_partition: TopicPartition) -> None:
         self._states.pop(topic_partition, None)
         self._host.on_failed(topic_partition)
 
@@ -259,7 +271,7 @@ class ReplicaFetcher:
             if state is None or not _is_answer_to(asked, state):
                 return None
             if data.error_code == ErrorCode.FENCED_LEADER_EPOCH:
-                self._fail(topic_partition, f"its leader has a later epoch than {state.leader_epoch}")
+                self._fenced(topic_partition, state.leader_epoch)
                 return None
             if data.error_code:
                 return error_code_of(data.error_code)
@@ -338,7 +350,7 @@ class ReplicaFetcher:
             if state is None or state.leader_epoch != leader_epoch or not state.is_truncating:
                 return
             if code == ErrorCode.FENCED_LEADER_EPOCH:
-                self._fail(topic_partition, f"its leader has a later epoch than {leader_epoch}")
+                self._fenced(topic_partition, leader_epoch)
             elif not code:
                 try:
                     if self._truncate_one(state, end):
