@@ -10,8 +10,9 @@ from zope.interface.verify import verifyObject
 from tests.coordinator.broker_network import LISTENER, cluster
 from twisted_kafka.broker import controller_client
 from twisted_kafka.broker.controller_client import RETRY_BACKOFF_MS, ControllerClient
+from twisted_kafka.broker.inter_broker_client import StoppedError
 from twisted_kafka.metadata.cache import MetadataCache, Node
-from twisted_kafka.network.client.errors import ClientClosedError, DisconnectedError, TooManyRequestsError
+from twisted_kafka.network.client.errors import DisconnectedError
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, RequestTimedOutError, UnsupportedVersionError
 from twisted_kafka.protocol.messages.controller import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -131,7 +132,7 @@ def test_stopping_fails_what_waits(world: World, is_sent: bool) -> None:
     answer = world.client.send(REQUEST)
     world.client.stop()
     for each in (answer, world.client.send(REQUEST)):
-        with pytest.raises(ClientClosedError):
+        with pytest.raises(StoppedError):
             each.result(0)
     if is_sent:
         world.answer(2, response())  # too late, and harmless
@@ -146,7 +147,7 @@ def test_a_scheduler_that_has_stopped_sends_nothing_again(world: World) -> None:
     answer = world.client.send(REQUEST)
     world.scheduler.shutdown()
     world.answer(2, lost)
-    with pytest.raises(ClientClosedError):
+    with pytest.raises(StoppedError):
         answer.result(0)
 
 
@@ -154,7 +155,7 @@ def test_so_many_wait_and_no_more(world: World, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(controller_client, "MAX_WAITING", 1)
     world.has_controller(2)
     first = world.client.send(REQUEST)
-    with pytest.raises(TooManyRequestsError):
+    with pytest.raises(controller_client.TooManyWaitingError):
         world.client.send(REQUEST).result(0)
     world.answer(2, response())
     assert first.done()

@@ -70,9 +70,7 @@ NEWER = {0: 12, 3: 13, 26: 5, 27: 2, 28: 5, 45: 1, 60: 2, 68: 1, 69: 1, 71: 0, 7
 
 NOT_YET: dict[str, dict[int, str]] = {
     "several brokers": {
-        56: "AlterPartition",
         58: "Envelope",
-        67: "AllocateProducerIds",
     },
 }
 """APIs of Apache Kafka 3.9 with ZooKeeper that are not served yet, by what they are for."""

@@ -8,8 +8,8 @@ from typing import Any, Final, Protocol
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from twisted_kafka.broker.inter_broker_client import StoppedError
 from twisted_kafka.metadata.cache import MetadataCache, Node
-from twisted_kafka.network.client.errors import ClientClosedError, TooManyRequestsError
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, RequestTimedOutError, UnsupportedVersionError
@@ -23,8 +23,12 @@ RETRY_BACKOFF_MS: Final = 100
 MAX_WAITING: Final = 1_000
 """Requests that wait for an answer; more are refused."""
 
-_FATAL: Final = (UnsupportedVersionError, ClientClosedError)
+_FATAL: Final = (UnsupportedVersionError, StoppedError)
 """Failures that another attempt would not change."""
+
+
+class TooManyWaitingError(Exception):
+    """As many requests as may wait for the controller do."""
 
 
 class IVersionedClient(Protocol):
@@ -79,10 +83,10 @@ class ControllerClient:
         one = _Request(request, latest_version, self._clock.monotonic_ns() + self._timeout_ms * 1_000_000)
         with self._lock:
             if self._is_stopped:
-                one.answer.set_exception(ClientClosedError("this broker stops"))
+                one.answer.set_exception(StoppedError("this broker stops"))
                 return one.answer
             if len(self._waiting) >= MAX_WAITING:
-                one.answer.set_exception(TooManyRequestsError(f"{MAX_WAITING} requests wait for the controller"))
+                one.answer.set_exception(TooManyWaitingError(f"{MAX_WAITING} requests wait for the controller"))
                 return one.answer
             self._waiting.add(one)
         self._try(one)
@@ -94,7 +98,7 @@ class ControllerClient:
             self._is_stopped = True
             waiting = list(self._waiting)
         for one in waiting:
-            self._fail(one, ClientClosedError("this broker stops"))
+            self._fail(one, StoppedError("this broker stops"))
 
     def _try(self, one: _Request) -> None:
         if one.answer.done():
@@ -133,7 +137,7 @@ class ControllerClient:
             return
         task = self._scheduler.schedule_once("send-to-controller-again", partial(self._try, one), RETRY_BACKOFF_MS)
         if task.is_cancelled:
-            self._fail(one, ClientClosedError("this broker stops"))
+            self._fail(one, StoppedError("this broker stops"))
 
     def _take(self, one: _Request) -> bool:
         """Return whether the request has still to be answered; that is up to the caller then."""

@@ -62,7 +62,7 @@ class IControllerChannel(Interface):
 
         A request may reach controllers twice: it is sent again until it is answered. ``latest_version`` is the newest version to
         use. The future fails with RequestTimedOutError if there is no answer within about ``request.timeout.ms``, with
-        UnsupportedVersionError, or with NetworkClientError if the channel is stopped or too much waits.
+        UnsupportedVersionError, or with another exception if the channel is stopped or too much waits.
         """
 
 
