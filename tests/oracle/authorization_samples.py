@@ -569,6 +569,16 @@ def _(world: World) -> Fields:
     return {"broker_id": 77, "broker_epoch": -1}
 
 
+@sample("alter-partition", ApiKey.ALTER_PARTITION, cluster(O.CLUSTER_ACTION))
+def _(world: World) -> Fields:
+    return {"broker_id": 77, "broker_epoch": -1, "topics": []}
+
+
+@sample("allocate-producer-ids", ApiKey.ALLOCATE_PRODUCER_IDS, cluster(O.CLUSTER_ACTION))
+def _(world: World) -> Fields:
+    return {"broker_id": 77, "broker_epoch": -1}
+
+
 REFUSED_TO_ALL = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN)
 
 
