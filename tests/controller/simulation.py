@@ -135,8 +135,8 @@ class Session:
             self._written()
         return results
 
-    def watch(self, path: str, callback: Callable[[WatchEvent], None]) -> Any:
-        watch = self._reach().watch(path, lambda event: self.events.append((callback, event)))
+    def watch(self, path: str, callback: Callable[[WatchEvent], None], *, data_only: bool = False) -> Any:
+        watch = self._reach().watch(path, lambda event: self.events.append((callback, event)), data_only=data_only)
         self._watches.append(watch)
         return watch
 

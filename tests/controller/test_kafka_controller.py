@@ -162,6 +162,49 @@ def test_more_partitions(cluster: Cluster) -> None:
     assert cluster.brokers.cache.partition_count("t") == 2
 
 
+def test_partitions_that_are_added_while_a_controller_loads_are_not_missed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.make_topic("t", [1])
+    read = cluster.store.get_many
+    node = TopicNode(partitions={0: [1], 1: [1]}, topic_id=b"t" * 16)
+
+    def read_and_add(paths: Any) -> Any:
+        found = read(paths)
+        if paths == [znodes.topic_path("t")]:
+            monkeypatch.undo()
+            cluster.store.set(znodes.topic_path("t"), node.encode())
+        return found
+
+    monkeypatch.setattr(cluster.store, "get_many", read_and_add)
+    cluster.start(1)
+    assert cluster.state("t", 1).leader == 1
+
+
+def test_a_leader_is_elected_by_what_the_former_one_wrote_last(cluster: Cluster) -> None:
+    cluster.start(1, 2, 3)
+    cluster.make_topic("t", [1, 2, 3])
+    node = PartitionStateNode(leader=1, leader_epoch=0, isr=[1, 3], controller_epoch=1)
+    cluster.store.set(znodes.state_path(T0), node.encode())
+    cluster.kill(1)
+    cluster.pump()
+    assert (cluster.state("t").leader, cluster.state("t").isr) == (3, [3])
+
+
+def test_a_dead_broker_leaves_the_in_sync_replicas_that_the_leader_wrote_last(cluster: Cluster) -> None:
+    cluster.start(1, 2)
+    cluster.make_topic("t", [1, 2])
+    for isr in ([1], [1, 2]):
+        node = PartitionStateNode(leader=1, leader_epoch=0, isr=isr, controller_epoch=1)
+        cluster.store.set(znodes.state_path(T0), node.encode())
+        if isr == [1]:  # the controller does not hear of the other one before it needs the state
+            cluster.store.create(znodes.ISR_CHANGE_PREFIX, PartitionsNode([T0]).encode(), sequence=True)
+            cluster.pump()
+    cluster.kill(2)
+    cluster.pump()
+    assert cluster.state("t").isr == [1]
+
+
 def delete(cluster: Cluster, topic: str) -> None:
     cluster.store.create(znodes.delete_topic_path(topic))
     cluster.pump()

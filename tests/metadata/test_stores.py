@@ -191,6 +191,25 @@ def test_watches_get_the_events_of_the_node_and_its_children_in_order(store: Sto
     assert store.pump() == 0
 
 
+def test_a_watch_of_the_data_does_not_hear_of_children_whoever_else_does(store: Store) -> None:
+    data: list[Any] = []
+    both: list[Any] = []
+    store.watch("/a", data.append, data_only=True)
+    store.create("/a")
+    store.create("/a/b")
+    store.set("/a", b"x")
+    store.pump()
+    assert [event.kind for event in data] == [EventKind.CREATED, EventKind.CHANGED]
+    store.watch("/a", both.append)
+    store.create("/a/c")
+    store.pump()
+    assert both == [WatchEvent(EventKind.CHILDREN, "/a", frozenset("c"))]
+    store.delete("/a", recursive=True)
+    store.pump()
+    assert [event.kind for event in data] == [EventKind.CREATED, EventKind.CHANGED, EventKind.DELETED]
+    assert both[-1] == WatchEvent(EventKind.DELETED, "/a")
+
+
 def test_a_queued_event_is_not_duplicated_but_one_after_delivery_is_new(store: Store) -> None:
     heard = []
     store.create("/a")

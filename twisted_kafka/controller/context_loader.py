@@ -151,7 +151,7 @@ class NodeWatches:
             if event.kind is EventKind.CHANGED:
                 changed(event)
 
-        self._watches[path] = self._store.watch(path, notice)
+        self._watches[path] = self._store.watch_data(path, notice)
 
     def forget(self, path: str) -> None:
         """Cancel the watch on this node."""

@@ -324,8 +324,8 @@ class KafkaController:
         for broker in context.brokers:
             self._add_broker(broker)
         topics = self._fenced.children(znodes.TOPICS)
-        self._loader.load_topics(topics)
         self._watch_topics(topics)
+        self._loader.load_topics(topics)
         self._loader.load_leaderships(context.all_partitions())
         deletions = self._fenced.children(znodes.DELETE_TOPICS)
         if self._config.boolean("delete.topic.enable"):

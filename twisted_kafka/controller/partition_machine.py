@@ -161,21 +161,28 @@ class PartitionStateMachine:
         self._elect([partition for partition in others if partition in self._context.leaderships], self._offline_election)
 
     def _elect(self, partitions: Sequence[TopicPartition], elect: Elect) -> None:
-        waiting = list(partitions)
+        # The context's states first, which saves reading them: the write of one that is out of date is refused.
+        known = {each: self._context.leaderships[each] for each in partitions if self._is_clean(each, elect)}
+        waiting = [each for each in partitions if each not in known] + self._try_to_elect(known, elect)
         for _ in range(MAX_ELECTION_ATTEMPTS):
-            waiting = self._try_to_elect(waiting, elect)
             if not waiting:
                 return
+            found = self._store.get_many([state_path(partition) for partition in waiting])
+            read = {each: None if node is None else decoded_leadership(*node) for each, node in zip(waiting, found, strict=True)}
+            waiting = self._try_to_elect(read, elect)
         for partition in waiting:
             self.log.error("Partition {partition} has no leader: its state changes all the time", partition=partition)
 
-    def _try_to_elect(self, partitions: Sequence[TopicPartition], elect: Elect) -> list[TopicPartition]:
-        """Elect leaders; return the partitions whose state was changed meanwhile, by their leader."""
+    def _is_clean(self, partition: TopicPartition, elect: Elect) -> bool:
+        """Return whether the partition gets a leader that is in sync, by the state in the context."""
+        elected = elect(partition, self._context.leaderships[partition], self._alive(partition))
+        return elected is not None and not elected.is_unclean
+
+    def _try_to_elect(self, states: Mapping[TopicPartition, Leadership | None], elect: Elect) -> list[TopicPartition]:
+        """Elect leaders; return the partitions whose state is not, or no longer, the given one."""
         chosen: list[tuple[TopicPartition, Leadership]] = []
         groups: list[list[Operation]] = []
-        found = self._store.get_many([state_path(partition) for partition in partitions])
-        for partition, node in zip(partitions, found, strict=True):
-            leadership = None if node is None else decoded_leadership(node[0], node[1])
+        for partition, leadership in states.items():
             if leadership is None or leadership.controller_epoch > self._context.epoch:
                 self.log.error("Partition {partition} has no leader: a newer controller wrote its state", partition=partition)
                 continue
@@ -185,7 +192,7 @@ class PartitionStateMachine:
                 groups.append([Set(state_path(partition), encoded_leadership(changed), leadership.partition_epoch)])
         again = []
         for (partition, leadership), result in zip(chosen, self._store.batch(groups), strict=True):
-            if isinstance(result, BadVersionError):
+            if isinstance(result, BadVersionError | NoNodeError):
                 again.append(partition)
             elif isinstance(result, StoreError):
                 self.log.error("Partition {partition} has no leader: {error}", partition=partition, error=result)

@@ -1,6 +1,6 @@
 """The replica state machine (Kafka: ``ZkReplicaStateMachine``)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from twisted.logger import Logger
 
@@ -11,7 +11,7 @@ from twisted_kafka.controller.requests import RequestBatch
 from twisted_kafka.controller.states import REPLICA_SOURCES, ReplicaStatus
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import NO_LEADER
-from twisted_kafka.metadata.store import BadVersionError, Operation, Set, StoreError
+from twisted_kafka.metadata.store import BadVersionError, NoNodeError, Operation, Set, StoreError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 MAX_ISR_ATTEMPTS = 10
@@ -111,29 +111,41 @@ class ReplicaStateMachine:
     def _remove_from_isr(self, broker: int, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Leadership]:
         """Remove the broker from the partitions' in-sync replicas. The last in-sync replica stays, without leading."""
         removed: dict[TopicPartition, Leadership] = {}
-        waiting = list(partitions)
+        # The context's states first, which saves reading them: the write of one that is out of date is refused.
+        known = {each: self._context.leaderships[each] for each in partitions if broker in self._context.leaderships[each].isr}
+        waiting = [each for each in partitions if each not in known] + self._try_to_remove(broker, known, removed)
         for _ in range(MAX_ISR_ATTEMPTS):
-            changes: list[tuple[TopicPartition, Leadership]] = []
-            groups: list[list[Operation]] = []
-            found = self._store.get_many([znodes.state_path(partition) for partition in waiting])
-            for partition, node in zip(waiting, found, strict=True):
-                leadership = None if node is None else decoded_leadership(*node)
-                if leadership is None or broker not in leadership.isr or leadership.controller_epoch > self._context.epoch:
-                    continue
-                changed = self._without(broker, leadership)
-                changes.append((partition, changed))
-                groups.append([Set(znodes.state_path(partition), encoded_leadership(changed), leadership.partition_epoch)])
-            waiting = []
-            for (partition, changed), result in zip(changes, self._store.batch(groups), strict=True):
-                if isinstance(result, BadVersionError):
-                    waiting.append(partition)
-                elif isinstance(result, StoreError):
-                    self.log.error("The ISR of {partition} could not be changed: {error}", partition=partition, error=result)
-                else:
-                    self._context.leaderships[partition] = removed[partition] = changed
             if not waiting:
                 break
+            found = self._store.get_many([znodes.state_path(partition) for partition in waiting])
+            read = {each: decoded_leadership(*node) for each, node in zip(waiting, found, strict=True) if node is not None}
+            waiting = self._try_to_remove(broker, read, removed)
         return removed
+
+    def _try_to_remove(
+        self,
+        broker: int,
+        found: Mapping[TopicPartition, Leadership | None],
+        removed: dict[TopicPartition, Leadership],
+    ) -> list[TopicPartition]:
+        """Remove the broker from these in-sync replicas; return the partitions whose state is not, or no longer, the given one."""
+        changes: list[tuple[TopicPartition, Leadership]] = []
+        groups: list[list[Operation]] = []
+        for partition, leadership in found.items():
+            if leadership is None or broker not in leadership.isr or leadership.controller_epoch > self._context.epoch:
+                continue
+            changed = self._without(broker, leadership)
+            changes.append((partition, changed))
+            groups.append([Set(znodes.state_path(partition), encoded_leadership(changed), leadership.partition_epoch)])
+        again = []
+        for (partition, changed), result in zip(changes, self._store.batch(groups), strict=True):
+            if isinstance(result, BadVersionError | NoNodeError):
+                again.append(partition)
+            elif isinstance(result, StoreError):
+                self.log.error("The ISR of {partition} could not be changed: {error}", partition=partition, error=result)
+            else:
+                self._context.leaderships[partition] = removed[partition] = changed
+        return again
 
     def _without(self, broker: int, leadership: Leadership) -> Leadership:
         return Leadership(

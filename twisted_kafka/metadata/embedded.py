@@ -221,10 +221,10 @@ class SqliteStore:
 
     # Watching
 
-    def watch(self, path: str, callback: Callable[[WatchEvent], None]) -> IWatch:
-        """Call ``callback`` after each change of the node at ``path`` or of its list of children."""
+    def watch(self, path: str, callback: Callable[[WatchEvent], None], *, data_only: bool = False) -> IWatch:
+        """Call ``callback`` after each change of the node at ``path`` or, unless ``data_only``, of its list of children."""
         check_path(path)
-        return self._watches.add(path, callback)
+        return self._watches.add(path, callback, data_only=data_only)
 
     def add_session_listener(self, callback: Callable[[SessionState], None]) -> None:
         """Call ``callback`` when the store is closed."""

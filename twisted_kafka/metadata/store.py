@@ -210,8 +210,11 @@ class IMetadataStore(Interface):
     def batch(groups: Sequence[Sequence[Operation]]) -> list[list[Result] | StoreError]:
         """Execute each group as ``multi`` does, but wait only once for all groups; the result of a failed group is its error."""
 
-    def watch(path: str, callback: Callable[[WatchEvent], None]) -> IWatch:
-        """Call ``callback`` after each change of the node at ``path``, which need not exist, or of its list of children."""
+    def watch(path: str, callback: Callable[[WatchEvent], None], *, data_only: bool = False) -> IWatch:
+        """Call ``callback`` after each change of the node at ``path``, which need not exist, or of its list of children.
+
+        With ``data_only`` its children do not count, and there is one request to the store less.
+        """
 
     def add_session_listener(callback: Callable[[SessionState], None]) -> None:
         """Call ``callback`` on the watch thread whenever the session's state changes."""

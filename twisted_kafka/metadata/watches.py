@@ -16,12 +16,13 @@ class Watch:
     Events of the same kind that are still queued are merged, with the names of all changed children, which bounds the queue.
     """
 
-    __slots__ = ("_callback", "_pending", "_watches", "path")
+    __slots__ = ("_callback", "_data_only", "_pending", "_watches", "path")
 
-    def __init__(self, watches: "Watches", path: str, callback: Callable[[WatchEvent], None]) -> None:
+    def __init__(self, watches: "Watches", path: str, callback: Callable[[WatchEvent], None], *, data_only: bool) -> None:
         self._watches = watches
         self.path = path
         self._callback: Callable[[WatchEvent], None] | None = callback
+        self._data_only = data_only
         self._pending: dict[EventKind, set[str]] = {}
 
     def cancel(self) -> None:
@@ -31,6 +32,8 @@ class Watch:
 
     def notify(self, event: WatchEvent, worker: SerialWorker) -> None:
         """Queue the event, or merge it into a queued one of the same kind; called with the lock of the watches held."""
+        if self._data_only and event.kind is EventKind.CHILDREN:
+            return
         names = self._pending.get(event.kind)
         if names is None:
             self._pending[event.kind] = set(event.names)
@@ -56,9 +59,9 @@ class Watches:
         self.lock = threading.Lock()
         """Held while watches are added or removed, and while events are queued."""
 
-    def add(self, path: str, callback: Callable[[WatchEvent], None]) -> Watch:
-        """Register a watch."""
-        watch = Watch(self, path, callback)
+    def add(self, path: str, callback: Callable[[WatchEvent], None], *, data_only: bool) -> Watch:
+        """Register a watch, with ``data_only`` one that does not hear of children."""
+        watch = Watch(self, path, callback, data_only=data_only)
         with self.lock:
             self._by_path.setdefault(path, []).append(watch)
         return watch

@@ -1,8 +1,8 @@
 """Persistent watches, made of ZooKeeper's watches that fire once.
 
-A watched node has a watch on its data and one on its children. One that fires is set again, and the answer compared with the last
-one: what differs is the event. So a change between the two is not lost, nor is one while there is no connection: then all are set
-again, and compared.
+A watched node has a watch on its data and, if anybody wants to hear of them, one on its children. One that fires is set again, and
+the answer compared with the last one: what differs is the event. So a change between the two is not lost, nor is one while there is
+no connection: then all are set again, and compared.
 """
 
 import threading
@@ -21,15 +21,18 @@ from twisted_kafka.metadata.zookeeper.session import Sent, Session
 class _Node:
     """A watched node and what was last known of it."""
 
-    __slots__ = ("_watches", "children", "is_known", "is_stale", "names", "path", "stat")
+    __slots__ = ("_watches", "are_children_known", "children", "has_children", "is_data_known", "is_stale", "names", "path", "stat")
 
     def __init__(self, watches: "NodeWatches", path: str) -> None:
         self._watches = watches
+        self.has_children = False
+        """Whether its children are watched too."""
         self.path = path
         self.stat: ZnodeStat | None = None
         self.children: ZnodeStat | None = None
         self.names: frozenset[str] = frozenset()
-        self.is_known = False
+        self.is_data_known = False
+        self.are_children_known = False
         self.is_stale = False
         """Whether the watches were set later than asked for: something may have happened before the first answer."""
 
@@ -42,7 +45,8 @@ class _Node:
     def data_changed(self, stat: ZnodeStat | None) -> list[WatchEvent]:
         """Take the node's new stat, None if there is no such node; return what has changed."""
         before, self.stat = self.stat, stat
-        if not self.is_known:
+        was_known, self.is_data_known = self.is_data_known, True
+        if not was_known:
             if not self.is_stale:
                 return []
             return [WatchEvent(EventKind.DELETED if stat is None else EventKind.CHANGED, self.path)]
@@ -60,7 +64,8 @@ class _Node:
         """Take the node's new children; return what has changed."""
         before, self.children = self.children, stat
         names_before, self.names = self.names, names
-        if not self.is_known:
+        was_known, self.are_children_known = self.are_children_known, True
+        if not was_known:
             return [WatchEvent(EventKind.CHILDREN, self.path)] if self.is_stale and stat is not None else []
         if stat is None:
             return []
@@ -91,16 +96,17 @@ class NodeWatches:
         self._unanswered = 0
         self._answered = threading.Condition(self._lock)
 
-    def add(self, path: str, callback: Callable[[WatchEvent], None]) -> IWatch:
+    def add(self, path: str, callback: Callable[[WatchEvent], None], *, data_only: bool) -> IWatch:
         """Watch a node. Changes that are made after a read that follows are heard of."""
-        watch = self._watches.add(path, callback)
+        watch = self._watches.add(path, callback, data_only=data_only)
         with self._lock:
             node = self._nodes.get(path)
             is_new = node is None
             if node is None:
                 node = self._nodes[path] = _Node(self, path)
-        if is_new:
-            self._set(node, is_data=True, is_children=True)
+            needs_children = not data_only and not node.has_children
+            node.has_children |= needs_children
+        self._set(node, is_data=is_new, is_children=needs_children)
         return watch
 
     def set_again(self) -> None:
@@ -136,6 +142,7 @@ class NodeWatches:
         data = children = None
         if is_data:
             data = self._send(lambda client: client.exists_async(path, watch=node.fired), lambda got: self._take_data(node, got))
+        is_children = is_children and node.has_children
         if is_children:
             children = self._send(
                 lambda client: client.get_children_async(path, watch=node.fired, include_data=True),
@@ -184,10 +191,7 @@ class NodeWatches:
         except KazooException as error:
             self._not_set(node, error)
             return
-        events = node.children_changed(frozenset(names), stat)
-        # Of the first two answers, this is the second.
-        node.is_known = True
-        self._watches.notify(events)
+        self._watches.notify(node.children_changed(frozenset(names), stat))
 
     def _not_set(self, node: _Node, error: KazooException) -> None:
         """Take note of a watch that is not set. After a lost connection it is set again when there is another."""

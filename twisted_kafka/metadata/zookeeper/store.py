@@ -272,12 +272,12 @@ class ZooKeeperStore:
 
     # Watching
 
-    def watch(self, path: str, callback: Callable[[WatchEvent], None]) -> IWatch:
-        """Call ``callback`` after each change of the node at ``path`` or of its list of children."""
+    def watch(self, path: str, callback: Callable[[WatchEvent], None], *, data_only: bool = False) -> IWatch:
+        """Call ``callback`` after each change of the node at ``path`` or, unless ``data_only``, of its list of children."""
         check_path(path)
         if self._is_closed:
             raise StoreClosedError("the connection to ZooKeeper is closed")
-        return self._nodes.add(path, callback)
+        return self._nodes.add(path, callback, data_only=data_only)
 
     def add_session_listener(self, callback: Callable[[SessionState], None]) -> None:
         """Call ``callback`` on the watch thread whenever the session's state changes."""
