@@ -62,9 +62,14 @@ class Members:
         return KafkaAdminClient(bootstrap_servers=self.brokers[broker_id].bootstrap_servers)
 
     def create(self, topic: str, assignments: list[list[int]]) -> None:
+        eventually(lambda: all(self._is_known_to_all(broker_id) for broker_id in list(self.brokers)))
         admin = self.admin(next(iter(self.brokers)))
         admin.create_topics([NewTopic(topic, -1, -1, dict(enumerate(assignments)))])
         admin.close()
+
+    def _is_known_to_all(self, broker_id: int) -> bool:
+        caches = [broker._server.metadata for broker in self.brokers.values()]
+        return all(cache is not None and cache.alive(broker_id) for cache in caches)
 
     def partition(self, broker_id: int, topic: str, partition: int = 0) -> Any:
         """What a broker's clients hear of a partition."""
