@@ -30,7 +30,7 @@ _NOT_OURS = "kafka-io-kafka-python-"
 def spark() -> Iterator[object]:
     """The Spark session of all tests: it takes seconds to start, and a process can have only one."""
     pytest.importorskip("pyspark")
-    from twisted_kafka_spark import session
+    from twisted_kafka_spark.runtime import session
 
     before = set(threading.enumerate())
     try:

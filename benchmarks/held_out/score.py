@@ -25,8 +25,8 @@ from benchmarks.held_out.fleet import quiet_day
 from benchmarks.held_out.planted import MAKERS, Planted, plant
 from benchmarks.held_out.streams import lines_of, write
 from benchmarks.scratch import scratch
-from twisted_kafka_spark import session
-from twisted_kafka_spark.job import Job, run
+from twisted_kafka_spark.pipeline.job import Job, run
+from twisted_kafka_spark.runtime import session
 
 DATE = "2026-03-17"
 TOLERANCE = 2

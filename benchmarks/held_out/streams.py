@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twisted_kafka_spark.kafka_names import API_KEYS
-from twisted_kafka_spark.schema import PHASES
+from twisted_kafka_spark.records.kafka_names import API_KEYS
+from twisted_kafka_spark.records.schema import PHASES
 
 MINUTES = 24 * 60
 Numbers = Any

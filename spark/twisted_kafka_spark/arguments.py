@@ -7,7 +7,7 @@ import datetime
 import re
 from pathlib import Path
 
-from twisted_kafka_spark.cells import GROUPABLE
+from twisted_kafka_spark.cells.kinds import GROUPABLE
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 

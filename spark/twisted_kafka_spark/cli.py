@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from twisted_kafka_spark import session
 from twisted_kafka_spark.arguments import PROGRAM, duration_s, moment, parser
 from twisted_kafka_spark.findings.find import NAMES
-from twisted_kafka_spark.read import NoAccessLogError
+from twisted_kafka_spark.records.read import NoAccessLogError
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.terminal import as_text
-from twisted_kafka_spark.spark_errors import first_line
+from twisted_kafka_spark.runtime import session
+from twisted_kafka_spark.runtime.spark_errors import first_line
 
 DONE, NOT_POSSIBLE, WRONG_USAGE, FOUND = 0, 1, 2, 3
 
@@ -61,7 +61,7 @@ def _rollup(options: argparse.Namespace) -> int:
 def _computed(options: argparse.Namespace, *, is_merge: bool = False, **more: Any) -> dict[str, Any]:
     """Start Spark and return the report's document; `more`: fields of the job that only one command has."""
     from twisted_kafka_spark.progress import Progress
-    from twisted_kafka_spark.read import find_sources, is_remote
+    from twisted_kafka_spark.records.read import find_sources, is_remote
 
     if not options.bootstrap_servers and not is_merge and not any(is_remote(path) for path in options.paths):
         find_sources(None, options.paths, with_open=not more["rollup_out"])  # fails before Spark takes seconds to start
@@ -69,7 +69,7 @@ def _computed(options: argparse.Namespace, *, is_merge: bool = False, **more: An
     try:
         from pyspark.errors import PySparkException
 
-        from twisted_kafka_spark.job import run
+        from twisted_kafka_spark.pipeline.job import run
 
         try:
             with Progress(spark, is_wanted=not options.quiet):
@@ -83,9 +83,9 @@ def _computed(options: argparse.Namespace, *, is_merge: bool = False, **more: An
 
 
 def _job(options: argparse.Namespace, **more: Any) -> Any:
-    from twisted_kafka_spark.fold import Folding
-    from twisted_kafka_spark.job import Job
-    from twisted_kafka_spark.rollup import Selection
+    from twisted_kafka_spark.cells.fold import Folding
+    from twisted_kafka_spark.pipeline.job import Job
+    from twisted_kafka_spark.pipeline.rollup import Selection
 
     return Job(
         paths=options.paths,

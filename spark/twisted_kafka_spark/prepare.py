@@ -6,8 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from twisted_kafka_spark.class_cache import class_cache
-from twisted_kafka_spark.java_home import ensure_java
+from twisted_kafka_spark.runtime.class_cache import class_cache
+from twisted_kafka_spark.runtime.java_home import ensure_java
 
 _EXIT_TIMEOUT_S = 300
 _ROWS = 2000
@@ -20,10 +20,10 @@ def prepare(master: str = "") -> Path:
     """
     from pyspark import SparkContext
 
-    from twisted_kafka_spark import session
     from twisted_kafka_spark.arguments import parser
-    from twisted_kafka_spark.job import Job, run
-    from twisted_kafka_spark.rollup import Selection
+    from twisted_kafka_spark.pipeline.job import Job, run
+    from twisted_kafka_spark.pipeline.rollup import Selection
+    from twisted_kafka_spark.runtime import session
     from twisted_kafka_spark.stream.follow import follow
     from twisted_kafka_spark.synthetic.day import Day
 

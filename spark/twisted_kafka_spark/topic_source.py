@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from twisted_kafka_spark import cells
+from twisted_kafka_spark.cells import kinds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,9 +131,9 @@ class _StreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, _Part)
-        from twisted_kafka_spark.fold import Folding  # processes that only plan do not need it
+        from twisted_kafka_spark.cells.fold import Folding  # processes that only plan do not need it
 
-        folding = Folding(grain_s=cells.MINUTE_S, utc_offset_s=int(self._options.get("utc_offset_s", "0")))
+        folding = Folding(grain_s=kinds.MINUTE_S, utc_offset_s=int(self._options.get("utc_offset_s", "0")))
         return folding.rows_of_columns(batch.column(0) for batch in _read(self._options, partition.piece))
 
     def commit(self, end: dict[str, int]) -> None:
@@ -154,7 +154,7 @@ class TopicSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema: a column `value`, or packed cells for a stream."""
-        return cells.PACKED_DDL if self.options.get("stream") == "true" else "value string"
+        return kinds.PACKED_DDL if self.options.get("stream") == "true" else "value string"
 
     def reader(self, schema: Any) -> DataSourceReader:
         """Return the reader of a batch."""

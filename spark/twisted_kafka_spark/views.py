@@ -15,11 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from twisted_kafka_spark import transactions, without_pandas  # noqa: F401 - for the side effect of the import
-from twisted_kafka_spark.aggregate import SAMPLED_NAMES
-from twisted_kafka_spark.cells import CLIENT, KINDS, MEASURES, SOFTWARE, TIME
-from twisted_kafka_spark.schema import PHASES
-from twisted_kafka_spark.security import OTHER_REFUSALS, TOPIC_REFUSAL
+from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
+from twisted_kafka_spark.cells import transactions
+from twisted_kafka_spark.cells.aggregate import SAMPLED_NAMES
+from twisted_kafka_spark.cells.kinds import CLIENT, KINDS, MEASURES, SOFTWARE, TIME
+from twisted_kafka_spark.cells.security import OTHER_REFUSALS, TOPIC_REFUSAL
+from twisted_kafka_spark.records.schema import PHASES
 from twisted_kafka_spark.thresholds import MINUTE_FLOOR, NEW_CONNECTIONS_FLOOR, REBALANCE_APIS
 
 Row = dict[str, Any]

@@ -83,7 +83,7 @@ def confluent_commit_fails(port: int) -> bool:
 
 
 def document(spark: Any, directory: Path) -> dict[str, Any]:
-    from twisted_kafka_spark.job import Job, run
+    from twisted_kafka_spark.pipeline.job import Job, run
 
     return run(spark, Job(paths=[str(directory)], group_by=["client_id", "api", "error"]))
 

@@ -16,9 +16,9 @@ from tests.spark.access_lines import line, topic
 from twisted_kafka.access_log.archive import Archive
 from twisted_kafka.access_log.parquet_schema import arrow_schema
 from twisted_kafka.timing.clock import ManualClock
-from twisted_kafka_spark import pieces
-from twisted_kafka_spark.lines import record_schema
-from twisted_kafka_spark.read import decompressed_lines
+from twisted_kafka_spark.records import pieces
+from twisted_kafka_spark.records.lines import record_schema
+from twisted_kafka_spark.records.read import decompressed_lines
 
 
 def lines_of(*contents: bytes) -> list[str]:
@@ -55,7 +55,7 @@ def test_the_brokers_parquet_has_the_jobs_columns() -> None:
 
 @pytest.mark.timeout(300)
 def test_a_report_of_both_archives_equals_that_of_the_lines(spark: Any, tmp_path: Path) -> None:
-    from twisted_kafka_spark.job import Job, run
+    from twisted_kafka_spark.pipeline.job import Job, run
 
     documents = {}
     for form in ("jsonl", "zstd", "parquet"):

@@ -9,11 +9,11 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+from twisted_kafka_spark.cells.histogram import QUANTILES, WORST_ERROR, quantile_name
 from twisted_kafka_spark.findings.find import NAMES
-from twisted_kafka_spark.histogram import QUANTILES, WORST_ERROR, quantile_name
-from twisted_kafka_spark.job import Job, run
+from twisted_kafka_spark.pipeline.job import Job, run
+from twisted_kafka_spark.records.schema import PHASES
 from twisted_kafka_spark.report.page import as_html
-from twisted_kafka_spark.schema import PHASES
 from twisted_kafka_spark.synthetic.day import Day
 from twisted_kafka_spark.synthetic.incidents import INCIDENTS
 
@@ -57,7 +57,7 @@ def test_exactly_the_incidents_are_found(document: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_the_filter_of_each_finding_selects_its_lines(spark: Any, document: dict[str, Any], day: Path) -> None:
-    from twisted_kafka_spark.schema import access_log_schema
+    from twisted_kafka_spark.records.schema import access_log_schema
 
     log = spark.read.schema(access_log_schema()).json([str(path) for path in day.rglob("*.jsonl")]).persist()
     for found in document["findings"]:

@@ -14,9 +14,9 @@ from tests.cases import case
 from tests.spark.access_lines import PHASES, line, topic
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark import views
+from twisted_kafka_spark.cells.fold import Folding
 from twisted_kafka_spark.findings.find import find, in_order
 from twisted_kafka_spark.findings.finding import Finding
-from twisted_kafka_spark.fold import Folding
 
 USUAL_MINUTES = 20
 FETCHES = limits.FETCHES_A_MINUTE

@@ -10,8 +10,8 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 
 from tests.spark.access_lines import line, own_line, topic
-from twisted_kafka_spark.cells import KINDS, MEASURES
-from twisted_kafka_spark.fold import Folding
+from twisted_kafka_spark.cells.fold import Folding
+from twisted_kafka_spark.cells.kinds import KINDS, MEASURES
 
 
 def fold(*texts: str, folding: Folding | None = None) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from benchmarks.held_out.planted import MAKERS, Draw, Planted, plant
 from benchmarks.held_out.score import Score, make_day, matches
 from benchmarks.held_out.streams import lines_of
 from twisted_kafka_spark.findings.find import NAMES
-from twisted_kafka_spark.lines import LineReader
+from twisted_kafka_spark.records.lines import LineReader
 
 
 def test_every_kind_of_finding_is_planted() -> None:

@@ -6,7 +6,7 @@ pytest.importorskip("pyarrow")
 
 import numpy as np
 
-from twisted_kafka_spark.histogram import WORST_ERROR, ZERO, bucket, buckets, quantile
+from twisted_kafka_spark.cells.histogram import WORST_ERROR, ZERO, bucket, buckets, quantile
 
 
 def counts(values: list[int]) -> dict[int, int]:

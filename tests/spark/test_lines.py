@@ -16,10 +16,10 @@ import pyarrow as pa
 from tests.spark.access_lines import line, own_line, topic
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka_spark import kafka_names
-from twisted_kafka_spark.kafka_log import record
-from twisted_kafka_spark.lines import LineReader, Records
-from twisted_kafka_spark.schema import FIELDS, RESOURCE_FIELDS, TOPIC_FIELDS, TRANSACTION_FIELDS, markdown_table
+from twisted_kafka_spark.records import kafka_names
+from twisted_kafka_spark.records.kafka_log import record
+from twisted_kafka_spark.records.lines import LineReader, Records
+from twisted_kafka_spark.records.schema import FIELDS, RESOURCE_FIELDS, TOPIC_FIELDS, TRANSACTION_FIELDS, markdown_table
 
 ROOT = Path(__file__).resolve().parents[2]
 KAFKA_LOGS = sorted((ROOT / "tests" / "data" / "request_log").glob("*.log"))
@@ -258,7 +258,7 @@ def test_the_documentation_has_the_fields() -> None:
 
 def test_it_needs_neither_the_broker_nor_twisted() -> None:
     script = (
-        "import sys, twisted_kafka_spark.cli, twisted_kafka_spark.lines, twisted_kafka_spark.report.page;"
+        "import sys, twisted_kafka_spark.cli, twisted_kafka_spark.records.lines, twisted_kafka_spark.report.page;"
         "sys.exit(any(name.split('.')[0] in ('twisted', 'twisted_kafka', 'zope') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT / "spark", check=False).returncode == 0

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from tests.spark.access_lines import line, topic
-from twisted_kafka_spark.frame import AMOUNTS, IDENTITY, Coded, Frame, concatenated, from_batch
-from twisted_kafka_spark.lines import LineReader
-from twisted_kafka_spark.quick import QuickReader
+from twisted_kafka_spark.records.frame import AMOUNTS, IDENTITY, Coded, Frame, concatenated, from_batch
+from twisted_kafka_spark.records.lines import LineReader
+from twisted_kafka_spark.records.quick import QuickReader
 
 ROUNDS = 3000
 

@@ -11,9 +11,10 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from tests.spark.access_lines import in_transaction, line, topic
-from twisted_kafka_spark import cli, session
+from twisted_kafka_spark import cli
 from twisted_kafka_spark.cli import main
-from twisted_kafka_spark.pieces import Piece, blocks, file_size
+from twisted_kafka_spark.records.pieces import Piece, blocks, file_size
+from twisted_kafka_spark.runtime import session
 
 pytestmark = pytest.mark.timeout(300)
 

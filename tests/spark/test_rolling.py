@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from tests.spark.access_lines import line, topic
-from twisted_kafka_spark import bundles
+from twisted_kafka_spark.cells import bundles
+from twisted_kafka_spark.cells.fold import Folding
 from twisted_kafka_spark.findings.finding import Finding
-from twisted_kafka_spark.fold import Folding
 from twisted_kafka_spark.stream.folder import Folder, folder
 from twisted_kafka_spark.stream.rolling import Rolling
 from twisted_kafka_spark.stream.watch import Watch
@@ -200,6 +200,6 @@ def test_tables_with_partly_overlapping_times_are_merged() -> None:
 def test_the_written_files_have_the_declared_schema(following: Following) -> None:
     following.batch(0, minutes(0, 5))
     (path,) = following.directory.glob("followed=3/*/*.parquet")
-    from twisted_kafka_spark import cells
+    from twisted_kafka_spark.cells import kinds
 
-    assert parquet.read_schema(io.BytesIO(path.read_bytes())).equals(cells.arrow_schema())
+    assert parquet.read_schema(io.BytesIO(path.read_bytes())).equals(kinds.arrow_schema())

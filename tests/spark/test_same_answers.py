@@ -18,8 +18,9 @@ pytest.importorskip("pyarrow")
 
 from tests.processes import start_tied
 from tests.spark.access_lines import in_transaction, line, topic
-from twisted_kafka_spark import aggregate, rollup
-from twisted_kafka_spark.job import Job, run
+from twisted_kafka_spark.cells import aggregate
+from twisted_kafka_spark.pipeline import rollup
+from twisted_kafka_spark.pipeline.job import Job, run
 
 pytestmark = pytest.mark.timeout(600)
 HOURS = range(6, 9)

@@ -12,9 +12,9 @@ from tests.spark.access_lines import line, topic
 from tests.spark.test_transactions import cells
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark import views
-from twisted_kafka_spark.cells import DAY_S, MINUTE_S
-from twisted_kafka_spark.document import About, build
+from twisted_kafka_spark.cells.kinds import DAY_S, MINUTE_S
 from twisted_kafka_spark.findings.find import find, in_order
+from twisted_kafka_spark.pipeline.document import About, build
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.terminal import as_text
 

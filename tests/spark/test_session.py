@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from twisted_kafka_spark import session
+from twisted_kafka_spark.runtime import session
 
 
 def test_settings_of_the_user_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,11 @@ from pyarrow import parquet
 from tests.spark.access_lines import line, topic
 from twisted_kafka.access_log.archive import Archive
 from twisted_kafka.timing.clock import ManualClock
-from twisted_kafka_spark import aggregate, rollup, store
-from twisted_kafka_spark.fold import Folding
-from twisted_kafka_spark.job import Job, run
-from twisted_kafka_spark.read import NoAccessLogError, find_sources
+from twisted_kafka_spark.cells import aggregate
+from twisted_kafka_spark.cells.fold import Folding
+from twisted_kafka_spark.pipeline import rollup, store
+from twisted_kafka_spark.pipeline.job import Job, run
+from twisted_kafka_spark.records.read import NoAccessLogError, find_sources
 from twisted_kafka_spark.stream.folder import folder
 
 pytestmark = pytest.mark.timeout(300)

@@ -19,14 +19,16 @@ from pyarrow import parquet
 from tests.cases import case
 from tests.spark.access_lines import in_transaction, line, moment
 from tests.spark.test_rolling import Following
-from twisted_kafka_spark import bundles, transactions, views
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.cells import DAY_S, HOUR_S, MINUTE_S
-from twisted_kafka_spark.document import About, build
+from twisted_kafka_spark import views
+from twisted_kafka_spark.cells import bundles
+from twisted_kafka_spark.cells.fold import Folding
+from twisted_kafka_spark.cells.histogram import WORST_ERROR
+from twisted_kafka_spark.cells.kinds import DAY_S, HOUR_S, MINUTE_S
 from twisted_kafka_spark.findings.find import find, find_over_all
 from twisted_kafka_spark.findings.finding import Finding
-from twisted_kafka_spark.fold import Folding
-from twisted_kafka_spark.histogram import WORST_ERROR
+from twisted_kafka_spark.pipeline.document import About, build
+from twisted_kafka_spark.records.schema import OUTCOMES
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.terminal import as_text
 from twisted_kafka_spark.views import Row
@@ -97,7 +99,7 @@ class Model:
             self.counts[transactional_id]["open"] = 0
             self._add("EndTxn", transactional_id)  # asked again
             return
-        outcome = self._chosen.choice(transactions.OUTCOMES)
+        outcome = self._chosen.choice(OUTCOMES)
         if outcome == "fenced":
             self._add("InitProducerId", transactional_id, outcome, error="CONCURRENT_TRANSACTIONS")
         else:
@@ -216,7 +218,7 @@ def test_the_page_has_the_busiest_and_counts_the_others_together() -> None:
 
 
 def bounded(spark: Any, parts: Iterable[Iterable[str]], most: int) -> pa.Table:
-    from twisted_kafka_spark import aggregate
+    from twisted_kafka_spark.cells import aggregate
 
     merged = aggregate.merged(spark.createDataFrame(cells(*parts)))
     table: pa.Table = aggregate.bounded(merged, ["transactions"], most).toArrow()

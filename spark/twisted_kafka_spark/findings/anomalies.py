@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, quoted, spans, text, unusual
-from twisted_kafka_spark.kafka_names import WAITS_BY_DESIGN
+from twisted_kafka_spark.records.kafka_names import WAITS_BY_DESIGN
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables

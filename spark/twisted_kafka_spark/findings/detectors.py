@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.finding import Finding, Span, equal, spans, text
-from twisted_kafka_spark.kafka_names import OLDEST_IN_KAFKA_4, WAITS_BY_DESIGN
+from twisted_kafka_spark.records.kafka_names import OLDEST_IN_KAFKA_4, WAITS_BY_DESIGN
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables

@@ -8,12 +8,12 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from twisted_kafka_spark.histogram import QUANTILES, WORST_ERROR, quantile_name
+from twisted_kafka_spark.cells.histogram import QUANTILES, WORST_ERROR, quantile_name
+from twisted_kafka_spark.records.schema import PHASES
 from twisted_kafka_spark.report import charts
 from twisted_kafka_spark.report.kinds import MOST_SHOWN, by_kind
 from twisted_kafka_spark.report.tables import Column, bar, bytes_of, count, folded, table, text, time_of
 from twisted_kafka_spark.report.words import duration, evidence, number, period, phase, size
-from twisted_kafka_spark.schema import PHASES
 
 Values = dict[str, Any]
 

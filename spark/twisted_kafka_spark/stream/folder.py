@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from twisted_kafka_spark.pieces import local_path
-from twisted_kafka_spark.read import is_remote
+from twisted_kafka_spark.records.pieces import local_path
+from twisted_kafka_spark.records.read import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

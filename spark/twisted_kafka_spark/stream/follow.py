@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from twisted_kafka_spark.arguments import duration_s
 from twisted_kafka_spark.findings.finding import Finding
 from twisted_kafka_spark.report.words import evidence
-from twisted_kafka_spark.spark_errors import first_line
+from twisted_kafka_spark.runtime.spark_errors import first_line
 from twisted_kafka_spark.stream.folder import folder
 from twisted_kafka_spark.stream.rolling import Rolling
 from twisted_kafka_spark.stream.watch import Watch

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from twisted_kafka_spark import bundles, cells
-from twisted_kafka_spark.cells import MINUTE_S, TIME
-from twisted_kafka_spark.store import FOLLOWED
+from twisted_kafka_spark.cells import bundles, kinds
+from twisted_kafka_spark.cells.kinds import MINUTE_S, TIME
+from twisted_kafka_spark.pipeline.store import FOLLOWED
 from twisted_kafka_spark.stream.watch import WINDOW, Reported, Watch
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Rolling:
         times = [int(bundles.microseconds(table).max()) for kind, table in whole.items() if kind == "traffic" and table.num_rows]
         last_us = max([*times, *([before.last_us] if before.last_us is not None else [])], default=None)
         if last_us is None:  # no line could be parsed yet, so no minute is known
-            return cells.arrow_schema().empty_table(), State(whole, None, before.reported)
+            return kinds.arrow_schema().empty_table(), State(whole, None, before.reported)
         over_us = last_us - self._late_us - MINUTE_S * _MICROSECOND
         closed, still_open = {}, {}
         for kind, table in whole.items():
@@ -128,7 +128,7 @@ class Rolling:
             content = self._out.read(f"{_ROLLED}/{_folder(each)}/cells.parquet")
             if content is None:
                 continue
-            table = parquet.read_table(io.BytesIO(content), schema=cells.arrow_schema())
+            table = parquet.read_table(io.BytesIO(content), schema=kinds.arrow_schema())
             yield table
             newest_us = int(bundles.microseconds(table).max())
             last_us = newest_us if last_us is None else last_us

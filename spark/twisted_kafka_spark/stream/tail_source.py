@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from twisted_kafka_spark import cells
+from twisted_kafka_spark.cells import kinds
 from twisted_kafka_spark.stream.followed_files import NOTHING, Offset, Scanner, files, is_plain, opened
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ class TailReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the packed cells of the lines of a task."""
-        from twisted_kafka_spark.fold import Folding  # processes that only plan do not need it
+        from twisted_kafka_spark.cells.fold import Folding  # processes that only plan do not need it
 
-        return Folding(grain_s=cells.MINUTE_S, utc_offset_s=self._utc_offset_s).rows_of_blocks(self.blocks(partition))
+        return Folding(grain_s=kinds.MINUTE_S, utc_offset_s=self._utc_offset_s).rows_of_blocks(self.blocks(partition))
 
     def blocks(self, partition: InputPartition) -> Iterator[bytes]:
         """Yield the lines of a task in blocks."""
@@ -195,7 +195,7 @@ class TailSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema of packed cells."""
-        return cells.PACKED_DDL
+        return kinds.PACKED_DDL
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         """Return the reader of a stream."""

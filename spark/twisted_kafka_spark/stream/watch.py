@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twisted_kafka_spark import views
-from twisted_kafka_spark.cells import MINUTE_S, TIME
+from twisted_kafka_spark.cells.kinds import MINUTE_S, TIME
 from twisted_kafka_spark.findings.find import find, in_order
 from twisted_kafka_spark.findings.finding import Finding
 

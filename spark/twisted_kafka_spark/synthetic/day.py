@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from twisted_kafka_spark.kafka_names import API_KEYS
+from twisted_kafka_spark.records.kafka_names import API_KEYS
 from twisted_kafka_spark.synthetic.flows import Flow, usual_flows
 from twisted_kafka_spark.synthetic.incidents import Incident
 from twisted_kafka_spark.synthetic.transactions import REQUESTS, usual_transactions

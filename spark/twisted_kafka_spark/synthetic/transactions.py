@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from twisted_kafka_spark.records.schema import ABORTED, COMMITTED, TIMED_OUT
 from twisted_kafka_spark.synthetic.flows import Client, Flow, topic_names
-from twisted_kafka_spark.transactions import ABORTED, COMMITTED, TIMED_OUT
 
 REQUESTS = 4
 """Lines of a transaction."""

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from twisted_kafka_spark import aggregate, page, store, views
-from twisted_kafka_spark.document import About, build, tick_length_s
-from twisted_kafka_spark.few import FewCells
+from twisted_kafka_spark import views
+from twisted_kafka_spark.cells import aggregate
+from twisted_kafka_spark.cells.fold import READ, Folding
 from twisted_kafka_spark.findings.find import find, find_over_all, in_order
-from twisted_kafka_spark.fold import READ, Folding
-from twisted_kafka_spark.read import NoAccessLogError, Sources, find_sources
-from twisted_kafka_spark.rollup import Selection, cells_of_files, cells_of_lines, cells_of_small_log, has_repeats, is_small
+from twisted_kafka_spark.pipeline import page, store
+from twisted_kafka_spark.pipeline.document import About, build, tick_length_s
+from twisted_kafka_spark.pipeline.few import FewCells
+from twisted_kafka_spark.pipeline.rollup import Selection, cells_of_files, cells_of_lines, cells_of_small_log, has_repeats, is_small
+from twisted_kafka_spark.records.read import NoAccessLogError, Sources, find_sources
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ import pyarrow as pa
 from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
 
 if TYPE_CHECKING:
-    from twisted_kafka_spark.frame import Frame, Numbers
+    from twisted_kafka_spark.records.frame import Frame, Numbers
 
 TOPIC_REFUSAL = "TOPIC_AUTHORIZATION_FAILED"
 OTHER_REFUSALS = (

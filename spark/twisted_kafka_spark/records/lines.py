@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from twisted_kafka_spark import kafka_log
-from twisted_kafka_spark.schema import FIELDS, RESOURCE_FIELDS, TOPIC_FIELDS, TRANSACTION_FIELDS, Field
+from twisted_kafka_spark.records import kafka_log
+from twisted_kafka_spark.records.schema import FIELDS, RESOURCE_FIELDS, TOPIC_FIELDS, TRANSACTION_FIELDS, Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from twisted_kafka_spark.frame import Frame
+    from twisted_kafka_spark.records.frame import Frame
 
 GARBLED = "garbled"
 """Incomplete, or not in a known format."""
@@ -94,7 +94,7 @@ class LineReader:
     """
 
     def __init__(self, utc_offset_s: int = 0) -> None:
-        from twisted_kafka_spark.quick import QuickReader
+        from twisted_kafka_spark.records.quick import QuickReader
 
         self.found = Records()
         self._utc_offset_s = utc_offset_s
@@ -141,7 +141,7 @@ class LineReader:
     def _frames(self, data: bytes | memoryview, starts: Any, stops: Any) -> Iterator[Frame]:
         import pyarrow as pa
 
-        from twisted_kafka_spark.frame import from_batch
+        from twisted_kafka_spark.records.frame import from_batch
 
         if not len(starts):
             return

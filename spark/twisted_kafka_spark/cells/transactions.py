@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
+from twisted_kafka_spark.records.schema import OUTCOMES, TIMED_OUT
 
 if TYPE_CHECKING:
-    from twisted_kafka_spark.frame import Frame, Numbers
+    from twisted_kafka_spark.records.frame import Frame, Numbers
 
-COMMITTED, ABORTED, FENCED, TIMED_OUT = "committed", "aborted", "fenced", "timed-out"
-OUTCOMES = (COMMITTED, ABORTED, FENCED, TIMED_OUT)
 REFUSED, ACTIVE, ENDED = "refused", "active", "ended"
 EVENTS = (*OUTCOMES, REFUSED, ACTIVE, ENDED)
 """What a line says about its transactional id: how a transaction ended; that a producer was refused because another one has the id;

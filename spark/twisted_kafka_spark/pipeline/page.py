@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from twisted_kafka_spark import aggregate, cells
-from twisted_kafka_spark.cells import DAY_S, HOUR_S, KINDS, TIME
+from twisted_kafka_spark.cells import aggregate, kinds
+from twisted_kafka_spark.cells.kinds import DAY_S, HOUR_S, KINDS, TIME
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,7 +96,7 @@ def of_page(hourly: DataFrame, sized: Sizes, tick_s: int) -> pa.Table:
         if whole.count() > aggregate.MOST_CELLS:
             shown = aggregate.merged(aggregate.bounded(whole, KINDS, aggregate.MOST_NAMES_SHOWN, 0))
             shown = aggregate.largest(aggregate.relevant(shown), aggregate.MOST_CELLS_OF_A_KIND)
-        schema = cells.arrow_schema()
+        schema = kinds.arrow_schema()
         return shown.select(*schema.names).toArrow().cast(schema)
 
 
@@ -140,7 +140,7 @@ def findings_by_day(hourly: DataFrame) -> list[Finding]:
 def _found_in_day(day: pa.Table) -> pa.Table:
     import pyarrow as pa
 
-    found = found_in(day.select(cells.arrow_schema().names))
+    found = found_in(day.select(kinds.arrow_schema().names))
     texts = [json.dumps({**asdict(each), "explains": sorted(each.explains)}, default=str) for each in found]
     return pa.table({"finding": pa.array(texts, pa.string()), "weight": pa.array([each.weight for each in found], pa.float64())})
 

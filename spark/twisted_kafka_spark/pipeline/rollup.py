@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from twisted_kafka_spark import bundles, cells
-from twisted_kafka_spark.fold import Planned
-from twisted_kafka_spark.frame import AMOUNTS, IDENTITY
-from twisted_kafka_spark.pieces import PACKED, Piece, file_size, local_path, tasks
-from twisted_kafka_spark.read import Sources, is_remote, read_lines, read_parquet
-from twisted_kafka_spark.schema import ddl
+from twisted_kafka_spark.cells import bundles, kinds
+from twisted_kafka_spark.cells.fold import Planned
+from twisted_kafka_spark.records.frame import AMOUNTS, IDENTITY
+from twisted_kafka_spark.records.pieces import PACKED, Piece, file_size, local_path, tasks
+from twisted_kafka_spark.records.read import Sources, is_remote, read_lines, read_parquet
+from twisted_kafka_spark.records.schema import ddl
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from twisted_kafka_spark.fold import Folding
+    from twisted_kafka_spark.cells.fold import Folding
 
 SMALL_LOG_BYTES = 256 << 20
 """The size of a log, not compressed, up to which its cells go to the driver before they are merged: two million at worst."""
@@ -57,7 +57,7 @@ def cells_of_files(spark: SparkSession, sources: Sources, folding: Folding, sele
         if selection.needs_records:
             parts.append(cells_of_records(numbers.mapInArrow(plan.parsed, ddl()), folding, selection))
         else:
-            parts.append(numbers.mapInArrow(plan.folded, cells.ddl()))
+            parts.append(numbers.mapInArrow(plan.folded, kinds.ddl()))
     remote = [path for path in sources.lines if is_remote(path)]
     parts += [cells_of_lines(lines, folding, selection) for lines in read_lines(spark, remote)]
     if sources.parquet:
@@ -85,7 +85,7 @@ def cells_of_lines(lines: DataFrame, folding: Folding, selection: Selection) -> 
     """Return the cells of a column of lines, not merged."""
     if selection.needs_records:
         return cells_of_records(lines.mapInArrow(folding.parsed, ddl()), folding, selection)
-    return lines.mapInArrow(folding.of_lines, cells.ddl())
+    return lines.mapInArrow(folding.of_lines, kinds.ddl())
 
 
 def cells_of_records(records: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
@@ -102,7 +102,7 @@ def cells_of_records(records: DataFrame, folding: Folding, selection: Selection)
     if selection.deduplicate:
         numbered = records.where(sf.col("sequence").isNotNull()).dropDuplicates(["node", "sequence"])
         records = numbered.unionByName(records.where(sf.col("sequence").isNull()))
-    return records.select(*_FOLDED).mapInArrow(folding.of_records, cells.ddl())
+    return records.select(*_FOLDED).mapInArrow(folding.of_records, kinds.ddl())
 
 
 def _planned(spark: SparkSession, paths: list[str]) -> list[list[Piece]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from twisted_kafka_spark.cells import CLIENT, HOUR_S, KEY_NAMES, KEYS, KINDS, MEASURE_NAMES, MEASURES, TIME
+from twisted_kafka_spark.cells.kinds import CLIENT, HOUR_S, KEY_NAMES, KEYS, KINDS, MEASURE_NAMES, MEASURES, TIME
 from twisted_kafka_spark.thresholds import MINUTE_FLOOR, REBALANCE_APIS
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from twisted_kafka_spark import class_cache
-from twisted_kafka_spark.java_home import ensure_java
+from twisted_kafka_spark.runtime import class_cache
+from twisted_kafka_spark.runtime.java_home import ensure_java
 
 if TYPE_CHECKING:
     from pyspark import SparkConf

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from twisted_kafka_spark.cells import HEAT_BUCKETS, MINUTE_S
+from twisted_kafka_spark.cells.histogram import middle, quantiles
+from twisted_kafka_spark.cells.kinds import HEAT_BUCKETS, MINUTE_S
+from twisted_kafka_spark.cells.security import PLAIN_PROTOCOLS
+from twisted_kafka_spark.cells.transactions import REFUSED
 from twisted_kafka_spark.findings.detectors import throttled_shares
-from twisted_kafka_spark.histogram import middle, quantiles
-from twisted_kafka_spark.kafka_names import WAITS_BY_DESIGN
-from twisted_kafka_spark.schema import PHASES
-from twisted_kafka_spark.security import PLAIN_PROTOCOLS
-from twisted_kafka_spark.transactions import OUTCOMES, REFUSED
+from twisted_kafka_spark.records.kafka_names import WAITS_BY_DESIGN
+from twisted_kafka_spark.records.schema import OUTCOMES, PHASES
 from twisted_kafka_spark.views import TOP
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from twisted_kafka_spark.frame import AMOUNTS, IDENTITY, IDENTITY_SCHEMA, Coded, Frame, Topics, no_transactions
+from twisted_kafka_spark.records.frame import AMOUNTS, IDENTITY, IDENTITY_SCHEMA, Coded, Frame, Topics, no_transactions
 
 if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[np.int64]]

@@ -40,6 +40,10 @@ TOPIC_FIELDS: tuple[Field, ...] = (
 )
 """The fields of an element of `topics`."""
 
+COMMITTED, ABORTED, FENCED, TIMED_OUT = "committed", "aborted", "fenced", "timed-out"
+OUTCOMES = (COMMITTED, ABORTED, FENCED, TIMED_OUT)
+"""How a transaction ended."""
+
 TRANSACTION_FIELDS: tuple[Field, ...] = (
     Field("id", "string", "string", "the transactional id"),
     Field(

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from twisted_kafka_spark import aggregate, bundles, cells, page, without_pandas  # noqa: F401 - for the side effect of the import
-from twisted_kafka_spark.cells import DAY_S, HOUR_S, KEY_NAMES, KINDS, MEASURES, TIME
-from twisted_kafka_spark.fold import READ
-from twisted_kafka_spark.rollup import RUN_SLACK
+from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
+from twisted_kafka_spark.cells import aggregate, bundles, kinds
+from twisted_kafka_spark.cells.fold import READ
+from twisted_kafka_spark.cells.kinds import DAY_S, HOUR_S, KEY_NAMES, KINDS, MEASURES, TIME
+from twisted_kafka_spark.pipeline import page
+from twisted_kafka_spark.pipeline.rollup import RUN_SLACK
 from twisted_kafka_spark.thresholds import MINUTE_FLOOR, REBALANCE_APIS
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class FewCells:
     @classmethod
     def of(cls, found: DataFrame) -> FewCells:
         """Take the cells of a DataFrame, which the caller knows to be few."""
-        schema = cells.arrow_schema()
+        schema = kinds.arrow_schema()
         return cls._of(found.select(*schema.names).toArrow().cast(schema))
 
     @classmethod
@@ -70,9 +72,9 @@ class FewCells:
         if self.sizes.is_long:
             table = table.filter(pc.invert(_is_one_of(table, page.MINUTES_OF_CLIENTS)))
         seconds = _seconds(table)
-        for grain_s, kinds in _by_grain(page.grains_s(self.sizes, tick_s)).items():
+        for grain_s, some in _by_grain(page.grains_s(self.sizes, tick_s)).items():
             coarse = pc.multiply(pc.divide(seconds, grain_s), grain_s) if grain_s else pa.scalar(0, pa.int64())
-            seconds = pc.if_else(_is_one_of(table, kinds), coarse, seconds)
+            seconds = pc.if_else(_is_one_of(table, some), coarse, seconds)
         times = pc.cast(pc.multiply(seconds, _MICROSECOND), table[TIME.name].type)
         return _merged(_set(table, TIME.name, times))
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from twisted_kafka_spark import aggregate, cells
-from twisted_kafka_spark.cells import KEY_NAMES, KINDS, MEASURE_NAMES, TIME
-from twisted_kafka_spark.read import NoAccessLogError
+from twisted_kafka_spark.cells import aggregate, kinds
+from twisted_kafka_spark.cells.kinds import KEY_NAMES, KINDS, MEASURE_NAMES, TIME
+from twisted_kafka_spark.records.read import NoAccessLogError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,9 +62,9 @@ def _read(spark: SparkSession, directory: str) -> DataFrame:
     from pyspark.sql import functions as sf
 
     with contextlib.suppress(AnalysisException):
-        return spark.read.schema(f"{cells.ddl()}, date string, hour string").parquet(f"{directory}/{ROLLED_UP}")
+        return spark.read.schema(f"{kinds.ddl()}, date string, hour string").parquet(f"{directory}/{ROLLED_UP}")
     try:
-        batches = spark.read.schema(cells.ddl()).parquet(f"{directory}/{FOLLOWED}")
+        batches = spark.read.schema(kinds.ddl()).parquet(f"{directory}/{FOLLOWED}")
     except AnalysisException:
         raise NoAccessLogError(f"{directory} is not a rollup (written with --rollup) of this version") from None
     timed = aggregate.regrained(batches, {kind: each.grain_s for kind, each in KINDS.items()})

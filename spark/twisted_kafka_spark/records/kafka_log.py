@@ -14,10 +14,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from twisted_kafka_spark.kafka_names import ERROR_NAMES
-from twisted_kafka_spark.kafka_resources import group, resources
-from twisted_kafka_spark.schema import PHASES
-from twisted_kafka_spark.transactions import ABORTED, COMMITTED
+from twisted_kafka_spark.records.kafka_names import ERROR_NAMES
+from twisted_kafka_spark.records.kafka_resources import group, resources
+from twisted_kafka_spark.records.schema import ABORTED, COMMITTED, PHASES
 
 _MARK = "Completed request:{"
 _OTHER = (

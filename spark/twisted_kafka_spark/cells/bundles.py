@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from twisted_kafka_spark import cells
-from twisted_kafka_spark.cells import KINDS, MEASURES, TIME
+from twisted_kafka_spark.cells import kinds
+from twisted_kafka_spark.cells.kinds import KINDS, MEASURES, TIME
 
 Cells = list[tuple[str, pa.Table]]
 """Tables of cells, each with the name of its kind."""
@@ -53,7 +53,7 @@ def _own(kind: str, table: pa.Table) -> pa.Table:
 
 
 def _schema(kind: str) -> pa.Schema:
-    declared, whole = KINDS[kind], cells.arrow_schema()
+    declared, whole = KINDS[kind], kinds.arrow_schema()
     return pa.schema([whole.field(name) for name in (TIME.name, *declared.keys, *declared.measures)])
 
 
@@ -127,7 +127,7 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]
 
 def wide(tables: Iterable[tuple[str, pa.Table]]) -> pa.Table:
     """Return cells with all columns, in the order and with the types of the schema."""
-    schema, some = cells.arrow_schema(), [(kind, table) for kind, table in tables if table.num_rows]
+    schema, some = kinds.arrow_schema(), [(kind, table) for kind, table in tables if table.num_rows]
     if not some:
         return schema.empty_table()
     most = max(table.num_rows for _, table in some)

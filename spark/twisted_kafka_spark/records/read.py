@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from twisted_kafka_spark.pieces import PARQUET, ZSTD, closed_name, is_open, local_path, whole_lines
+from twisted_kafka_spark.records.pieces import PARQUET, ZSTD, closed_name, is_open, local_path, whole_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,7 +97,7 @@ def decompressed_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
 
 def read_parquet(spark: SparkSession, files: Sequence[str]) -> DataFrame:
     """Return the records of Parquet files; raise NoAccessLogError when the first is not an access log."""
-    from twisted_kafka_spark.schema import access_log_schema
+    from twisted_kafka_spark.records.schema import access_log_schema
 
     if "time" not in spark.read.parquet(files[0]).columns:
         raise NoAccessLogError(f"{files[0]} is not an access log: it has no column `time`")

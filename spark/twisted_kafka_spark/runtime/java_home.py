@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from twisted_kafka_spark.class_cache import cache_directory
+from twisted_kafka_spark.runtime.class_cache import cache_directory
 
 OLDEST_JAVA = 17
 _VERSION_TIMEOUT_S = 20

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from twisted_kafka_spark import bundles, cells, histogram, security, transactions
-from twisted_kafka_spark.cells import HEAT_BUCKETS, KINDS, TIMES
-from twisted_kafka_spark.frame import IDENTITY, NO_SEQUENCE, Coded, Frame, concatenated, distinct, from_batch
-from twisted_kafka_spark.kafka_names import OLDEST_IN_KAFKA_4
-from twisted_kafka_spark.lines import LineReader, Records, completed
-from twisted_kafka_spark.pieces import Piece, blocks
-from twisted_kafka_spark.security import PLAIN_PROTOCOLS
+from twisted_kafka_spark.cells import bundles, histogram, kinds, security, transactions
+from twisted_kafka_spark.cells.kinds import HEAT_BUCKETS, KINDS, TIMES
+from twisted_kafka_spark.cells.security import PLAIN_PROTOCOLS
+from twisted_kafka_spark.records.frame import IDENTITY, NO_SEQUENCE, Coded, Frame, concatenated, distinct, from_batch
+from twisted_kafka_spark.records.kafka_names import OLDEST_IN_KAFKA_4
+from twisted_kafka_spark.records.lines import LineReader, Records, completed
+from twisted_kafka_spark.records.pieces import Piece, blocks
 from twisted_kafka_spark.thresholds import STORM_APIS
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def _cells(
     return kind, pa.table(columns)
 
 
-_LOWEST = {measure.name for measure in cells.MEASURES if measure.merge == "min"}
+_LOWEST = {measure.name for measure in kinds.MEASURES if measure.merge == "min"}
 
 
 def _extreme(name: str, first: Numbers, group: Numbers, values: Numbers) -> Numbers:
@@ -415,7 +415,7 @@ def _runs(frame: Frame, seconds: Numbers, grain_s: int) -> pa.Table:
         for first, last, count in zip(firsts, lasts, counts, strict=True):
             rows.append({"node": node, "note": str(first), "requests": count, "first_us": first, "last_us": last})
     at = _start_of(seconds, grain_s or KINDS["runs"].grain_s)
-    types = cells.arrow_schema()
+    types = kinds.arrow_schema()
     made = pa.Table.from_pylist(rows, pa.schema([types.field(name) for name in rows[0]]))
     return made.append_column("at", pa.repeat(at, len(rows)))
 

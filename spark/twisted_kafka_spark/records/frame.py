@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
-from twisted_kafka_spark.schema import PHASES
+from twisted_kafka_spark.records.schema import PHASES
 
 if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[np.int64]]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from twisted_kafka_spark.schema import PHASES
+from twisted_kafka_spark.records.schema import PHASES
 
 if TYPE_CHECKING:
     import pyarrow as pa

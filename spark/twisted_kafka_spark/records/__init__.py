@@ -1,0 +1,1 @@
+"""The access log as columns: formats of lines, files and folders."""

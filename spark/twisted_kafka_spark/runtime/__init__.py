@@ -1,0 +1,1 @@
+"""Java, the Spark session and what goes wrong with them."""
