@@ -1,5 +1,6 @@
 """Subscriptions to clients' metrics, and what clients push, with the clock held."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -212,3 +213,15 @@ def test_the_number_of_clients_and_series_is_bounded() -> None:
 def test_a_subscription_that_cannot_be_read_changes_nothing(telemetry: Telemetry) -> None:
     telemetry.manager.update("all", {"interval.ms": "soon"})
     assert telemetry.ask()[1].interval_ms == 1000
+
+
+def test_without_the_package_that_reads_metrics_no_client_is_asked_for_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("opentelemetry")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    telemetry = Telemetry()
+    instance_id, subscription = telemetry.ask()
+    assert subscription.metrics == ()
+    assert telemetry.manager.names() == ["all"]
+    with pytest.raises(InvalidRecordError, match=r"pip install 'twisted_kafka\[client-metrics\]'"):
+        telemetry.push(instance_id, subscription.subscription_id, sums(1.0))

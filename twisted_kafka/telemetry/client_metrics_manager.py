@@ -20,7 +20,7 @@ from twisted_kafka.protocol.errors import (
 from twisted_kafka.protocol.records.compression import Compression, decompress
 from twisted_kafka.protocol.types import NO_UUID, random_uuid, uuid_text
 from twisted_kafka.telemetry.exposed_metrics import ExposedMetrics
-from twisted_kafka.telemetry.otlp import read_metrics
+from twisted_kafka.telemetry.otlp import MISSING, is_available, read_metrics
 from twisted_kafka.timing.clock import IClock
 
 DEFAULT_INTERVAL_MS: Final = 300_000
@@ -82,12 +82,14 @@ class ClientMetricsManager:
         self._generation = 0
 
     def update(self, name: str, config: Mapping[str, str]) -> None:
-        """Set the configs of a subscription; empty ones delete it."""
+        """Set the configs of a subscription; empty ones delete it. Where metrics cannot be read, clients are not asked for any."""
         try:
             parsed = ClientMetricsConfig.parse(config) if config else None
         except KafkaError as error:
             self.log.error("Ignoring invalid configs of client metrics subscription {name}: {error}", name=name, error=error)
             return
+        if parsed is not None and not is_available():
+            self.log.error("No client pushes metrics for subscription {name}: {why}", name=name, why=MISSING)
         with self._lock:
             if parsed is None:
                 self._configs.pop(name, None)
@@ -171,7 +173,8 @@ class ClientMetricsManager:
         return instance
 
     def _subscription(self, instance_id: bytes, client: Client) -> Subscription:
-        fitting = [config for config in self._configs.values() if config.applies_to(client)]
+        configs = self._configs.values() if is_available() else ()
+        fitting = [config for config in configs if config.applies_to(client)]
         interval_ms = min((config.interval_ms for config in fitting), default=DEFAULT_INTERVAL_MS)
         metrics = sorted({metric for config in fitting for metric in config.metrics})
         wanted = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(metrics)

@@ -1,12 +1,23 @@
 """Decodes the metrics that clients push: OpenTelemetry's MetricsData as protocol buffers (OTLP)."""
 
+import importlib.util
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from twisted_kafka.protocol.errors import InvalidRecordError
 
 _DELTA: Final = 1
 """AGGREGATION_TEMPORALITY_DELTA."""
+
+
+MISSING: Final = "the broker lacks a package: pip install 'twisted_kafka[client-metrics]'"
+
+
+def is_available() -> bool:
+    """Return whether OpenTelemetry's declarations are installed. Nothing is imported for it."""
+    found = importlib.util.find_spec("opentelemetry")  # a namespace that other packages have too
+    return found is not None and any(Path(each, "proto").is_dir() for each in found.submodule_search_locations or ())
 
 
 class Sample(NamedTuple):
@@ -19,10 +30,13 @@ class Sample(NamedTuple):
 
 
 def read_metrics(data: bytes) -> list[Sample]:
-    """Return the samples. Raises InvalidRecordError if the bytes are not MetricsData."""
+    """Return the samples. Raises InvalidRecordError if the bytes are not MetricsData, or cannot be read here."""
     # These imports take 50 ms and are only needed if clients push metrics.
-    from google.protobuf.message import DecodeError
-    from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+    try:
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+    except ImportError:
+        raise InvalidRecordError(f"Metrics cannot be read: {MISSING}") from None
 
     message = MetricsData()
     try:
