@@ -23,8 +23,7 @@ import statistics
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -32,7 +31,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.scratch import scratch
 from tests.cluster.brokers import Kind
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import Cluster, running
 from tests.eventually import eventually
 
 SESSION_MS = 6000
@@ -194,14 +193,8 @@ def load(cluster: Cluster, options: argparse.Namespace) -> Figures:
 SCENARIOS: tuple[Callable[[Cluster, argparse.Namespace], Figures], ...] = (failover, produce, catch_up, load)
 
 
-@contextmanager
-def running(kind: Kind, directory: Path) -> Iterator[Cluster]:
-    cluster = Cluster(directory, [kind] * 3, is_direct=True, **_SETTINGS)
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.end()
+def measured(kind: Kind, directory: Path) -> Cluster:
+    return Cluster(directory, [kind] * 3, is_direct=True, **_SETTINGS)
 
 
 def main() -> None:
@@ -219,7 +212,7 @@ def main() -> None:
     with scratch() as directory:
         for number in range(options.rounds):
             for kind in kinds:
-                with running(kind, directory / f"{kind.name}-{number}") as cluster:
+                with running(measured(kind, directory / f"{kind.name}-{number}")) as cluster:
                     for scenario in SCENARIOS:
                         if fnmatch.fnmatch(scenario.__name__, options.only):
                             for name, figure in scenario(cluster, options).items():

@@ -16,7 +16,7 @@ from kazoo.exceptions import NoNodeError
 from tests.cluster.brokers import BrokerProcess, Kind
 from tests.cluster.network import Network
 from tests.eventually import eventually
-from tests.zookeeper import Proxy, ZooKeeper
+from tests.zookeeper import Proxy, ZooKeeper, needs_zookeeper
 
 SESSION_MS = 3000
 LAG_MS = 3000
@@ -76,11 +76,6 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         return ",".join(broker.bootstrap for broker in self.brokers.values())
-
-    def start(self, *ids: int) -> None:
-        """Start ZooKeeper and these brokers, all without ``ids``, and wait until they are registered."""
-        self.prepare()
-        self.start_brokers(*(ids or self.brokers))
 
     def prepare(self) -> None:
         """Start ZooKeeper, and give the brokers their settings."""
@@ -282,6 +277,25 @@ class Cluster:
     def expire_session(self, broker_id: int) -> None:
         """End a broker's session in ZooKeeper."""
         self.sessions[broker_id].expire()
+
+
+@contextmanager
+def prepared(cluster: Cluster) -> Iterator[Cluster]:
+    """A cluster whose ZooKeeper runs, and none of its brokers; everything is killed at the end."""
+    needs_zookeeper()
+    try:
+        cluster.prepare()
+        yield cluster
+    finally:
+        cluster.end()
+
+
+@contextmanager
+def running(cluster: Cluster, *ids: int) -> Iterator[Cluster]:
+    """A cluster of which these brokers are registered, all without ``ids``; everything is killed at the end."""
+    with prepared(cluster):
+        cluster.start_brokers(*(ids or cluster.brokers))
+        yield cluster
 
 
 def wait_for_progress(acknowledged: Callable[[], int], more: int = 20) -> None:

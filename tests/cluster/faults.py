@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from tests.cluster.checker import Kind as Found
 from tests.cluster.checker import check, told
 from tests.cluster.cluster import LAG_MS, SESSION_MS, Cluster, rest, wait_for_progress
 from tests.cluster.load import Load
@@ -13,7 +14,11 @@ LONG_S = (max(SESSION_MS, LAG_MS) + 2000) / 1000
 FEWEST = 100
 """A history of less proves nothing."""
 
+PARTITIONS = 3
+
 Do = Callable[[Cluster, Load], None]
+LoadOn = Callable[..., Load]
+"""What the fixture of this name returns: it loads a topic with so many partitions."""
 
 
 def kill_a_leader(cluster: Cluster, load: Load) -> None:
@@ -158,3 +163,29 @@ def ensure_nothing_is_wrong(cluster: Cluster, load: Load, *, are_replicas_compar
         return
     cluster.wait_until_whole()
     ensure_replicas_are_identical(cluster, load.target.topic)
+
+
+def withstand(cluster: Cluster, load_on: LoadOn, fault: Do, partitions: int = PARTITIONS) -> None:
+    """Do it to a new topic of three replicas under load, and find nothing wrong."""
+    topic = f"checked-{fault.__name__}"
+    cluster.create_topic(topic, partitions, 3)
+    load = load_on(topic, partitions)
+    bear(cluster, load, fault)
+    ensure_nothing_is_wrong(cluster, load)
+
+
+def lose_what_one_replica_alone_has_acknowledged(cluster: Cluster, load_on: LoadOn) -> None:
+    """Have a leader acknowledge records that it never passes on; they have to be found lost."""
+    topic = "unsafe"
+    cluster.create_topic(topic, 1, 3, min_insync_replicas=1, unclean_leader_election_enable="true")
+    load = load_on(topic, 1, acks="1", idempotent=False)
+    leader = cluster.leader(topic)
+    with cluster.isolated(leader):
+        rest(LONG_S)
+        wait_for_progress(lambda: load.acknowledged)
+        cluster.brokers[leader].kill()
+    cluster.wait_until_gone(leader)
+    wait_for_progress(lambda: load.acknowledged)
+    cluster.start_brokers(leader)
+    cluster.wait_until_whole()
+    assert Found.LOST in {fault.kind for fault in check(load.end())}

@@ -26,6 +26,8 @@ _IN_TRANSACTION = 5
 _ABORTED = 4
 """One transaction of so many is aborted."""
 _BETWEEN_COMMITS_S = 0.2
+_LEFT_S = 30
+"""How long a member waits for a commit, and for its consumer to close."""
 
 
 @dataclass
@@ -263,9 +265,15 @@ class KafkaPythonReader(Reader):
 
 
 class Member(Client):
-    """A member of a group that reads what is committed and commits its offsets as it goes."""
+    """A member of a group that reads what is committed and commits its offsets as it goes, one commit at a time.
+
+    librdkafka may keep a commit for ever, and with it a consumer's close, when a coordinator goes at the wrong moment
+    (https://github.com/confluentinc/librdkafka/issues/3740): such a consumer is left to itself, and replaced.
+    """
 
     def live(self, name: str) -> None:
+        parts: dict[int, Reading] = {}
+        committing: list[float] = []  # when the commit that is not answered yet began
         consumer = Consumer(
             {
                 "bootstrap.servers": self.target.bootstrap,
@@ -274,10 +282,11 @@ class Member(Client):
                 "isolation.level": Isolation.READ_COMMITTED.value,
                 "auto.offset.reset": "earliest",
                 "session.timeout.ms": 10_000,
+                "max.poll.interval.ms": _LEFT_S * 1000,
+                "on_commit": lambda error, places: self._committed_now(committing.pop(), error, places),
                 **_IMPATIENT,
             }
         )
-        parts: dict[int, Reading] = {}
 
         def assigned(_: Any, partitions: list[TopicPartition]) -> None:
             began = time.monotonic()
@@ -292,10 +301,21 @@ class Member(Client):
         consumer.subscribe([self.target.topic], on_assign=assigned, on_revoke=lambda *_: parts.clear())
         try:
             while not self.ending.is_set():
-                if self._read(consumer, parts):
-                    self._commit(consumer, parts)
+                is_due = self._read(consumer, parts)
+                if committing:
+                    if time.monotonic() > committing[0] + _LEFT_S:
+                        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"a commit was not answered for {_LEFT_S} s"))
+                elif is_due:
+                    self._commit(consumer, parts, committing)
         finally:
-            consumer.close()
+            self._close(consumer)
+
+    def _close(self, consumer: Any) -> None:
+        closing = threading.Thread(target=consumer.close, daemon=True, name=f"{self.name}-closing")
+        closing.start()
+        closing.join(_LEFT_S)
+        if closing.is_alive():
+            self.target.complain(self.name, f"a consumer did not close within {_LEFT_S} s")
 
     def _read(self, consumer: Any, parts: dict[int, Reading]) -> bool:
         # One by one: a batch may have records of before a rebalance that happened while it was collected.
@@ -327,17 +347,26 @@ class Member(Client):
             if self.ending.wait(0.1):
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
-    def _commit(self, consumer: Any, parts: dict[int, Reading]) -> None:
+    def _commit(self, consumer: Any, parts: dict[int, Reading], committing: list[float]) -> None:
         offsets = [TopicPartition(self.target.topic, part, of.records[-1][0] + 1) for part, of in parts.items() if of.records]
-        began = time.monotonic()
+        if not offsets:  # it has lost the partitions meanwhile
+            return
+        committing.append(time.monotonic())
         try:
-            for place in consumer.commit(offsets=offsets, asynchronous=False):
-                if place.error is None:
-                    self._note(place, began)
-                else:
-                    self.target.complain(self.name, place.error)
+            consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as error:
+            committing.pop()
             self.target.complain(self.name, error)
+
+    def _committed_now(self, began: float, error: KafkaError | None, places: list[TopicPartition]) -> None:
+        if error is not None:
+            self.target.complain(self.name, error)
+            return
+        for place in places:
+            if place.error is None:
+                self._note(place, began)
+            else:
+                self.target.complain(self.name, place.error)
 
     def _note(self, place: TopicPartition, began: float, *, was_read: bool = False) -> None:
         self.history.commits.append(Commit(GROUP, place.partition, place.offset, began, time.monotonic(), was_read))

@@ -1,15 +1,16 @@
 """One cluster of two of our brokers and two of Apache Kafka, each in every role, while clients write and read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.brokers import Kind
-from tests.cluster.cluster import Cluster, wait_for_progress
+from tests.cluster.cluster import Cluster, running, wait_for_progress
 from tests.cluster.faults import (
     FEWEST,
     Do,
+    LoadOn,
     bear,
     ensure_nothing_is_wrong,
     expire_the_controllers_session,
@@ -18,11 +19,11 @@ from tests.cluster.faults import (
     kill_all_at_once,
     pause_a_leader,
     stop_each_in_turn,
+    withstand,
 )
 from tests.cluster.load import Load
 from tests.cluster.tools import describe, elect_preferred, log_dirs, reassign, verified_lags
 from tests.eventually import eventually
-from tests.zookeeper import needs_zookeeper
 
 pytestmark = [pytest.mark.slow, pytest.mark.oracle, pytest.mark.clients, pytest.mark.timeout(900)]
 
@@ -37,15 +38,10 @@ FAULTS: tuple[Do, ...] = (kill_a_leader, pause_a_leader, isolate_a_leader, expir
 @pytest.fixture(scope="module", params=KINDS, ids=str)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two brokers of one kind, and then two of the other that join them."""
-    needs_zookeeper()
-    cluster = Cluster(tmp_path_factory.mktemp("mixed"), KINDS[request.param])
-    try:
-        cluster.start(1, 2)
+    with running(Cluster(tmp_path_factory.mktemp("mixed"), KINDS[request.param]), 1, 2) as cluster:
         cluster.create_topic("before", PARTITIONS, 2)
         cluster.start_brokers(3, 4)
         yield cluster
-    finally:
-        cluster.end()
 
 
 def rotated(by: int) -> dict[int, list[int]]:
@@ -70,7 +66,7 @@ def move_the_controller(cluster: Cluster, load: Load, kind: Kind) -> None:
     wait_for_progress(lambda: load.acknowledged)
 
 
-def test_a_topic_of_one_kind_moves_to_the_other_and_back(cluster: Cluster, load_on: Callable[..., Load], tmp_path: Path) -> None:
+def test_a_topic_of_one_kind_moves_to_the_other_and_back(cluster: Cluster, load_on: LoadOn, tmp_path: Path) -> None:
     load = load_on("before", PARTITIONS)
     for ids in ([3, 4], [1, 2], [2, 3], [4, 1]):
         reassign(cluster, "before", dict.fromkeys(range(PARTITIONS), ids), tmp_path)
@@ -80,9 +76,7 @@ def test_a_topic_of_one_kind_moves_to_the_other_and_back(cluster: Cluster, load_
 
 
 @pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.name)
-def test_every_broker_leads_and_follows_every_other(
-    cluster: Cluster, load_on: Callable[..., Load], tmp_path: Path, kind: Kind
-) -> None:
+def test_every_broker_leads_and_follows_every_other(cluster: Cluster, load_on: LoadOn, tmp_path: Path, kind: Kind) -> None:
     topic = f"rotated-{kind.name}"
     cluster.create_topic(topic, PARTITIONS, 3)
     load = load_on(topic, PARTITIONS)
@@ -95,7 +89,7 @@ def test_every_broker_leads_and_follows_every_other(
     ensure_nothing_is_wrong(cluster, load)
 
 
-def test_brokers_are_restarted_one_after_the_other(cluster: Cluster, load_on: Callable[..., Load]) -> None:
+def test_brokers_are_restarted_one_after_the_other(cluster: Cluster, load_on: LoadOn) -> None:
     cluster.create_topic("rolling", PARTITIONS, 3)
     load = load_on("rolling", PARTITIONS)
     bear(cluster, load, stop_each_in_turn)
@@ -103,15 +97,11 @@ def test_brokers_are_restarted_one_after_the_other(cluster: Cluster, load_on: Ca
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_nothing_is_lost(cluster: Cluster, load_on: Callable[..., Load], fault: Do) -> None:
-    topic = f"checked-{fault.__name__}"
-    cluster.create_topic(topic, PARTITIONS, 3)
-    load = load_on(topic, PARTITIONS)
-    bear(cluster, load, fault)
-    ensure_nothing_is_wrong(cluster, load)
+def test_nothing_is_lost(cluster: Cluster, load_on: LoadOn, fault: Do) -> None:
+    withstand(cluster, load_on, fault, PARTITIONS)
 
 
-def test_kafkas_tools_say_the_same_of_either_kind(cluster: Cluster, load_on: Callable[..., Load]) -> None:
+def test_kafkas_tools_say_the_same_of_either_kind(cluster: Cluster, load_on: LoadOn) -> None:
     cluster.create_topic("described", PARTITIONS, 3)
     load = load_on("described", PARTITIONS)
     wait_for_progress(lambda: load.acknowledged, FEWEST)

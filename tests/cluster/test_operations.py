@@ -9,11 +9,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cluster.brokers import Kind
-from tests.cluster.cluster import Cluster, wait_for_progress
+from tests.cluster.cluster import Cluster, prepared, wait_for_progress
 from tests.cluster.faults import bear, ensure_nothing_is_wrong, kill_a_leader
 from tests.cluster.load import Load, Target
 from tests.cluster.tools import elect_preferred, reassign, set_default, spread, under_replicated
-from tests.zookeeper import needs_zookeeper
 from twisted_kafka.broker.metadata_directory import METADATA_FILE
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.properties import load_properties
@@ -36,13 +35,8 @@ ALONE: dict[str, Any] = {
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Four brokers of which none runs; the first one has its metadata in a file."""
-    needs_zookeeper()
-    cluster = Cluster(tmp_path / "cluster", [Kind.OURS] * 4, **ALONE)
-    try:
-        cluster.prepare()
+    with prepared(Cluster(tmp_path / "cluster", [Kind.OURS] * 4, **ALONE)) as cluster:
         yield cluster
-    finally:
-        cluster.end()
 
 
 def move_metadata(cluster: Cluster, directory: Path, zookeeper: object | None) -> None:
