@@ -1,6 +1,8 @@
 """Score the report's findings on days with incidents that are planted by a seed, and on quiet days.
 
-    python -m benchmarks.held_out.score [--seeds 200] [--first 0] [--quiet 0.3] [--verbose]
+    python -m benchmarks.held_out.score [--seeds 200] [--first 0] [--quiet 0.3] [--results FILE] [--verbose]
+
+With `--results`, what was planted and found is kept there, a line for each day, and days that are there are not made again.
 
 Prints for each kind how many incidents above its stated floor were named with the right client, API and minutes, how many below it
 were reported all the same, and the false findings on quiet days. Every finding goes through `job.run`. Seeds below 10,000 are for
@@ -16,6 +18,8 @@ import re
 import shutil
 import time
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +46,48 @@ def make_day(seed: int, quiet_share: float, directory: Path) -> tuple[list[Plant
     planted = [] if draw.random() < quiet_share else plant(fleet, draw)
     lines = [line for stream in fleet.streams for line in lines_of(stream, fleet.weather, draw)]
     return planted, write(lines, [each for one in planted for each in one.damaged], DATE, directory)
+
+
+def kept_days(results: Path | None) -> dict[int, tuple[list[Planted], int, list[Found]]]:
+    """Return what was planted, the number of lines and the findings of each seed in a file of results."""
+    days = {}
+    for line in results.read_text().splitlines() if results is not None and results.exists() else ():
+        day = json.loads(line)
+        planted = [Planted(**{**each, "apis": frozenset(each["apis"])}) for each in day["planted"]]
+        days[day["seed"]] = planted, day["lines"], day["findings"]
+    return days
+
+
+def keep(results: Path, seed: int, planted: list[Planted], lines: int, findings: list[Found]) -> None:
+    """Append the result of a day."""
+    told = [{**asdict(each), "apis": sorted(each.apis), "damaged": []} for each in planted]
+    with results.open("a") as file:
+        file.write(json.dumps({"seed": seed, "lines": lines, "planted": told, "findings": findings}, default=_plain) + "\n")
+
+
+def _plain(value: np.generic) -> Any:
+    return value.item()
+
+
+def days(seeds: range, quiet_share: float, results: Path | None) -> Iterator[tuple[int, list[Planted], int, list[Found]]]:
+    """Yield each seed with what is planted in its day, the number of lines and the findings of its report."""
+    known = kept_days(results)
+    spark = None if all(seed in known for seed in seeds) else session.start("local[1]")
+    try:
+        with scratch() as directory:
+            for seed in seeds:
+                if seed not in known:
+                    assert spark is not None
+                    planted, lines = make_day(seed, quiet_share, directory / "day")
+                    document = json.loads(json.dumps(run(spark, Job(paths=[str(directory / "day")])), default=str))
+                    shutil.rmtree(directory / "day")
+                    known[seed] = planted, lines, document["findings"]
+                    if results is not None:
+                        keep(results, seed, *known[seed])
+                yield seed, *known[seed]
+    finally:
+        if spark is not None:
+            spark.stop()
 
 
 def matches(found: Found, planted: Planted) -> bool:
@@ -143,23 +189,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--quiet", type=float, default=0.3, help="share of the days that are quiet")
+    parser.add_argument("--results", type=Path, help="file to keep the results of days in")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
-    score = Score()
-    spark = session.start("local[1]")
-    started = time.monotonic()
-    try:
-        with scratch() as directory:
-            for seed in range(options.first, options.first + options.seeds):
-                planted, lines = make_day(seed, options.quiet, directory / "day")
-                document = json.loads(json.dumps(run(spark, Job(paths=[str(directory / "day")])), default=str))
-                shutil.rmtree(directory / "day")
-                score.lines += lines
-                for problem in score.add(planted, document["findings"]):
-                    if options.verbose:
-                        print(f"seed {seed}: {problem}", flush=True)
-    finally:
-        spark.stop()
+    score, started = Score(), time.monotonic()
+    seeds = range(options.first, options.first + options.seeds)
+    for seed, planted, lines, findings in days(seeds, options.quiet, options.results):
+        score.lines += lines
+        for problem in score.add(planted, findings):
+            if options.verbose:
+                print(f"seed {seed}: {problem}", flush=True)
     score.print()
     print(f"{time.monotonic() - started:.0f} s")
 

@@ -67,6 +67,8 @@ TINY_BATCH_BYTES = 400
 SKEW_TOPICS_FLOOR = 10
 SKEW_SHARE = 0.8
 """Share of all produced bytes that one of many topics receives."""
+PARTITION_FLOOR = 60
+"""Requests that moved a partition in an hour, by API; what has fewer is not counted by partition."""
 SKEW_NODES_SHARE = 0.75
 """Share of the requests that one of several brokers handles."""
 SKEW_REQUESTS_FLOOR = 10_000

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
 from twisted_kafka_spark.cells import transactions
 from twisted_kafka_spark.cells.aggregate import SAMPLED_NAMES
-from twisted_kafka_spark.cells.kinds import CLIENT, KINDS, MEASURES, SOFTWARE, TIME
+from twisted_kafka_spark.cells.kinds import CLIENT, KINDS, MEASURES, SERVED, SOFTWARE, TIME
 from twisted_kafka_spark.cells.security import OTHER_REFUSALS, TOPIC_REFUSAL
 from twisted_kafka_spark.records.schema import PHASES
-from twisted_kafka_spark.thresholds import MINUTE_FLOOR, NEW_CONNECTIONS_FLOOR, REBALANCE_APIS
+from twisted_kafka_spark.thresholds import EXPECTED_ERRORS, MINUTE_FLOOR, NEW_CONNECTIONS_FLOOR, REBALANCE_APIS
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
@@ -64,11 +64,11 @@ def _one_of(key: str, values: Sequence[str]) -> pc.Expression:
     return pc.field(key).isin(list(values))
 
 
-_MOVED: dict[str, Derived] = {
+_MOVED_BYTES: dict[str, Derived] = {
     "produced_bytes": _moved("Produce", "bytes"),
     "fetched_bytes": _moved("Fetch", "bytes"),
-    "produced_records": _moved("Produce", "records"),
 }
+_MOVED: dict[str, Derived] = {**_MOVED_BYTES, "produced_records": _moved("Produce", "records")}
 _BOTH: dict[str, Derived] = {"sent_and_received": _both}
 _FAILED = pc.field("error").is_valid()
 
@@ -85,6 +85,7 @@ VIEWS: dict[str, View] = {
     "principal": View("principals", ("principal",), ranks=_BUSY, derived=_BOTH),
     "software": View("software", SOFTWARE, ranks=("requests",), top=60),
     "old_version": View("old_versions", (*CLIENT, *SOFTWARE, "api", "version")),
+    "expected_client": View("errors", CLIENT, where=_one_of("error", sorted(EXPECTED_ERRORS))),
     "error_client": View("errors", ("api", "error", *CLIENT), ranks=("requests",), top=500),
     "client_minute": View("client_minutes", (TIME.name, *CLIENT, "api"), least=MINUTE_FLOOR),
     "throttled_minute": View("client_minutes", (TIME.name, *CLIENT, "api"), where=pc.field("throttled") > 0),
@@ -99,7 +100,10 @@ VIEWS: dict[str, View] = {
     "topic_error": View("topic_errors", ("topic", "api", "error"), ranks=("requests",), top=60),
     "latency": View("phases", ("api", "bucket"), where=_one_of("phase", ("total_us",))),
     "phase": View("phases", ("api", "phase", "bucket"), where=_one_of("phase", PHASES)),
-    "client_latency": View("client_latency", (*CLIENT, "bucket")),
+    "client_latency": View("client_latency", (*CLIENT, "api", "bucket")),
+    "served": View("phases", ("api", "bucket"), where=_one_of("phase", (SERVED,))),
+    "partition": View("partitions", ("topic", "partition"), ranks=("bytes", "requests"), derived=_MOVED_BYTES),
+    "group": View("groups", (TIME.name, "group_id", *CLIENT, "api", "error")),
     "refused": View("errors", ("api", "error", *CLIENT), where=_one_of("error", OTHER_REFUSALS), ranks=("requests",)),
     "refused_topic": View("topic_errors", ("topic", "api", *CLIENT), where=_one_of("error", (TOPIC_REFUSAL,)), ranks=("requests",)),
     "failed_login": View("logins", ("note", "listener", "error"), ranks=("requests",)),
@@ -109,7 +113,7 @@ VIEWS: dict[str, View] = {
 
 _FOR_FINDINGS = (
     *("tick", "listener", "client", "client_api", "client_minute", "throttled_minute", "throttled_connection", "new_connection"),
-    *("old_version", "error_minute", "error_client", "topic", "topic_total", "topic_error", "line", "failed_login"),
+    *("old_version", "error_minute", "error_client", "topic", "topic_total", "topic_error", "line", "failed_login", "group"),
 )
 KINDS_FOR_FINDINGS = (*dict.fromkeys(VIEWS[name].kind for name in _FOR_FINDINGS), "transactions")
 """The kinds of cells from which those views are computed."""

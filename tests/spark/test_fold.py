@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tests.spark.access_lines import line, own_line, topic
 from twisted_kafka_spark.cells.fold import Folding
+from twisted_kafka_spark.cells.histogram import COARSE, bucket
 from twisted_kafka_spark.cells.kinds import KINDS, MEASURES
 
 
@@ -50,6 +51,7 @@ def test_each_phase_has_a_histogram() -> None:
         ("request_queue_us", 3),
         ("response_queue_us", 3),
         ("send_us", 3),
+        ("served_us", 3),
         ("throttle_us", 3),
         ("total_us", 3),
     ]
@@ -105,3 +107,54 @@ def test_every_column_of_a_cell_is_declared() -> None:
     columns = set(fold(line("Fetch", 1))[0])
     assert names <= columns
     assert {key for kind in KINDS.values() for key in kind.keys} <= columns
+
+
+def test_what_moves_is_counted_by_partition_in_equal_shares_of_a_line() -> None:
+    def ids(*partitions: int, name: str = "a", records: int = 3) -> dict[str, Any]:
+        return topic(name, records) | {"partitions": len(partitions), "partition_ids": list(partitions)}
+
+    lines = [
+        line("Produce", 1, v=2, topics=[ids(7)]),
+        line("Produce", 1, v=2, topics=[ids(0, 7, records=5), ids(1, name="b")], weight=10),
+        line("Fetch", 2, v=2, topics=[ids(7)]),
+        line("OffsetCommit", 2, v=2, topics=[ids(9)]),
+        line("Produce", 2, topics=[topic("a", 1)]),
+    ]
+    for texts in (lines, [text.replace('{"v":', '{ "v":') for text in lines]):  # read by position, and by Arrow
+        rows = fold(*texts)
+        assert of("partitions", rows, "topic", "partition", "api", "requests", "bytes") == [
+            ("a", 0, "Produce", 10, 250),
+            ("a", 7, "Fetch", 1, 30),
+            ("a", 7, "Produce", 11, 280),
+            ("b", 1, "Produce", 10, 300),
+        ]
+        highest = {(name, api): count for name, api, count in of("topics", rows, "topic", "api", "partitions")}
+        assert highest == {("a", "Produce"): 8, ("a", "Fetch"): 8, ("a", "OffsetCommit"): 10, ("b", "Produce"): 2}
+
+
+def test_groups_have_what_makes_them_rebalance_and_what_they_were_refused() -> None:
+    refused = "GROUP_AUTHORIZATION_FAILED"
+    rows = fold(
+        line("JoinGroup", 1, v=2, group_id="g", member_id="m", generation=3),
+        line("JoinGroup", 1, v=2, group_id="g", member_id="n", generation=4),
+        line("JoinGroup", 1, v=2, group_id="h", member_id="n", generation=4),
+        line("JoinGroup", 1),
+        line("Heartbeat", 1, v=2, group_id="g", member_id="m", generation=3),
+        line("OffsetFetch", 1, v=2, group_id="h", error=refused),
+    )
+    assert of("groups", rows, "group_id", "api", "error", "requests") == [
+        ("g", "JoinGroup", None, 2),
+        ("h", "JoinGroup", None, 1),
+        ("h", "OffsetFetch", refused, 1),
+    ]
+
+
+def test_the_time_that_a_request_was_served_is_without_waits_and_throttling() -> None:
+    times = {"local_us": 20_000, "remote_us": 500_000, "throttle_us": 70_000, "total_us": 590_030}
+    rows = fold(line("Fetch", 1, **times), line("Produce", 1, **times))
+    served = {row["api"]: row["bucket"] for row in rows if row["kind"] == "phases" and row["phase"] == "served_us"}
+    assert served == {"Fetch": bucket(20_030), "Produce": bucket(520_030)}
+    for kind in ("heat", "client_latency"):
+        assert {row["api"]: row["bucket"] for row in rows if row["kind"] == kind} == {
+            api: number // COARSE for api, number in served.items()
+        }

@@ -35,14 +35,15 @@ def rows(frame: Frame) -> list[dict[str, Any]]:
         values(frame.topics.error),
         frame.topics.records.tolist(),
         frame.topics.bytes.tolist(),
+        values(frame.topics.partitions),
         strict=True,
     )
-    for parent, name, error, records, size in inner:
-        topics[parent].append({"topic": name, "error": error, "records": records, "bytes": size})
+    for parent, name, error, records, size, ids in inner:
+        topics[parent].append({"topic": name, "error": error, "records": records, "bytes": size, "partitions": ids})
     columns = {"time_us": frame.time_us, "weight": frame.weight, "sequence": frame.sequence, **frame.amounts}
     return [
-        {**identity, "error": error, "topics": topics[at], **{name: int(column[at]) for name, column in columns.items()}}
-        for at, (identity, error) in enumerate(zip(identities, values(frame.error), strict=True))
+        {**identity, "error": error, "group": group, "topics": topics[at], **{name: int(of[at]) for name, of in columns.items()}}
+        for at, (identity, error, group) in enumerate(zip(identities, values(frame.error), values(frame.group), strict=True))
     ]
 
 

@@ -72,7 +72,8 @@ def test_all_files_are_counted_once_and_the_report_lists_what_was_read(
     assert document["time"]["requests"] == {"Produce": [2, 1], "Metadata": [0, 1]}
     topics = {row["topic"]: (row["requests"], row["records"], row["bytes"]) for row in document["topics"]}
     assert topics == {"orders": (2, 8, 80), "clicks": (1, 4, 40), "gone": (1, 1, 10)}
-    assert document["topic_errors"] == [{"topic": "gone", "api": "Produce", "error": "UNKNOWN_TOPIC", "requests": 1}]
+    gone = {"topic": "gone", "api": "Produce", "error": "UNKNOWN_TOPIC", "requests": 1, "is_expected": False}
+    assert document["topic_errors"] == [gone]
     assert document["source"]["lines"] == {"read": 4, "garbled": 1}
     assert document["source"]["samples"]["garbled"] == ['{"v":1,"time":"2026-1']
     assert [Path(name).name for name in document["source"]["repeated_files"]] == ["node-1-000001.jsonl.gz"]

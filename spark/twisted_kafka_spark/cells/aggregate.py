@@ -13,7 +13,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from twisted_kafka_spark.cells.kinds import CLIENT, HOUR_S, KEY_NAMES, KEYS, KINDS, MEASURE_NAMES, MEASURES, TIME
-from twisted_kafka_spark.thresholds import MINUTE_FLOOR, REBALANCE_APIS
+from twisted_kafka_spark.thresholds import MINUTE_FLOOR, PARTITION_FLOOR, REBALANCE_APIS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -37,6 +37,8 @@ MOST_CELLS_OF_A_KIND = 50_000
 SAMPLED_NAMES = 1000
 """Topics that are kept whatever they moved: those with the smallest hashes, from which the number of topics is estimated."""
 _SAMPLED = "topics"
+BY_HOUR = "partitions"
+"""The kind whose cells are dropped for what they count in an hour, also where their grain is finer."""
 
 _SEPARATOR, _NULL = "\x1f", "\x1e"
 
@@ -51,11 +53,12 @@ def merged(cells: DataFrame) -> DataFrame:
 
 
 def relevant(cells: DataFrame) -> DataFrame:
-    """Return merged cells without minutes of clients in which too little happened for a storm."""
+    """Return merged cells without minutes of clients in which too little happened for a storm, and partitions that hardly move."""
     from pyspark.sql import functions as sf
 
     is_busy = (sf.col("requests") >= MINUTE_FLOOR) | (sf.col("throttled") > 0) | sf.col("api").isin(list(REBALANCE_APIS))
-    return cells.where((sf.col("kind") != "client_minutes") | (is_busy & sf.col("others").isNull()))
+    busy = cells.where((sf.col("kind") != "client_minutes") | (is_busy & sf.col("others").isNull()))
+    return busy.where((sf.col("kind") != BY_HOUR) | (sf.col("requests") >= PARTITION_FLOOR))
 
 
 def named_topics(cells: DataFrame) -> DataFrame:
@@ -63,7 +66,7 @@ def named_topics(cells: DataFrame) -> DataFrame:
     from pyspark.sql import functions as sf
 
     ids = cells.where("kind = 'topic_ids'").groupBy(sf.col("topic").alias("topic_id")).agg(sf.min("note").alias("topic_name"))
-    is_named = sf.col("kind").isin("topics", "topic_errors") & (sf.col("topic") == sf.col("topic_id"))
+    is_named = sf.col("kind").isin("topics", "topic_errors", "partitions") & (sf.col("topic") == sf.col("topic_id"))
     joined = cells.join(sf.broadcast(ids), is_named, "left")
     return joined.withColumn("topic", sf.coalesce("topic_name", "topic")).drop("topic_id", "topic_name")
 

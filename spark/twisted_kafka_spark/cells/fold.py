@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from twisted_kafka_spark.cells import bundles, histogram, kinds, security, transactions
-from twisted_kafka_spark.cells.kinds import HEAT_BUCKETS, KINDS, TIMES
-from twisted_kafka_spark.cells.security import PLAIN_PROTOCOLS
+from twisted_kafka_spark.cells.kinds import KINDS, SERVED, TIMES
+from twisted_kafka_spark.cells.security import GROUP_REFUSAL, PLAIN_PROTOCOLS
 from twisted_kafka_spark.records.frame import IDENTITY, NO_SEQUENCE, Coded, Frame, concatenated, distinct, from_batch
-from twisted_kafka_spark.records.kafka_names import OLDEST_IN_KAFKA_4
+from twisted_kafka_spark.records.kafka_names import OLDEST_IN_KAFKA_4, WAITS_BY_DESIGN
 from twisted_kafka_spark.records.lines import LineReader, Records, completed
 from twisted_kafka_spark.records.pieces import Piece, blocks
-from twisted_kafka_spark.thresholds import STORM_APIS
+from twisted_kafka_spark.thresholds import REBALANCE_APIS, STORM_APIS
 
 if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -163,7 +163,7 @@ class _Rows:
     @classmethod
     def of(cls, frame: Frame) -> _Rows:
         """Return the rows of a frame's records."""
-        keys = {"error": _deduplicated(frame.error)}
+        keys = {"error": _deduplicated(frame.error), "group_id": frame.group}
         return cls(frame.time_us // _MICROSECOND, frame.identity, frame.identities, frame.weight, keys)
 
     def coded(self, name: str) -> Coded:
@@ -325,19 +325,20 @@ def _of(kind: str, measures: dict[str, Numbers]) -> dict[str, Numbers]:
 
 
 def _histograms(frame: Frame, rows: _Rows, measures: dict[str, Numbers], grain_s: int) -> Iterator[tuple[str, pa.Table]]:
-    for phase in TIMES:
-        rows.keys["bucket"] = _bucketed(frame.amounts[phase])
+    served = frame.amounts["total_us"] - frame.amounts["throttle_us"]
+    served -= np.where(_is(frame, lambda api, *_: api in WAITS_BY_DESIGN), frame.amounts["remote_us"], 0)
+    for phase, times in (*((name, frame.amounts[name]) for name in TIMES), (SERVED, served)):
+        rows.keys["bucket"] = _bucketed(times)
         rows.keys["phase"] = Coded(np.zeros(len(frame), np.int64), pa.array([phase]))
         yield _cells("phases", rows, {}, grain_s)
-        if phase == "total_us":
-            yield _cells("client_latency", rows, _of("client_latency", measures), grain_s)
-            rows.keys["bucket"] = _coarse(rows.keys["bucket"])
-            yield _cells("heat", rows, {}, grain_s)
+    rows.keys["bucket"] = _coarse(rows.keys["bucket"])
+    yield _cells("client_latency", rows, _of("client_latency", measures), grain_s)
+    yield _cells("heat", rows, {}, grain_s)
 
 
 def _coarse(column: Coded) -> Coded:
-    """Return buckets as rows of a heat map."""
-    numbers = np.floor_divide(column.values.to_numpy(), HEAT_BUCKETS)
+    """Return buckets as coarse ones."""
+    numbers = np.floor_divide(column.values.to_numpy(), histogram.COARSE)
     low = int(numbers[0])
     return Coded((numbers - low)[column.codes].astype(np.int64), pa.array(np.arange(low, int(numbers[-1]) + 1, dtype=np.int32)))
 
@@ -350,12 +351,21 @@ def _of_some(frame: Frame, grain_s: int) -> Iterator[tuple[str, pa.Table]]:
         "new_connections": _is(frame, _begins_a_connection) & ~has_failed,
         "old_versions": _is(frame, lambda api, version, _: (version or 0) < OLDEST_IN_KAFKA_4.get(api, 0)),
         "errors": has_failed,
+        "groups": _is_of_interest_to_a_group(frame),
         "plain_text": _is(frame, lambda api, version, protocol: protocol in PLAIN_PROTOCOLS),
     }
     for kind, wanted in of_request.items():
         chosen = frame.chosen(wanted)
         if len(chosen):
             yield _cells(kind, _Rows.of(chosen), _of(kind, _measures(chosen)), grain_s)
+
+
+def _is_of_interest_to_a_group(frame: Frame) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    has_group = frame.group.values.is_valid().to_numpy(zero_copy_only=False)
+    is_refused = np.array([error == GROUP_REFUSAL for error in frame.error.values.to_pylist()], np.bool_)
+    moves = _is(frame, lambda api, *_: api in REBALANCE_APIS)
+    found: np.ndarray[Any, np.dtype[np.bool_]] = has_group[frame.group.codes] & (moves | is_refused[frame.error.codes])
+    return found
 
 
 def _begins_a_connection(api: str, _: int | None, protocol: str | None) -> bool:
@@ -379,12 +389,42 @@ def _topics(frame: Frame, grain_s: int) -> Iterator[tuple[str, pa.Table]]:
     keys = {"topic": _deduplicated(topics.topic), "error": _deduplicated(topics.error)}
     seconds = frame.time_us[parent] // _MICROSECOND
     moved = {name: values * weight for name, values in (("records", topics.records), ("bytes", topics.bytes))}
-    yield _cells("topics", _Rows(seconds, frame.identity[parent], frame.identities, weight, keys), moved, grain_s)
+    rows = _Rows(seconds, frame.identity[parent], frame.identities, weight, keys)
+    ids = _Partitions(topics.partitions.values)
+    yield _cells("topics", rows, moved, grain_s, {"partitions": ids.highest[topics.partitions.codes] + 1})
+    named = (ids.counts[topics.partitions.codes] > 0) & _is(frame, lambda api, *_: api in ("Produce", "Fetch"))[parent]
+    if named.any():
+        yield "partitions", _of_partitions(rows, topics.partitions.codes, topics.bytes, np.flatnonzero(named), ids, grain_s)
     failed = np.flatnonzero(_failed(topics.error))
     if len(failed):
         mine = {name: Coded(column.codes[failed], column.values) for name, column in keys.items()}
         inner = _Rows(seconds[failed], frame.identity[parent[failed]], frame.identities, weight[failed], mine)
         yield _cells("topic_errors", inner, {}, grain_s)
+
+
+class _Partitions:
+    """Lists of partition ids: of each list, the ids, how many there are, and the highest, or -1."""
+
+    def __init__(self, texts: pa.Array) -> None:
+        self.texts = texts
+        self.ids = [[int(each) for each in text.split(",")] if text else [] for text in texts.to_pylist()]
+        self.counts = np.array([len(ids) for ids in self.ids], np.int64)
+        self.highest = np.array([max(ids, default=-1) for ids in self.ids], np.int64)
+
+
+def _of_partitions(rows: _Rows, codes: Numbers, moved: Numbers, named: Numbers, lists: _Partitions, grain_s: int) -> pa.Table:
+    """Return the cells of partitions: rows are grouped by their lists first, of which there are few."""
+    keys = {"topic": Coded(rows.keys["topic"].codes[named], rows.keys["topic"].values)}
+    keys["note"] = Coded(codes[named], pa.array(np.arange(len(lists.ids)), pa.int64()))
+    weight = rows.weight[named]
+    inner = _Rows(rows.seconds[named], rows.identity[named], rows.identities, weight, keys)
+    each = moved[named] // lists.counts[codes[named]] * weight
+    _, table = _cells("partitions", inner, {"bytes": each}, grain_s, keys=("topic", "note", "api"))
+    ids = pa.array(lists.ids, pa.list_(pa.int32())).take(table.column("note").combine_chunks())
+    whole = table.drop_columns(["note"]).take(ids.value_parent_indices()).append_column("partition", ids.flatten())
+    sums = [("requests", "sum"), ("bytes", "sum")]
+    grouped = whole.group_by(["at", "topic", "partition", "api"], use_threads=False).aggregate(sums)
+    return grouped.rename_columns([name.removesuffix("_sum") for name in grouped.column_names])
 
 
 def _deduplicated(column: Coded) -> Coded:

@@ -1,13 +1,14 @@
 """Histograms of times with buckets that grow by 5 %, which are merged by adding their counts.
 
 Bucket `n` contains the values from 1.05 ** n up to 1.05 ** (n + 1); values below 1 are in bucket `ZERO`. A quantile is reported as
-the geometric mean of its bucket's bounds. Its relative error is at most `WORST_ERROR`, however many histograms were merged.
+the geometric mean of its bucket's bounds. Its relative error is at most `WORST_ERROR`, however many histograms were merged. A
+coarse bucket is `width` buckets, from a multiple of that on.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 GROWTH = 1.05
 ZERO = -1
 WORST_ERROR = math.sqrt(GROWTH) - 1
+COARSE = 4
+"""The width of coarse buckets."""
+WORST_COARSE_ERROR = math.sqrt(GROWTH**COARSE) - 1
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 
 _LOG_GROWTH = math.log(GROWTH)
@@ -34,12 +38,12 @@ def buckets(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.where(values >= 1, found, ZERO)
 
 
-def middle(number: int) -> float:
+def middle(number: int, width: int = 1) -> float:
     """Return the value that represents a bucket."""
-    return 0.0 if number == ZERO else GROWTH ** (number + 0.5)
+    return 0.0 if number <= ZERO else GROWTH ** ((number + 0.5) * width)
 
 
-def quantile(counts: Mapping[int, int], share: float) -> float | None:
+def quantile(counts: Mapping[int, int], share: float, width: int = 1) -> float | None:
     """Return the value below which `share` of the counted values are, None if there are none."""
     whole = sum(counts.values())
     if not whole:
@@ -48,7 +52,7 @@ def quantile(counts: Mapping[int, int], share: float) -> float | None:
     for number in sorted(counts):
         rank -= counts[number]
         if rank <= 0:
-            return middle(number)
+            return middle(number, width)
     raise AssertionError("the rank exceeds the histogram's total count")
 
 
@@ -57,7 +61,7 @@ def quantile_name(share: float) -> str:
     return f"p{share * 100:g}"
 
 
-def quantiles(counts: Mapping[int, int]) -> dict[str, float | None]:
+def quantiles(counts: Mapping[int, int], width: int = 1, shares: Sequence[float] = QUANTILES) -> dict[str, float | None]:
     """Return the quantiles of a histogram that the report shows, by name, rounded to four digits."""
-    found = {quantile_name(share): quantile(counts, share) for share in QUANTILES}
+    found = {quantile_name(share): quantile(counts, share, width) for share in shares}
     return {name: None if value is None else float(f"{value:.4g}") for name, value in found.items()}

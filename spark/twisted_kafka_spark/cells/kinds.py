@@ -51,6 +51,8 @@ KEYS: tuple[Key, ...] = (
     Key("version", "int"),
     Key("error", "string"),
     Key("topic", "string"),
+    Key("partition", "int"),
+    Key("group_id", "string"),
     Key("connection", "string"),
     Key("phase", "string"),
     Key("bucket", "int"),
@@ -74,6 +76,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure("first_us", "min"),
     Measure("last_us", "max"),
     Measure("timeout_us", "max"),
+    Measure("partitions", "max"),
 )
 KEY_NAMES = tuple(key.name for key in KEYS)
 MEASURE_NAMES = tuple(measure.name for measure in MEASURES)
@@ -84,8 +87,9 @@ CLIENT = ("client_id", "principal")
 SOFTWARE = ("software", "software_version")
 GROUPABLE = ("node", "listener", "protocol", "principal", "client_id", "software", "software_version", "api", "version", "error")
 """The keys of a request, which `--group-by` accepts."""
-HEAT_BUCKETS = 5
-"""The number of histogram buckets in a row of a heat map."""
+SERVED = "served_us"
+"""The phase of histograms of the time that a request was served: its total time without throttling, and without what its API
+waits by design."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class Kind:
     measures: tuple[str, ...]
     name: tuple[str, ...] = ()
     is_stored: bool = True
+    room: int = 1
+    """How many times the usual number of names an hour may have before they are bounded: few are left where most are dropped."""
 
 
 _BUSY = ("requests", "failed", "throttled", "request_bytes", "response_bytes", "total_us", "throttle_us")
@@ -104,6 +110,7 @@ _TRAFFIC = ("requests", "failed", "throttled", "empty", "request_bytes", "respon
 _REQUESTS = ("requests",)
 _OLD, _WHO_FAILED = (*CLIENT, *SOFTWARE, "api", "version"), ("api", "error", *CLIENT)
 _WHERE, _WHO_SPEAKS = ("node", "listener", "protocol"), ("listener", "protocol", *CLIENT)
+_IN_GROUP = ("group_id", *CLIENT, "api", "error")
 _REFUSED = ("topic", "api", "error", *CLIENT)
 KINDS: dict[str, Kind] = {
     "traffic": Kind(MINUTE_S, ("api", "error"), _TRAFFIC),
@@ -114,7 +121,7 @@ KINDS: dict[str, Kind] = {
     "software": Kind(HOUR_S, SOFTWARE, _BUSY, name=SOFTWARE),
     "principals": Kind(HOUR_S, ("principal",), _BUSY, name=("principal",)),
     "clients": Kind(HOUR_S, (*CLIENT, *SOFTWARE, "api"), (*_BUSY, "empty", "bytes"), name=(*CLIENT, *SOFTWARE)),
-    "client_latency": Kind(HOUR_S, (*CLIENT, "bucket"), ("requests", "total_us"), name=CLIENT),
+    "client_latency": Kind(HOUR_S, (*CLIENT, "api", "bucket"), ("requests", "total_us"), name=CLIENT),
     "client_minutes": Kind(MINUTE_S, (*CLIENT, "api"), ("requests", "throttled", "throttle_us"), name=(*CLIENT, "api")),
     "new_connections": Kind(MINUTE_S, CLIENT, _REQUESTS, name=CLIENT),
     "old_versions": Kind(HOUR_S, _OLD, _REQUESTS, name=_OLD),
@@ -126,7 +133,9 @@ KINDS: dict[str, Kind] = {
         ("requests", "failed", "request_bytes", "response_bytes", "total_us", "throttle_us", "first_us", "last_us"),
         name=("connection", *CLIENT),
     ),
-    "topics": Kind(HOUR_S, ("topic", "api"), ("requests", "records", "bytes"), name=("topic",)),
+    "topics": Kind(HOUR_S, ("topic", "api"), ("requests", "records", "bytes", "partitions"), name=("topic",)),
+    "partitions": Kind(HOUR_S, ("topic", "partition", "api"), ("requests", "bytes"), name=("topic", "partition"), room=20),
+    "groups": Kind(MINUTE_S, _IN_GROUP, _REQUESTS, name=("group_id", *CLIENT)),
     "topic_errors": Kind(HOUR_S, _REFUSED, _REQUESTS, name=_REFUSED),
     "transactions": Kind(
         HOUR_S,
@@ -142,7 +151,12 @@ KINDS: dict[str, Kind] = {
 }
 """Of these kinds:
 
-- `heat` has histograms of `total_us` with coarse buckets (`HEAT_BUCKETS`), `phases` fine ones, of `total_us` too.
+- `phases` has histograms of each phase, of `total_us` and of `SERVED`; `heat` and `client_latency` coarse ones
+  (`histogram.COARSE`) of `SERVED`.
+- `topics` has the highest id of a partition in `partitions`, plus one.
+- `partitions` has what Produce and Fetch moved by partition, if they did so often enough (`PARTITION_FLOOR`). Bytes of a line that
+  names several partitions count as equal shares.
+- `groups` has joins, syncs and leaves, and requests about a group that were refused.
 - `client_minutes` has what storms consist of, and throttled requests.
 - `new_connections` counts the first requests of connections.
 - `transactions` has what happened to the transactions of an id (`transactions.EVENTS`), and their durations.

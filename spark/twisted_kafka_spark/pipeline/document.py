@@ -8,13 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from twisted_kafka_spark.cells.histogram import middle, quantiles
-from twisted_kafka_spark.cells.kinds import HEAT_BUCKETS, MINUTE_S
+from twisted_kafka_spark.cells.histogram import COARSE, quantile, quantiles
+from twisted_kafka_spark.cells.kinds import CLIENT, MINUTE_S
 from twisted_kafka_spark.cells.security import PLAIN_PROTOCOLS
 from twisted_kafka_spark.cells.transactions import REFUSED
 from twisted_kafka_spark.findings.detectors import throttled_shares
+from twisted_kafka_spark.pipeline import series
 from twisted_kafka_spark.records.kafka_names import WAITS_BY_DESIGN
 from twisted_kafka_spark.records.schema import OUTCOMES, PHASES
+from twisted_kafka_spark.thresholds import EXPECTED_ERRORS
 from twisted_kafka_spark.views import TOP
 
 if TYPE_CHECKING:
@@ -25,9 +27,11 @@ Values = dict[str, Any]
 TICK_LENGTHS_S = (60, 120, 300, 600, 900, 1800, 3600, 3 * 3600, 6 * 3600, 86_400)
 MOST_TICKS = 150
 """The maximum number of columns in charts over time."""
-APIS_IN_CHART = 7
-"""The number of APIs with a colour of their own, the busiest ones; the others share one."""
-HEAT_APIS = 4
+CLIENT_ERRORS = 60
+"""Rows of the table of errors by client and API."""
+CLIENT_APIS, SLOW_CLIENT_APIS = 30, 15
+"""Rows of the table of latency by client and API: the busiest, and the slowest of those with at least `SLOW_CLIENT_REQUESTS`."""
+SLOW_CLIENT_REQUESTS = 100
 _SUMS = ("requests", "failed", "throttled", "request_bytes", "response_bytes")
 
 
@@ -56,19 +60,20 @@ def tick_length_s(first: datetime.datetime, last: datetime.datetime) -> int:
 
 def build(tables: Tables, about: About, tick_s: int, findings: Sequence[Values]) -> Values:
     """Return the whole report; `findings` as plain data."""
-    ticks = sorted({_floor(row["at"], tick_s) for row in tables["tick"]})
+    ticks = sorted({series.floor(row["at"], tick_s) for row in tables["tick"]})
     every = _every(ticks, tick_s)
     return {
         "report": 2,
         "source": _source(tables, about),
         "period": {**_bounds(about), **_ends(every), "tick_s": tick_s},
-        "total": _total(tables["total"]),
+        "total": _total(tables),
         "findings": list(findings),
-        "time": _over_time(tables["tick"], every, tick_s),
+        "time": series.over_time(tables, every, tick_s),
         "apis": _apis(tables),
         "waiting": _waiting(tables["api"]),
-        "heat": _heat(tables["heat"], tables["api"], every, tick_s),
+        "latency": series.latency(tables["heat"], tables["api"], every),
         "clients": _clients(tables),
+        "client_apis": _client_apis(tables),
         "principals": [_busy(row, "principal") for row in tables["principal"]],
         "software": [_busy(row, "software", "software_version") for row in tables["software"]],
         "connections": [
@@ -86,8 +91,10 @@ def build(tables: Tables, about: About, tick_s: int, findings: Sequence[Values])
         "topic_total": _topic(tables["topic_total"][0]) if tables["topic_total"] else {},
         "topic_apis": [{name: row[name] for name in ("topic", "api", "requests", "bytes")} for row in tables["topic_api"]],
         "versions": _versions(tables["version"]),
-        "errors": [{name: row[name] for name in ("api", "error", "requests")} for row in tables["error"]],
-        "topic_errors": [{name: row[name] for name in ("topic", "api", "error", "requests")} for row in tables["topic_error"]],
+        "partitions": _partitions(tables),
+        "errors": [_error(row, "api") for row in tables["error"]],
+        "client_errors": [_error(row, "api", *CLIENT) for row in tables["error_client"][:CLIENT_ERRORS]],
+        "topic_errors": [_error(row, "topic", "api") for row in tables["topic_error"]],
         "group_by": {
             "keys": list(about.group_by),
             "rows": [_busy(row, *about.group_by) for row in tables.get("group_by", ())],
@@ -114,9 +121,23 @@ def _source(tables: Tables, about: About) -> Values:
     }
 
 
-def _total(rows: Sequence[Row]) -> Values:
-    row = rows[0] if rows else {}
-    return {name: row.get(name) or 0 for name in (*_SUMS, "bytes", "records", "total_us", "throttle_us")}
+def _total(tables: Tables) -> Values:
+    row = tables["total"][0] if tables["total"] else {}
+    sums = {name: row.get(name) or 0 for name in (*_SUMS, "bytes", "records", "total_us", "throttle_us")}
+    return {**sums, "expected": sum(_expected(tables).values())}
+
+
+def _expected(tables: Tables) -> dict[str, int]:
+    """Return the numbers of requests of each API with an error that is part of a protocol."""
+    found: dict[str, int] = defaultdict(int)
+    for row in tables["error_minute"]:
+        found[row["api"]] += row["requests"] if row["error"] in EXPECTED_ERRORS else 0
+    return found
+
+
+def _error(row: Row, *keys: str) -> Values:
+    """Return a row of a table of errors; `is_expected`: whether it is part of a protocol."""
+    return {**{name: row[name] for name in (*keys, "error", "requests")}, "is_expected": row["error"] in EXPECTED_ERRORS}
 
 
 def _mean(row: Row, name: str) -> float:
@@ -132,13 +153,17 @@ def _busy(row: Row, *keys: str) -> Values:
 def _apis(tables: Tables) -> list[Values]:
     totals = _histograms(tables["latency"], "api")
     phases = _histograms(tables["phase"], "api", "phase")
+    served = _histograms(tables["served"], "api")
+    expected = _expected(tables)
     return [
         {
             "api": row["api"],
             **{name: row[name] for name in _SUMS},
             "max_us": row["max_us"],
             "mean_us": _mean(row, "total_us"),
+            "expected": expected[row["api"]],
             "total_us": quantiles(totals[row["api"],]),
+            "served_us": quantiles(served[row["api"],]),
             "phases": {phase: {"mean": _mean(row, phase), **quantiles(phases[row["api"], phase])} for phase in PHASES},
         }
         for row in sorted(tables["api"], key=lambda row: (-row["requests"], row["api"]))
@@ -163,55 +188,54 @@ def _waiting(rows: Sequence[Row]) -> Values:
     return {"us": sums, "share": {phase: round(value / whole, 4) if whole else 0.0 for phase, value in sums.items()}}
 
 
-def _over_time(rows: Sequence[Row], every: Sequence[int], tick_s: int) -> Values:
-    place = {tick: at for at, tick in enumerate(every)}
-    busiest: dict[str, int] = defaultdict(int)
-    for row in rows:
-        busiest[row["api"]] += row["requests"]
-    named = sorted(busiest, key=lambda api: (-busiest[api], api))[:APIS_IN_CHART]
-    requests: dict[str, list[int]] = {api: [0] * len(every) for api in [*named, "others"]}
-    sums: dict[str, list[int]] = {name: [0] * len(every) for name in ("failed", "throttled", "request_bytes", "response_bytes")}
-    for row in rows:
-        at = place[_floor(row["at"], tick_s)]
-        requests[row["api"] if row["api"] in named else "others"][at] += row["requests"]
-        for name, values in sums.items():
-            values[at] += row[name] or 0
-    if not any(requests["others"]):
-        del requests["others"]
-    return {"ticks": [_text(tick) for tick in every], "requests": requests, **sums}
-
-
-def _heat(rows: Sequence[Row], apis: Sequence[Row], every: Sequence[int], tick_s: int) -> list[Values]:
-    """Return histograms over time of the APIs with the most total time, as sparse cells [tick, row, count]."""
-    place = {tick: at for at, tick in enumerate(every)}
-    slowest = sorted(apis, key=lambda row: (-(row["total_us"] or 0), row["api"]))[:HEAT_APIS]
-    maps = []
-    for api in (row["api"] for row in slowest):
-        mine = [row for row in rows if row["api"] == api and row["tick"] in place]
-        if not mine:
-            continue
-        low, high = min(row["row"] for row in mine), max(row["row"] for row in mine)
-        maps.append(
-            {
-                "api": api,
-                "rows_us": [round(middle(max(0, row * HEAT_BUCKETS))) for row in range(low, high + 1)],
-                "cells": sorted([place[row["tick"]], row["row"] - low, row["requests"]] for row in mine),
-            }
-        )
-    return maps
-
-
 def _clients(tables: Tables) -> list[Values]:
-    times = _histograms(tables["client_latency"], "client_id", "principal")
+    expected = {(row["client_id"], row["principal"]): row["requests"] for row in tables["expected_client"]}
     shares = throttled_shares(tables["throttled_connection"])
     return [
         {
             **_busy(row, "client_id", "principal", "software", "software_version"),
-            "latency_us": quantiles(times[row["client_id"], row["principal"]]),
+            "expected": expected.get((row["client_id"], row["principal"]), 0),
             "throttled_share": round(shares.get((row["client_id"], row["principal"]), 0.0), 4),
         }
         for row in tables["client"]
     ]
+
+
+def _client_apis(tables: Tables) -> list[Values]:
+    """Return how long requests of a client and API were served: the busiest first, and some of the slowest."""
+    times = _histograms(tables["client_latency"], *CLIENT, "api")
+    counts = {who: sum(buckets.values()) for who, buckets in times.items()}
+    order = sorted(times, key=lambda who: (-counts[who], tuple(map(str, who))))
+    tails = {who: quantile(times[who], 0.99, COARSE) or 0.0 for who in order if counts[who] >= SLOW_CLIENT_REQUESTS}
+    slowest = sorted(tails, key=lambda who: -tails[who])[:SLOW_CLIENT_APIS]
+    kept = {*order[:CLIENT_APIS], *slowest}
+    return [
+        {
+            **dict(zip((*CLIENT, "api"), who, strict=True)),
+            "requests": counts[who],
+            "waits_by_design": who[2] in WAITS_BY_DESIGN,
+            "served_us": quantiles(times[who], COARSE),
+        }
+        for who in order
+        if who in kept
+    ]
+
+
+def _partitions(tables: Tables) -> list[Values]:
+    """Return the partitions with the most bytes or requests, and their shares of what was produced to their topics."""
+    topics = {row["topic"]: row for row in tables["topic"]}
+    return [
+        {
+            **{name: row[name] for name in ("topic", "partition", "requests", "produced_bytes", "fetched_bytes")},
+            "partitions": topics[row["topic"]]["partitions"] if row["topic"] in topics else None,
+            "produced_share": _share(row["produced_bytes"], topics.get(row["topic"], {}).get("produced_bytes")),
+        }
+        for row in tables["partition"]
+    ]
+
+
+def _share(part: int | None, whole: int | None) -> float | None:
+    return round((part or 0) / whole, 4) if whole else None
 
 
 def _transactions(rows: Sequence[Row]) -> Values:
@@ -290,11 +314,8 @@ def _security(tables: Tables) -> Values:
 
 
 def _topic(row: Row) -> Values:
-    return {
-        name: row[name]
-        for name in ("topic", "topics", "requests", "records", "bytes", "produced_bytes", "fetched_bytes", "produced_records")
-        if name in row
-    }
+    moved = ("records", "bytes", "produced_bytes", "fetched_bytes", "produced_records")
+    return {name: row[name] for name in ("topic", "topics", "partitions", "requests", *moved) if name in row}
 
 
 def _versions(rows: Sequence[Row]) -> list[Values]:
@@ -310,28 +331,20 @@ def _versions(rows: Sequence[Row]) -> list[Values]:
     ]
 
 
-def _floor(moment: datetime.datetime, tick_s: int) -> int:
-    return int(moment.timestamp()) // tick_s * tick_s
-
-
 def _every(ticks: Sequence[int], tick_s: int) -> list[int]:
     return list(range(ticks[0], ticks[-1] + tick_s, tick_s)) if ticks else []
 
 
 def _ends(every: Sequence[int]) -> Values:
-    return {"first": _text(every[0]) if every else None, "last": _text(every[-1]) if every else None}
+    return {"first": series.text(every[0]) if every else None, "last": series.text(every[-1]) if every else None}
 
 
 def _bounds(about: About) -> Values:
     """Return when the first minute with a request begins, and when the last one is over."""
     if about.first is None or about.last is None:
         return {}
-    return {"begin": _text(int(about.first.timestamp())), "end": _text(int(about.last.timestamp()) + MINUTE_S)}
-
-
-def _text(second: int) -> str:
-    return datetime.datetime.fromtimestamp(second, datetime.UTC).strftime("%Y-%m-%dT%H:%M")
+    return {"begin": series.text(int(about.first.timestamp())), "end": series.text(int(about.last.timestamp()) + MINUTE_S)}
 
 
 def _moment(microseconds: int | None) -> str | None:
-    return None if microseconds is None else _text(microseconds // 1_000_000)
+    return None if microseconds is None else series.text(microseconds // 1_000_000)

@@ -20,7 +20,7 @@ from twisted_kafka_spark.cells.fold import READ
 from twisted_kafka_spark.cells.kinds import DAY_S, HOUR_S, KEY_NAMES, KINDS, MEASURES, TIME
 from twisted_kafka_spark.pipeline import page
 from twisted_kafka_spark.pipeline.rollup import RUN_SLACK
-from twisted_kafka_spark.thresholds import MINUTE_FLOOR, REBALANCE_APIS
+from twisted_kafka_spark.thresholds import MINUTE_FLOOR, PARTITION_FLOOR, REBALANCE_APIS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from twisted_kafka_spark.findings.finding import Finding
 
 _MICROSECOND = 1_000_000
-_TOPICS = ("topics", "topic_errors")
+_TOPICS = ("topics", "topic_errors", "partitions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,10 @@ class FewCells:
         minutes = pc.min_max(table.filter(pc.equal(table["kind"], "traffic"))[TIME.name])
         if minutes["min"].is_valid:
             table = _set(table, TIME.name, pc.fill_null(table[TIME.name], minutes["min"]))
-        merged = _merged(_with_names_of_topics(table))
+        hours = pc.if_else(
+            pc.equal(table["kind"], aggregate.BY_HOUR), pc.floor_temporal(table[TIME.name], unit="hour"), table[TIME.name]
+        )
+        merged = _merged(_with_names_of_topics(_set(table, TIME.name, hours)))
         first, last = (page.moment(end.value // _MICROSECOND) if end.is_valid else None for end in minutes.values())
         return cls(merged, page.Sizes(_crowded(merged), first, last))
 
@@ -113,7 +116,9 @@ def _merged(table: pa.Table) -> pa.Table:
     merged = grouped.select([*KEY_NAMES, *names]).rename_columns([*KEY_NAMES, *(name for name, _ in sums)])
     is_busy = pc.or_(pc.greater_equal(merged["requests"], MINUTE_FLOOR), pc.greater(merged["throttled"], 0))
     is_busy = pc.or_(pc.fill_null(is_busy, False), pc.is_in(merged["api"], pa.array(REBALANCE_APIS)))
-    return merged.filter(pc.or_(pc.not_equal(merged["kind"], "client_minutes"), is_busy))
+    is_busy = pc.or_(pc.not_equal(merged["kind"], "client_minutes"), is_busy)
+    is_moved = pc.or_(pc.not_equal(merged["kind"], aggregate.BY_HOUR), pc.greater_equal(merged["requests"], PARTITION_FLOOR))
+    return merged.filter(pc.and_(is_busy, is_moved))
 
 
 def _crowded(merged: pa.Table) -> list[str]:
@@ -125,7 +130,7 @@ def _crowded(merged: pa.Table) -> list[str]:
             continue
         mine = timed.filter(pc.equal(timed["kind"], kind)).select(["hour", *declared.name])
         hours = mine.group_by(mine.column_names, use_threads=False).aggregate([]).group_by("hour").aggregate([([], "count_all")])
-        if len(hours) and pc.max(hours["count_all"]).as_py() > aggregate.MOST_NAMES:
+        if len(hours) and pc.max(hours["count_all"]).as_py() > aggregate.MOST_NAMES * declared.room:
             found.append(kind)
     return found
 

@@ -75,7 +75,7 @@ def sizes(found: DataFrame) -> Sizes:
     sized = Sizes()
     for row in most.collect():
         sized.has_topic_ids |= row["kind"] == "topic_ids"
-        if KINDS[row["kind"]].name and row["names"] > aggregate.MOST_NAMES * _ROOM:
+        if KINDS[row["kind"]].name and row["names"] > aggregate.MOST_NAMES * KINDS[row["kind"]].room * _ROOM:
             sized.crowded.append(row["kind"])
         if row["kind"] == "traffic":
             sized.first, sized.last = moment(row["first"]), moment(row["last"])
@@ -105,7 +105,7 @@ def grains_s(sized: Sizes, tick_s: int) -> dict[str, int]:
     grains = {kind: 0 for kind, each in KINDS.items() if each.grain_s == HOUR_S}
     grains["heat"] = tick_s
     if sized.is_long:
-        grains["traffic"] = tick_s
+        grains["traffic"] = grains["groups"] = tick_s
     return grains
 
 
@@ -113,7 +113,8 @@ def _timed(found: DataFrame, sized: Sizes) -> DataFrame:
     """Return cells with names of topics, not ids; those without a time, such as of unreadable lines, count in the first minute."""
     from pyspark.sql import functions as sf
 
-    timed = found.withColumn(TIME.name, sf.coalesce(TIME.name, sf.lit(sized.first)))
+    hour = sf.when(sf.col("kind") == aggregate.BY_HOUR, sf.date_trunc("hour", TIME.name))
+    timed = found.withColumn(TIME.name, sf.coalesce(hour, TIME.name, sf.lit(sized.first)))
     return aggregate.named_topics(timed) if sized.has_topic_ids else timed
 
 

@@ -29,7 +29,7 @@ PACKED_TIMES = 12
 """How many times larger lines are than a compressed file of them."""
 RUN_SLACK = 0.02
 """Several threads may number and write lines in slightly different order; runs that overlap by less are not suspicious."""
-_FOLDED = ("time", *IDENTITY, "error", *AMOUNTS, "topics", "transaction", "sequence", "weight")
+_FOLDED = ("time", *IDENTITY, "error", *AMOUNTS, "topics", "group_id", "transaction", "sequence", "weight")
 """The fields of a record from which cells are made."""
 
 

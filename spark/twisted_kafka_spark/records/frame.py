@@ -49,6 +49,8 @@ class Topics:
     error: Coded
     records: Numbers
     bytes: Numbers
+    partitions: Coded
+    """The ids of its partitions as text, separated by commas; null if the line has none."""
 
 
 @dataclass(slots=True)
@@ -77,6 +79,7 @@ class Frame:
     weight: Numbers
     sequence: Numbers
     error: Coded
+    group: Coded
     topics: Topics
     transactions: Transactions
     origin: object = None
@@ -105,12 +108,14 @@ class Frame:
             self.weight[wanted],
             self.sequence[wanted],
             Coded(self.error.codes[wanted], self.error.values),
+            Coded(self.group.codes[wanted], self.group.values),
             Topics(
                 new_place[topics.parent[kept]],
                 Coded(topics.topic.codes[kept], topics.topic.values),
                 Coded(topics.error.codes[kept], topics.error.values),
                 topics.records[kept],
                 topics.bytes[kept],
+                Coded(topics.partitions.codes[kept], topics.partitions.values),
             ),
             Transactions(
                 new_place[transactions.parent[kept_too]],
@@ -138,12 +143,14 @@ def concatenated(frames: Sequence[Frame]) -> Frame:
         np.concatenate([frame.weight for frame in frames]),
         np.concatenate([frame.sequence for frame in frames]),
         _joined([frame.error for frame in frames], origins),
+        _joined([frame.group for frame in frames], origins),
         Topics(
             np.concatenate([frame.topics.parent + start for frame, start in zip(frames, starts, strict=True)]),
             _joined([frame.topics.topic for frame in frames], origins),
             _joined([frame.topics.error for frame in frames], origins),
             np.concatenate([frame.topics.records for frame in frames]),
             np.concatenate([frame.topics.bytes for frame in frames]),
+            _joined([frame.topics.partitions for frame in frames], origins),
         ),
         Transactions(
             np.concatenate([frame.transactions.parent + start for frame, start in zip(frames, starts, strict=True)]),
@@ -197,6 +204,7 @@ def from_batch(batch: pa.RecordBatch) -> Frame:
         numbers(columns["weight"], 1),
         numbers(columns["sequence"], NO_SEQUENCE),
         coded(columns["error"]),
+        coded(columns["group_id"]),
         _topics(columns["topics"]),
         _transactions(columns["transaction"]),
     )
@@ -233,6 +241,7 @@ def _topics(column: pa.Array) -> Topics:
         coded(entries.field("error")),
         numbers(entries.field("records")),
         numbers(entries.field("bytes")),
+        coded(pc.binary_join(pc.cast(entries.field("partition_ids"), pa.list_(pa.string())), ",")),
     )
 
 

@@ -42,6 +42,7 @@ _PARTITION_IDS = b',"partition_ids":['
 _IDS = re.compile(rb"\d{1,9}(,\d{1,9})*")
 _MORE = {"acks": int, "group_id": str, "member_id": str, "generation": int}
 """What may be between the topics and the number of a line of version 2, in order, with its types."""
+_GROUP_ID = tuple(_MORE).index("group_id")
 _TOPIC, _PARTITIONS, _RECORDS, _BYTES = b'{"topic":"', b'","partitions":', b',"records":', b',"bytes":'
 _OPEN_LIST, _CLOSE_LIST, _CLOSE_OBJECT, _QUOTE, _COMMA = b'[]}",'
 _MINUTE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
@@ -187,6 +188,13 @@ def _more(text: bytes) -> tuple[Any, ...]:
     return tuple(fields.get(name) for name in _MORE)
 
 
+def _ids_text(text: bytes) -> str:
+    """Return partition ids as text; raise ValueError if they are something else."""
+    if not _IDS.fullmatch(text):
+        raise ValueError(text)
+    return text.decode("ascii")
+
+
 class _Reading:
     """The state of parsing a block: what is known about its lines, and which of them have had the expected format so far."""
 
@@ -271,7 +279,7 @@ class _Reading:
         failed = np.array(rows, np.int64)
         return failed, np.array(names, np.int64), ends[failed] - 1, fields
 
-    def read_topics(self, names: _Texts, errors: _Texts) -> Topics:
+    def read_topics(self, names: _Texts, errors: _Texts, ids: _Texts) -> Topics:
         """Parse the objects of the topics; a line is rejected if one of its objects does not have the expected format."""
         block, starts = self.block, self.objects
         owner = np.searchsorted(self.starts, starts, "right") - 1
@@ -283,7 +291,7 @@ class _Reading:
         good = block.bytes[ends] == _CLOSE_OBJECT
         good &= is_last | (block.bytes[ends + 1] == _COMMA)
         good &= ~is_first | (starts == self.list_start[owner] + 1)
-        self._skip_partition_ids(ends, good)
+        partitions = self._partition_ids(ends, good, ids)
         is_fine = block.has(_NO_ERROR, ends - len(_NO_ERROR))
         failed, error_start, error_stop, fields = self._errors(starts, ends, ~is_fine & good)
         end = np.where(is_fine, ends - len(_NO_ERROR), fields)
@@ -301,29 +309,32 @@ class _Reading:
         self.is_ours[owner[~good]] = False
         count = np.bincount(owner, minlength=len(self.starts))
         self.is_ours &= (count > 0) | (self.list_start + 1 == self.list_end)
-        return Topics(owner, Coded(topic, None), Coded(error, None), found[1], found[0])
+        return Topics(owner, Coded(topic, None), Coded(error, None), found[1], found[0], Coded(partitions, None))
 
-    def _skip_partition_ids(self, ends: Numbers, good: Marks) -> None:
-        """Move the ends of topics that end with partition ids to the start of that field; unmark `good` where it is malformed."""
+    def _partition_ids(self, ends: Numbers, good: Marks, texts: _Texts) -> Numbers:
+        """Return the number of the partition ids of each topic, 0 for none, and move the ends of the topics before that field.
+
+        Unmarks `good` where the field is malformed.
+        """
         block = self.block
+        codes = np.zeros(len(ends), np.int64)
         rows = np.flatnonzero(good & (block.bytes[ends - 1] == _CLOSE_LIST))
         if not len(rows):
-            return
+            return codes
         close = ends[rows] - 1
         opening = self.lists[np.searchsorted(self.lists, close) - 1]
-        good[rows] = block.has(_PARTITION_IDS, opening + 1 - len(_PARTITION_IDS))
-        _, start = block.number_before(close)
-        data = block.bytes.data
-        for at in np.flatnonzero((start != opening + 1) & good[rows]).tolist():
-            if not _IDS.fullmatch(data[int(opening[at]) + 1 : int(close[at])]):
-                good[rows[at]] = False
+        has_ids = block.has(_PARTITION_IDS, opening + 1 - len(_PARTITION_IDS))
+        codes[rows[has_ids]] = texts.codes(block, opening[has_ids] + 1, close[has_ids])
+        good[rows] = has_ids & (codes[rows] != _BAD)
         ends[rows] = opening + 1 - len(_PARTITION_IDS)
+        return codes
 
-    def read_more(self, texts: _Texts) -> None:
-        """Parse the fields between the topics and the number of a line of version 2."""
+    def read_more(self, texts: _Texts) -> Numbers:
+        """Return the number of each line's fields between the topics and the number of a line of version 2, `_BAD` for none."""
         wanted = self.has_more & self.is_ours
         codes = self._coded(texts, wanted, self.list_end + 1, self.tail)
         self.is_ours &= ~wanted | (codes != _BAD)
+        return codes
 
     def _coded(self, texts: _Texts, good: Marks, starts: Numbers, stops: Numbers) -> Numbers:
         rows = np.flatnonzero(good)
@@ -383,7 +394,12 @@ class QuickReader:
         self._errors = _Texts(_string)
         self._errors.values.append(None)
         self._topics = _Texts(_string)
+        self._partition_ids = _Texts(_ids_text)
+        self._partition_ids.values.append(None)
         self._more = _Texts(_more)
+        self._groups: list[str | None] = [None]
+        self._group_of_more = np.zeros(1, np.int64)
+        """The number of the group of each of `_more`; of lines without such fields, that is the last."""
         self._minutes: dict[bytes, int] = {}
 
     def read(self, data: Any, starts: Numbers, stops: Numbers) -> tuple[Frame | None, Numbers]:
@@ -395,14 +411,15 @@ class QuickReader:
         identity = reading.read_identities(self._identities)
         error = reading.read_errors(self._errors)
         time_us = reading.read_times(self._minutes)
-        reading.read_more(self._more)
-        topics = reading.read_topics(self._topics, self._errors)
+        more = reading.read_more(self._more)
+        topics = reading.read_topics(self._topics, self._errors, self._partition_ids)
         is_ours = reading.is_ours
         others = np.flatnonzero(~is_ours)
         if len(others) == len(starts):
             return None, others
         topics.topic = Coded(topics.topic.codes, pa.array(self._topics.values, pa.string()))
         topics.error = Coded(topics.error.codes, self._error_names())
+        topics.partitions = Coded(topics.partitions.codes, pa.array(self._partition_ids.values, pa.string()))
         frame = Frame(
             time_us,
             identity,
@@ -411,11 +428,21 @@ class QuickReader:
             reading.weight,
             reading.sequence,
             Coded(error, self._error_names()),
+            self._group(more),
             topics,
             no_transactions(),
             self,
         )
         return frame.chosen(is_ours), others
+
+    def _group(self, more: Numbers) -> Coded:
+        known = len(self._group_of_more) - 1
+        if len(self._more.values) > known:
+            numbers = {name: at for at, name in enumerate(self._groups)}
+            new = [numbers.setdefault(each[_GROUP_ID], len(numbers)) for each in self._more.values[known:]]
+            self._groups = list(numbers)
+            self._group_of_more = np.concatenate((self._group_of_more[:known], np.array([*new, 0], np.int64)))
+        return Coded(self._group_of_more[more], pa.array(self._groups, pa.string()))
 
     def _error_names(self) -> pa.Array:
         return pa.array(self._errors.values, pa.string())

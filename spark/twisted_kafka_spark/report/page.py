@@ -147,7 +147,7 @@ def _traffic(document: Values) -> str:
 def _latency(document: Values) -> str:
     quantiles = [time_of(name, "total_us", name) for name in _QUANTILES]
     columns = [text("API", "api"), count("requests", "requests"), *quantiles, time_of("max", "max_us"), count("failed", "failed")]
-    maps = "".join(f"<h3>{escape(each['api'])}: latency over time</h3>{_heat_map(each, document)}" for each in document["heat"])
+    maps = "".join(f"<h3>{escape(each['api'])}: latency over time</h3>{_heat_map(each, document)}" for each in document["latency"])
     note = f"Quantiles are computed from histograms with buckets of 5 %; their relative error is at most {WORST_ERROR:.1%}."
     return f'{table("Total time by API", document["apis"], columns, most=60)}<p class="soft">{note}</p>{maps}'
 
@@ -184,7 +184,7 @@ def _clients(document: Values) -> str:
     software = Column(
         "software", lambda row: " ".join(filter(None, (row["software"], row["software_version"]))) or "-", is_text=True
     )
-    columns = [*_CLIENT, software, *_BUSY, time_of("p99", "latency_us", "p99"), bar("", "requests", clients)]
+    columns = [*_CLIENT, software, *_BUSY, bar("", "requests", clients)]
     by_error = sorted((row for row in clients if row["failed"]), key=lambda row: -row["failed"])
     by_time = sorted(clients, key=lambda row: -(row["total_us"] or 0))
     held_back = sorted((row for row in clients if row["throttle_us"]), key=lambda row: -row["throttle_us"])

@@ -38,10 +38,7 @@ def _lines(document: Values, is_unicode: bool) -> Iterator[str]:
     yield from _bars("API", [(row["api"], row["requests"], _times(row)) for row in document["apis"]], is_unicode)
     yield from _bars(
         "client",
-        [
-            (row["client_id"] or "-", row["requests"], f"{row['failed']:,} failed, p99 {duration(row['latency_us']['p99'])}")
-            for row in document["clients"]
-        ],
+        [(row["client_id"] or "-", row["requests"], _of_client(row, document["client_apis"])) for row in document["clients"]],
         is_unicode,
     )
     yield from _bars("topic", [(row["topic"], row["bytes"] or 0, size(row["bytes"])) for row in document["topics"]], is_unicode)
@@ -80,6 +77,13 @@ def _security(found: Values) -> Iterator[str]:
         addresses = len({row["address"] for row in found["failed_logins"]})
         yield f"security: {refused:,} refusals, {logins:,} failed logins from {addresses:,} addresses"
         yield ""
+
+
+def _of_client(row: Values, apis: Sequence[Values]) -> str:
+    """Return a client's errors, and how long the requests of its most frequent API were served."""
+    mine = [each for each in apis if (each["client_id"], each["principal"]) == (row["client_id"], row["principal"])]
+    times = f", {mine[0]['api']} p99 {duration(mine[0]['served_us']['p99'])}" if mine else ""
+    return f"{row['failed'] - row['expected']:,} failed{times}"
 
 
 def _times(row: Values) -> str:
