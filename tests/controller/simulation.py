@@ -140,6 +140,9 @@ class Session:
         self._watches.append(watch)
         return watch
 
+    def watch_and_get(self, paths: Sequence[str], callback: Callable[[WatchEvent], None]) -> Any:
+        return [(self.watch(path, callback, data_only=True), self.get(path)) for path in paths]
+
     def add_session_listener(self, callback: Callable[..., None]) -> None: ...
 
     def expire(self) -> None:

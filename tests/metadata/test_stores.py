@@ -210,6 +210,29 @@ def test_a_watch_of_the_data_does_not_hear_of_children_whoever_else_does(store: 
     assert both[-1] == WatchEvent(EventKind.DELETED, "/a")
 
 
+def test_nodes_are_watched_as_they_are_read(store: Store) -> None:
+    store.create("/a", b"first")
+    heard: list[Any] = []
+    (watch, found), (_, nothing) = store.watch_and_get(["/a", "/b"], heard.append)
+    assert (found, nothing) == (store.get("/a"), None)
+    store.create("/a/child")
+    store.set("/a", b"second")
+    store.create("/b")
+    store.pump()
+    assert heard == [WatchEvent(EventKind.CHANGED, "/a"), WatchEvent(EventKind.CREATED, "/b")]
+    assert [node[0] for _, node in store.watch_and_get(["/a"], heard.append)] == [b"second"]
+    watch.cancel()
+    store.delete("/a", recursive=True)
+    store.pump()
+    assert heard[2:] == [WatchEvent(EventKind.DELETED, "/a")]
+    assert store.watch_and_get([], heard.append) == []
+    with pytest.raises(InvalidPathError):
+        store.watch_and_get(["/b", "b"], heard.append)
+    store.set("/b", b"x")
+    store.pump()
+    assert heard[3:] == [WatchEvent(EventKind.CHANGED, "/b")]
+
+
 def test_a_queued_event_is_not_duplicated_but_one_after_delivery_is_new(store: Store) -> None:
     heard = []
     store.create("/a")

@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
 
 import twisted_kafka
 from tests.cases import case
@@ -303,16 +304,51 @@ def _functions_of(thread: threading.Thread) -> set[str]:
     return names
 
 
-def test_a_request_that_kazoo_completes_twice_gives_its_place_back_once(cluster: Cluster) -> None:
-    class Twice:
-        """What kazoo returns, when the session ends just as the answer comes."""
+def test_a_request_that_kazoo_completes_twice_gives_its_place_back_once(chroot: str, zookeeper: ZooKeeper) -> None:
+    store = ZooKeeperStore(ZooKeeperSettings(hosts=zookeeper.address, chroot=chroot, max_in_flight=2))
+    unanswered = []
 
-        def rawlink(self, done: Callable[[object], None]) -> None:
-            done(self)
-            done(self)
+    def send(client: KazooClient) -> Any:
+        unanswered.append(client.handler.async_result())
+        return unanswered[-1]
 
-    assert cluster.store._session.send_if_connected(lambda _: Twice()) is not None
-    assert cluster.store.exists("/") is not None
+    assert store._session.send_if_connected(send) is not None
+    unanswered[0].set("answer")
+    unanswered[0].set_exception(ConnectionLoss())  # the session ends just as the answer comes
+    for _ in range(2):
+        assert store._session.send_if_connected(send) is not None
+    with pytest.raises(StoreDisconnectedError):
+        store._session.send(send, store._session.deadline_ns() - 10**12)
+    for each in unanswered[1:]:
+        each.set("answer")
+    assert store.exists("/") is not None
+    store.close()
+
+
+def test_reading_and_watching_a_node_is_one_request(cluster: Cluster) -> None:
+    store, proxy, other = cluster
+    paths = [f"/n{number}" for number in range(100)]
+    store.batch([[Create(path, path.encode())] for path in paths])
+    before = len(proxy.requests)
+    heard: list[WatchEvent] = []
+    found = store.watch_and_get(paths, heard.append)
+    assert [node[0] for _, node in found] == [path.encode() for path in paths]
+    assert proxy.requests[before:] == [GET_DATA] * 100
+    other.set("/n7", b"x")
+    eventually(lambda: heard == [WatchEvent(EventKind.CHANGED, "/n7")], lambda: heard)
+
+
+def test_nodes_whose_reading_was_interrupted_are_watched(cluster: Cluster) -> None:
+    store, proxy, other = cluster
+    for path in ("/a", "/b"):
+        store.create(path)
+    heard: list[WatchEvent] = []
+    proxy.lose_answer_of(GET_DATA)
+    assert len(store.watch_and_get(["/a", "/b"], heard.append)) == 2
+    heard.clear()
+    for path in ("/a", "/b"):
+        other.set(path, b"x")
+    eventually(lambda: {each.path for each in heard} == {"/a", "/b"}, lambda: heard)
 
 
 def test_a_server_that_restarts_keeps_the_session(tmp_path: Path, zookeeper: ZooKeeper) -> None:

@@ -1,7 +1,7 @@
 """Reads the cluster's state from the metadata store into the controller's context, and watches the nodes that it reads."""
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from twisted.logger import Logger
 
@@ -9,7 +9,7 @@ from twisted_kafka.controller.context import ControllerContext, LiveBroker, Repl
 from twisted_kafka.controller.fenced_store import FencedStore
 from twisted_kafka.controller.partition_machine import decoded_leadership
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.store import EventKind, IWatch, Set, StoreError, WatchEvent
+from twisted_kafka.metadata.store import EventKind, IWatch, Set, Stat, StoreError, WatchEvent
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import BrokerNode, TopicNode
 from twisted_kafka.metadata.znodes_admin import LogDirEventNode, PartitionsNode
@@ -55,11 +55,14 @@ class ContextLoader:
         self._store.delete_all(paths)
         return taken
 
-    def live_brokers(self) -> dict[int, LiveBroker]:
-        """Return the registered brokers."""
-        ids = [int(name) for name in self._store.children(znodes.BROKER_IDS) if name.isdigit()]
+    def broker_ids(self) -> list[int]:
+        """Return the ids of the registered brokers."""
+        return [int(name) for name in self._store.children(znodes.BROKER_IDS) if name.isdigit()]
+
+    def live_brokers(self, nodes: Mapping[int, tuple[bytes, Stat] | None]) -> dict[int, LiveBroker]:
+        """Return the brokers that have a node, by id."""
         brokers = {}
-        for broker, found in zip(ids, self._store.get_many([znodes.broker_path(each) for each in ids]), strict=True):
+        for broker, found in nodes.items():
             if found is not None:
                 try:
                     brokers[broker] = LiveBroker(BrokerNode.decode(found[0]), found[1].czxid)
@@ -67,12 +70,11 @@ class ContextLoader:
                     self.log.error("Broker {broker} is ignored: {error}", broker=broker, error=error)
         return brokers
 
-    def load_topics(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """Read ids and assignments of topics; return the partitions that are new to the context."""
-        names = list(topics)
+    def load_topics(self, topics: Mapping[str, tuple[bytes, Stat] | None]) -> list[TopicPartition]:
+        """Take ids and assignments of topics from their nodes; return the partitions that are new to the context."""
         without_id: list[tuple[str, TopicNode, int]] = []
         new: list[TopicPartition] = []
-        for topic, found in zip(names, self._store.get_many([znodes.topic_path(name) for name in names]), strict=True):
+        for topic, found in topics.items():
             if found is None:
                 continue
             try:
@@ -139,19 +141,22 @@ class NodeWatches:
         self._store = store
         self._watches: dict[str, IWatch] = {}
 
-    def watch(self, path: str, changed: Callable[[WatchEvent], None]) -> None:
-        """Call ``changed`` when the node's data change; does nothing for a node that is watched already.
+    def watch_and_get(self, paths: Collection[str], changed: Callable[[WatchEvent], None]) -> list[tuple[bytes, Stat] | None]:
+        """Call ``changed`` when a node's data change, unless it is watched already; return what the nodes are now.
 
         Changes of its children do not count: they come and go with every partition.
         """
-        if path in self._watches:
-            return
 
         def notice(event: WatchEvent) -> None:
             if event.kind is EventKind.CHANGED:
                 changed(event)
 
-        self._watches[path] = self._store.watch_data(path, notice)
+        new = [path for path in paths if path not in self._watches]
+        found = dict(zip(new, self._store.watch_and_get(new, notice), strict=True))
+        self._watches.update((path, watch) for path, (watch, _) in found.items())
+        known = [path for path in paths if path not in found]
+        nodes = dict(zip(known, self._store.get_many(known), strict=True)) | {path: node for path, (_, node) in found.items()}
+        return [nodes[path] for path in paths]
 
     def forget(self, path: str) -> None:
         """Cancel the watch on this node."""

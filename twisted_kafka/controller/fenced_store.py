@@ -54,9 +54,11 @@ class FencedStore:
         """Return the names of the node's children; none if there is no such node."""
         return children_of(self._store, path)
 
-    def watch_data(self, path: str, callback: Callable[[WatchEvent], None]) -> IWatch:
-        """Call ``callback`` after each change of the node, not of its list of children."""
-        return self._store.watch(path, callback, data_only=True)
+    def watch_and_get(
+        self, paths: Sequence[str], callback: Callable[[WatchEvent], None]
+    ) -> list[tuple[IWatch, tuple[bytes, Stat] | None]]:
+        """Call ``callback`` after each change of these nodes, not of their lists of children; return what they are now."""
+        return self._store.watch_and_get(paths, callback)
 
     def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> None:
         """Replace the node's data; raises NoNodeError and BadVersionError."""

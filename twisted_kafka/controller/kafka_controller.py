@@ -4,7 +4,7 @@ Everything happens on one event thread: watches, answers of brokers and calls fr
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.alter_partitions import AlterPartitions
 from twisted_kafka.controller.broker_changes import BrokerChanges
-from twisted_kafka.controller.context import ControllerContext
+from twisted_kafka.controller.context import ControllerContext, LiveBroker
 from twisted_kafka.controller.context_loader import ContextLoader, NodeWatches
 from twisted_kafka.controller.controlled_shutdown import ControlledShutdown
 from twisted_kafka.controller.controller_election import ControllerElection
@@ -35,7 +35,15 @@ from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.controller.topic_deletion import TopicDeletion
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.config_repository import ConfigRepository
-from twisted_kafka.metadata.store import IMetadataStore, IWatch, NoNodeError, StoreClosedError, StoreDisconnectedError, WatchEvent
+from twisted_kafka.metadata.store import (
+    IMetadataStore,
+    IWatch,
+    NoNodeError,
+    StoreClosedError,
+    StoreDisconnectedError,
+    WatchEvent,
+    split_path,
+)
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import NotControllerError
@@ -313,19 +321,18 @@ class KafkaController:
         self.features.startup()
         self._watches = [
             self._store.watch(znodes.BROKER_IDS, self._on_change(self._brokers_changed, State.BROKER_CHANGE)),
-            self._store.watch(znodes.TOPICS, self._topics_watched),
+            self._store.watch(znodes.TOPICS, self._names_watched),
             self._store.watch(znodes.DELETE_TOPICS, self._on_change(self._deletions_changed, State.TOPIC_DELETION)),
             self._store.watch(znodes.ISR_CHANGES, self._on_change(self._isrs_changed, State.ISR_CHANGE)),
             self._store.watch(znodes.LOG_DIR_EVENTS, self._on_change(self._log_dirs_failed, State.LOG_DIR_CHANGE)),
         ]
         # Each broker gets LeaderAndIsr for all its replicas below, and answers which of them it has lost.
         self._loader.take_log_dir_events()
-        context.brokers = self._loader.live_brokers()
+        context.brokers = self._live_brokers()
         for broker in context.brokers:
-            self._add_broker(broker)
+            self._channels.add_broker(broker, context.brokers[broker].node)
         topics = self._fenced.children(znodes.TOPICS)
-        self._watch_topics(topics)
-        self._loader.load_topics(topics)
+        self._load_topics(topics)
         self._loader.load_leaderships(context.all_partitions())
         deletions = self._fenced.children(znodes.DELETE_TOPICS)
         if self._config.boolean("delete.topic.enable"):
@@ -355,13 +362,16 @@ class KafkaController:
 
     # Brokers
 
-    def _add_broker(self, broker: int) -> None:
-        self._channels.add_broker(broker, self.context.brokers[broker].node)
-        self._node_watches.watch(znodes.broker_path(broker), self._on_change(self._brokers_changed, State.BROKER_CHANGE))
+    def _live_brokers(self) -> dict[int, LiveBroker]:
+        """Read the registered brokers and watch them."""
+        ids = self._loader.broker_ids()
+        changed = self._on_change(self._brokers_changed, State.BROKER_CHANGE)
+        nodes = self._node_watches.watch_and_get([znodes.broker_path(broker) for broker in ids], changed)
+        return self._loader.live_brokers(dict(zip(ids, nodes, strict=True)))
 
     def _brokers_changed(self) -> None:
         context = self.context
-        now = self._loader.live_brokers()
+        now = self._live_brokers()
         before = context.brokers
         # A broker that restarted between two reads has another epoch.
         restarted = {broker for broker in now.keys() & before.keys() if now[broker].epoch != before[broker].epoch}
@@ -380,19 +390,22 @@ class KafkaController:
             self._channels.add_broker(broker, now[broker].node)
         if new:
             for broker in new:
-                self._add_broker(broker)
+                self._channels.add_broker(broker, now[broker].node)
             self._brokers.started(new)
         elif moved:
             self._requests.update_metadata(now, ())
 
     # Topics
 
-    def _watch_topics(self, topics: Iterable[str]) -> None:
-        for topic in topics:
-            changed = partial(self._partitions_changed, topic)
-            self._node_watches.watch(znodes.topic_path(topic), self._on_change(changed, State.TOPIC_CHANGE))
+    def _load_topics(self, topics: Sequence[str]) -> list[TopicPartition]:
+        """Read topics and watch them; return the partitions that are new."""
+        nodes = self._node_watches.watch_and_get([znodes.topic_path(topic) for topic in topics], self._topic_watched)
+        return self._loader.load_topics(dict(zip(topics, nodes, strict=True)))
 
-    def _topics_watched(self, event: WatchEvent) -> None:
+    def _topic_watched(self, event: WatchEvent) -> None:
+        self._submit_active(partial(self._partitions_changed, split_path(event.path)[1]), State.TOPIC_CHANGE)
+
+    def _names_watched(self, event: WatchEvent) -> None:
         self._submit_active(partial(self._topics_changed, event.names), State.TOPIC_CHANGE)
 
     def _topics_changed(self, names: Collection[str]) -> None:
@@ -411,12 +424,11 @@ class KafkaController:
             self.context.forget_topic(topic)
         new = sorted(name for name in now if name not in known)
         if new:
-            self._watch_topics(new)
-            self._new_partitions(self._loader.load_topics(new))
+            self._new_partitions(self._load_topics(new))
 
     def _partitions_changed(self, topic: str) -> None:
         if topic in self.context.assignments:
-            new = self._loader.load_topics((topic,))
+            new = self._load_topics((topic,))
             if self.context.is_to_be_deleted(topic):
                 if new:
                     self.log.warn("Topic {topic} is being deleted: new partitions are ignored", topic=topic)

@@ -226,6 +226,16 @@ class SqliteStore:
         check_path(path)
         return self._watches.add(path, callback, data_only=data_only)
 
+    def watch_and_get(
+        self, paths: Sequence[str], callback: Callable[[WatchEvent], None]
+    ) -> list[tuple[IWatch, tuple[bytes, Stat] | None]]:
+        """Watch the data of each node, and return the result of ``get`` with the watch."""
+        for path in paths:
+            check_path(path)
+        with self._reading():
+            watches = [self.watch(path, callback, data_only=True) for path in paths]
+            return list(zip(watches, self.get_many(paths), strict=True))
+
     def add_session_listener(self, callback: Callable[[SessionState], None]) -> None:
         """Call ``callback`` when the store is closed."""
         self._watches.add_session_listener(callback)

@@ -216,6 +216,14 @@ class IMetadataStore(Interface):
         With ``data_only`` its children do not count, and there is one request to the store less.
         """
 
+    def watch_and_get(
+        paths: Sequence[str], callback: Callable[[WatchEvent], None]
+    ) -> list[tuple[IWatch, tuple[bytes, Stat] | None]]:
+        """Watch the data of each node, and return the result of ``get`` with the watch: one request for both.
+
+        ``callback`` hears of all changes after what is returned. If this raises, nothing is watched.
+        """
+
     def add_session_listener(callback: Callable[[SessionState], None]) -> None:
         """Call ``callback`` on the watch thread whenever the session's state changes."""
 

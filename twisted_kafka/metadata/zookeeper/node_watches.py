@@ -13,8 +13,9 @@ from kazoo.exceptions import ConnectionLoss, KazooException, NoNodeError, Sessio
 from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 from twisted.logger import Logger
 
-from twisted_kafka.metadata.store import EventKind, IWatch, WatchEvent
+from twisted_kafka.metadata.store import EventKind, IWatch, Stat, WatchEvent
 from twisted_kafka.metadata.watches import Watches
+from twisted_kafka.metadata.zookeeper.requests import Read, read_data
 from twisted_kafka.metadata.zookeeper.session import Sent, Session
 
 
@@ -109,6 +110,33 @@ class NodeWatches:
         self._set(node, is_data=is_new, is_children=needs_children)
         return watch
 
+    def prepare(self, path: str, callback: Callable[[WatchEvent], None]) -> IWatch:
+        """Register a watch of a node's data, which ``read_data`` sets."""
+        watch = self._watches.add(path, callback, data_only=True)
+        with self._lock:
+            if path not in self._nodes:
+                self._nodes[path] = _Node(self, path)
+        return watch
+
+    def read_data(self, path: str) -> "Read[tuple[bytes, Stat] | None]":
+        """Return the request for a node's data and stat that also sets the watch, if there is such a node."""
+        with self._lock:
+            node = self._nodes[path]
+
+        def send(client: Any) -> Any:
+            result = client.get_async(path, watch=node.fired)
+            self._expect(result, lambda got: self._take_read(node, got))
+            return result
+
+        return read_data(path)._replace(send=send)
+
+    def set_on_missing(self, path: str) -> None:
+        """Set the watch of a node that did not exist when it was read."""
+        with self._lock:
+            node = self._nodes.get(path)
+        if node is not None:
+            self._set(node, is_data=True, is_children=False)
+
     def set_again(self) -> None:
         """Set the watches of all nodes, as there is a new connection; called on the session thread."""
         with self._lock:
@@ -154,14 +182,16 @@ class NodeWatches:
         return True
 
     def _send(self, request: Callable[[Any], Any], take: Callable[[Any], None]) -> Sent | None:
+        sent = self._session.send_if_connected(request)
+        if sent is not None:
+            self._expect(sent.result, take)
+        return sent
+
+    def _expect(self, result: Any, take: Callable[[Any], None]) -> None:
+        """Have ``take`` called with a request's result on kazoo's thread of completed requests, in the order of the answers."""
         with self._lock:
             self._unanswered += 1
-        sent = self._session.send_if_connected(request)
-        if sent is None:
-            self._done()
-        else:
-            sent.result.rawlink(lambda result: self._answer(result, take))
-        return sent
+        result.rawlink(lambda result: self._answer(result, take))
 
     def _answer(self, result: Any, take: Callable[[Any], None]) -> None:
         try:
@@ -178,6 +208,16 @@ class NodeWatches:
     def _take_data(self, node: _Node, result: Any) -> None:
         try:
             stat = result.get(block=False)
+        except KazooException as error:
+            self._not_set(node, error)
+            return
+        self._watches.notify(node.data_changed(stat))
+
+    def _take_read(self, node: _Node, result: Any) -> None:
+        try:
+            stat = result.get(block=False)[1]
+        except NoNodeError:
+            stat = None
         except KazooException as error:
             self._not_set(node, error)
             return

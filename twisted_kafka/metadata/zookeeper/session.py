@@ -27,6 +27,7 @@ from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metadata.zookeeper.acls import acls_of
 from twisted_kafka.metadata.zookeeper.connection import last_error, make_client
 from twisted_kafka.metadata.zookeeper.settings import ZooKeeperSettings
+from twisted_kafka.metadata.zookeeper.slots import Slots
 from twisted_kafka.timing.clock import IClock
 
 RENEWAL_PAUSE_S: Final = 1.0
@@ -37,7 +38,7 @@ _SLOT_PAUSE_S: Final = 1.0
 _OVER: Final = (SessionState.EXPIRED, SessionState.CLOSED)
 
 AsyncResult = Any
-"""kazoo's ``AsyncResult``; it has no types."""
+"""``kazoo_handler.Result``; kazoo has no types."""
 Request = Callable[[KazooClient], AsyncResult]
 
 
@@ -73,7 +74,7 @@ class Session:
         self._is_open = False
         self._id = 0
         self._client: KazooClient | None = None
-        self._slots = threading.BoundedSemaphore(settings.max_in_flight)
+        self._slots = Slots(settings.max_in_flight)
         self._worker = SerialWorker("zookeeper-session-thread")
 
     @property
@@ -124,7 +125,7 @@ class Session:
         while True:
             number = self._await_connection(deadline_ns, session)
             slots = self._slots
-            if not slots.acquire(timeout=self.remaining_s(deadline_ns)):
+            if not slots.acquire(self.remaining_s(deadline_ns)):
                 raise self._timed_out()
             sent = self._send_now(request, number, slots)
             if sent is not None:
@@ -134,12 +135,12 @@ class Session:
     def send_if_connected(self, request: Request) -> Sent | None:
         """Send a request if there is a connection."""
         number, slots = self._number, self._slots
-        while not slots.acquire(timeout=_SLOT_PAUSE_S):
+        while not slots.acquire(_SLOT_PAUSE_S):
             if self._state is not SessionState.CONNECTED or number != self._number:
                 return None
         return self._send_now(request, number, slots)
 
-    def _send_now(self, request: Request, number: int, slots: threading.BoundedSemaphore) -> Sent | None:
+    def _send_now(self, request: Request, number: int, slots: Slots) -> Sent | None:
         with self._condition:
             client = self._client
             if client is None or self._state is not SessionState.CONNECTED or number != self._number:
@@ -147,7 +148,7 @@ class Session:
                 return None
             zxid: int = client.last_zxid
             result = request(client)
-        result.rawlink(_releasing(slots))
+        result.when_done(slots.release)
         return Sent(result, number, zxid)
 
     def _await_connection(self, deadline_ns: int, session: int | None) -> int:
@@ -187,7 +188,7 @@ class Session:
                 raise StoreClosedError("the connection to ZooKeeper is closed")
             self._state = SessionState.SUSPENDED
             self._client = client
-            self._slots = threading.BoundedSemaphore(self._settings.max_in_flight)
+            self._slots = Slots(self._settings.max_in_flight)
         try:
             client.start_async()
             self._await_first(client)
@@ -292,17 +293,3 @@ class Session:
             client.close()
         except Exception:  # noqa: BLE001 - it is not used any more
             self.log.failure("A ZooKeeper client did not stop cleanly")
-
-
-def _releasing(slots: threading.BoundedSemaphore) -> Callable[[object], None]:
-    # kazoo may complete a request twice: with its answer, and with the session that ends at the same time.
-    held = [slots]
-
-    def release(_: object) -> None:
-        try:
-            taken = held.pop()
-        except IndexError:
-            return
-        taken.release()
-
-    return release

@@ -279,6 +279,24 @@ class ZooKeeperStore:
             raise StoreClosedError("the connection to ZooKeeper is closed")
         return self._nodes.add(path, callback, data_only=data_only)
 
+    def watch_and_get(
+        self, paths: Sequence[str], callback: Callable[[WatchEvent], None]
+    ) -> list[tuple[IWatch, tuple[bytes, Stat] | None]]:
+        """Watch the data of each node, and return the result of ``get`` with the watch."""
+        for path in paths:
+            check_path(path)
+        watches = [self._nodes.prepare(path, callback) for path in paths]
+        try:
+            found = self._execute([self._nodes.read_data(path) for path in paths])
+            for path, each in zip(paths, found, strict=True):
+                if _checked(each) is None:  # ZooKeeper's reads watch nothing that does not exist
+                    self._nodes.set_on_missing(path)
+        except StoreError:
+            for watch in watches:
+                watch.cancel()
+            raise
+        return list(zip(watches, found, strict=True))
+
     def add_session_listener(self, callback: Callable[[SessionState], None]) -> None:
         """Call ``callback`` on the watch thread whenever the session's state changes."""
         self._watches.add_session_listener(callback)
