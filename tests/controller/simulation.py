@@ -578,7 +578,8 @@ class World:
         def answered(done: Any) -> None:
             if done.exception() is None and not done.result().error_code and self.random.random() > LOSS_SHARE:
                 answer = done.result().topics[0].partitions[0]
-                leader.model.pending.pop(partition, None)
+                if leader.model.pending.get(partition) is pending:  # not an answer to the request of a former leader epoch
+                    del leader.model.pending[partition]
                 known = leader.model.replicas.get(partition)
                 if not answer.error_code and known is not None and known[0] == topic_id:
                     now = known[1]
