@@ -25,17 +25,19 @@ from twisted_kafka.controller.feature_updates import FeatureUpdates
 from twisted_kafka.controller.fenced_store import ControllerMovedError, FencedStore
 from twisted_kafka.controller.interfaces import IBrokerChannels
 from twisted_kafka.controller.leader_balance import LeaderBalance
-from twisted_kafka.controller.leader_elections import LeaderElections
+from twisted_kafka.controller.leader_elections import ElectionType, LeaderElections
 from twisted_kafka.controller.machinery import Machinery
 from twisted_kafka.controller.partition_machine import PartitionStateMachine
 from twisted_kafka.controller.reassignments import Reassignments
 from twisted_kafka.controller.replica_machine import ReplicaStateMachine
+from twisted_kafka.controller.request_nodes import RequestNodes
 from twisted_kafka.controller.requests import Addressee, RequestBatch, ResponseHandlers
 from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.controller.topic_deletion import TopicDeletion
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.store import (
+    EventKind,
     IMetadataStore,
     IWatch,
     NoNodeError,
@@ -46,7 +48,7 @@ from twisted_kafka.metadata.store import (
 )
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.protocol.errors import NotControllerError
+from twisted_kafka.protocol.errors import ElectionNotNeededError, NotControllerError
 from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, StopReplicaResponse
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
@@ -106,6 +108,7 @@ class KafkaController:
         self.elections = LeaderElections(self.context, self._partitions.elect_online)
         self.controlled_shutdown = ControlledShutdown(machinery)
         self.reassignments = Reassignments(machinery)
+        self._request_nodes = RequestNodes(machinery)
         self.isr_changes = AlterPartitions(machinery, self.reassignments)
         self.features = FeatureUpdates(self.context, fenced)
         self._balance = LeaderBalance(self.context, self.elections.elect, config.int("leader.imbalance.per.broker.percentage"))
@@ -284,6 +287,16 @@ class KafkaController:
         """Return a watch callback that queues ``event``."""
         return lambda _: self._submit_active(event, state)
 
+    def _watch_created(self, path: str, event: Callable[[], None], state: State) -> IWatch:
+        """Queue ``event`` when somebody has created the node."""
+        changed = self._on_change(event, state)
+
+        def notice(watched: WatchEvent) -> None:
+            if watched.kind is EventKind.CREATED:
+                changed(watched)
+
+        return self._store.watch(path, notice, data_only=True)
+
     def _controller_watched(self, _: WatchEvent) -> None:
         self._submit(self._controller_changed, State.CONTROLLER_CHANGE)
 
@@ -325,6 +338,8 @@ class KafkaController:
             self._store.watch(znodes.DELETE_TOPICS, self._on_change(self._deletions_changed, State.TOPIC_DELETION)),
             self._store.watch(znodes.ISR_CHANGES, self._on_change(self._isrs_changed, State.ISR_CHANGE)),
             self._store.watch(znodes.LOG_DIR_EVENTS, self._on_change(self._log_dirs_failed, State.LOG_DIR_CHANGE)),
+            self._watch_created(znodes.REASSIGN_PARTITIONS, self.reassignments.take_requested, State.ALTER_PARTITION_REASSIGNMENT),
+            self._watch_created(znodes.PREFERRED_ELECTION, self._preferred_elections_requested, State.MANUAL_LEADER_BALANCE),
         ]
         # Each broker gets LeaderAndIsr for all its replicas below, and answers which of them it has lost.
         self._loader.take_log_dir_events()
@@ -343,7 +358,9 @@ class KafkaController:
         self._replicas.startup()
         self._partitions.startup()
         self._requests.update_metadata(context.brokers, context.all_partitions())
+        self.reassignments.take_requested()
         self.reassignments.resume()
+        self._preferred_elections_requested()
         self._handle_deletions(deletions)
         self._deletion.resume()
         if self._on_elected is not None:
@@ -444,6 +461,16 @@ class KafkaController:
         self._partitions.handle(partitions, PartitionStatus.ONLINE)
         self._replicas.handle(replicas, ReplicaStatus.ONLINE)
 
+    def _preferred_elections_requested(self) -> None:
+        """Elect the leaders that a tool asks for in ``/admin/preferred_replica_election``."""
+        wanted = self._request_nodes.preferred_elections()
+        if wanted is None:
+            return
+        for partition, error in self.elections.elect(wanted, ElectionType.PREFERRED).items():
+            if error is not None and not isinstance(error, ElectionNotNeededError):
+                self.log.warn("{partition} does not get its preferred leader: {error}", partition=partition, error=error)
+        self._request_nodes.settle_preferred_elections()
+
     # Deletions
 
     def _deletions_changed(self) -> None:
@@ -464,6 +491,7 @@ class KafkaController:
             self._deletion.enqueue(new)
 
     def _topics_deleted(self, topics: Collection[str]) -> None:
+        self.reassignments.resume(())
         for topic in topics:
             self._node_watches.forget(znodes.topic_path(topic))
         for listener in self._listeners:

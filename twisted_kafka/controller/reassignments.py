@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from twisted_kafka.controller.context import Leadership, ReplicaAssignment
 from twisted_kafka.controller.leader_elections import Elected, reassigned_leader
 from twisted_kafka.controller.machinery import Machinery
+from twisted_kafka.controller.request_nodes import RequestNodes
 from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import BadVersionError, StoreError
@@ -39,6 +40,7 @@ class Reassignments:
         self._store = machinery.store
         self._partitions = machinery.partitions
         self._replicas = machinery.replicas
+        self._nodes = RequestNodes(machinery)
 
     def under_way(self) -> dict[TopicPartition, ReplicaAssignment]:
         """Return the partitions that are being reassigned."""
@@ -60,7 +62,14 @@ class Reassignments:
             except StoreError as error:
                 self.log.error("The reassignment of {partition} failed: {error}", partition=partition, error=error)
                 results[partition] = UnknownServerError(str(error))
+        self._nodes.settle_reassignments()
         return results
+
+    def take_requested(self) -> None:
+        """Start the reassignments that a tool asks for in ``/admin/reassign_partitions``."""
+        for partition, error in self.alter(self._nodes.reassignments()).items():
+            if error is not None:
+                self.log.warn("{partition} is not reassigned: {error}", partition=partition, error=error)
 
     def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Complete the reassignments whose target replicas are in sync: of these partitions, or of all."""
@@ -68,6 +77,7 @@ class Reassignments:
         for partition in under_way if partitions is None else under_way.keys() & set(partitions):
             if self._is_complete(partition):
                 self._complete(partition)
+        self._nodes.settle_reassignments()
 
     def _planned(self, partition: TopicPartition, targets: Sequence[int] | None) -> ReplicaAssignment:
         if targets is not None:
