@@ -69,11 +69,11 @@ NEWER = {0: 12, 3: 13, 26: 5, 27: 2, 28: 5, 45: 1, 60: 2, 68: 1, 69: 1, 71: 0, 7
 """APIs of which more is served than by Apache Kafka 3.9 with ZooKeeper, by key: the last version."""
 
 NOT_YET: dict[str, dict[int, str]] = {
-    "several brokers": {
+    "a migration to KRaft": {
         58: "Envelope",
     },
 }
-"""APIs of Apache Kafka 3.9 with ZooKeeper that are not served yet, by what they are for."""
+"""APIs of Apache Kafka 3.9 with ZooKeeper that are not served, by what they are for."""
 
 
 def reason(where: str) -> Difference | None:
