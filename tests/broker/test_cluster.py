@@ -9,9 +9,13 @@ from tests.broker.members import Members
 from tests.clients.served import ServedBroker
 from tests.eventually import eventually
 from tests.ports import free_port
+from tests.security.sasl.wire import Wire
 from tests.zookeeper import ZooKeeper, proxied
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.znodes import PartitionStateNode
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from twisted_kafka.security.scram.formulas import SCRAM_SHA_512, salted_password
 
 pytestmark = pytest.mark.long
 
@@ -61,6 +65,22 @@ def test_when_the_controller_stops_another_broker_takes_the_office(members: Memb
     members.start(1)
     members.create("more", [[1, 2]])
     members.all_hear("more", leader=1, controller_epoch=2)
+
+
+def test_scram_credentials_are_altered_by_the_controller_alone(members: Members) -> None:
+    members.start(1)
+    members.start(2)
+    salted = salted_password(SCRAM_SHA_512, b"s3cret", b"salt", 4096)
+    upsertions = [
+        ScramCredentialUpsertion(name=name, mechanism=2, iterations=4096, salt=b"salt", salted_password=salted)
+        for name in ("bob", "alice")
+    ]
+    request = AlterUserScramCredentialsRequest(upsertions=upsertions)
+    answers = {}
+    for broker_id, broker in members.brokers.items():
+        wire = Wire(broker.listeners[0].port)
+        answers[broker_id] = {each.user: each.error_code for each in wire.send(request, 0).results}
+    assert answers == {1: {"alice": 0, "bob": 0}, 2: dict.fromkeys(("alice", "bob"), ErrorCode.NOT_CONTROLLER)}
 
 
 def test_a_topic_is_deleted_from_all_brokers(members: Members, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
     return [
         VersionsApis(dependencies.supported, dependencies.features),
         SaslApis(),
-        ScramCredentialApis(ScramCredentialAdmin(dependencies.configs), authorization),
+        ScramCredentialApis(ScramCredentialAdmin(dependencies.configs), lambda: dependencies.controller.is_active, authorization),
         MetadataApis(metadata, config, topics, quotas.controller_mutation, authorization),
         TopicApis(topics, metadata, describer, quotas.controller_mutation, authorization),
         PartitionApis(PartitionAdmin(metadata, dependencies.controller, waits), metadata, authorization),

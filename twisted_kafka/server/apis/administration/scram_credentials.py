@@ -1,11 +1,11 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials v0 (KIP-554)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from twisted_kafka.admin.scram_credentials import Deletion, ScramCredentialAdmin, Upsertion
 from twisted_kafka.network.requests.kafka_principal import USER, KafkaPrincipal
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
-from twisted_kafka.protocol.errors import KafkaError, error_of
+from twisted_kafka.protocol.errors import KafkaError, NotControllerError, error_of
 from twisted_kafka.protocol.messages.scram import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -23,8 +23,10 @@ from twisted_kafka.server.dispatch import api
 class ScramCredentialApis:
     """The SCRAM credentials of users."""
 
-    def __init__(self, credentials: ScramCredentialAdmin, authorization: IAuthorization) -> None:
+    def __init__(self, credentials: ScramCredentialAdmin, is_controller: Callable[[], bool], authorization: IAuthorization) -> None:
+        """``is_controller`` returns whether this broker is the controller: only there credentials may be altered, as in Kafka."""
         self._credentials = credentials
+        self._is_controller = is_controller
         self._authorization = authorization
 
     @api(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse, versions=(0, 0))
@@ -52,6 +54,8 @@ class ScramCredentialApis:
     ) -> AlterUserScramCredentialsResponse:
         """Set and delete credentials; an error of one user does not affect the others."""
         _note_users(context, [each.name for each in request.upsertions] + [each.name for each in request.deletions])
+        if not self._is_controller():
+            raise NotControllerError("")
         self._authorization.require_cluster(context, AclOperation.ALTER)
         upsertions = [
             Upsertion(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))
