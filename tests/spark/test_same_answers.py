@@ -19,7 +19,7 @@ pytest.importorskip("pyarrow")
 from tests.processes import start_tied
 from tests.spark.access_lines import in_transaction, line, topic
 from twisted_kafka_spark.cells import aggregate
-from twisted_kafka_spark.pipeline import rollup
+from twisted_kafka_spark.pipeline import exchange, rollup
 from twisted_kafka_spark.pipeline.job import Job, run
 
 pytestmark = pytest.mark.timeout(600)
@@ -96,6 +96,8 @@ def test_of_many_names_few_are_kept_and_all_are_counted(spark: Any, tmp_path: Pa
     assert bounded["apis"] == whole["apis"]
     assert 4 <= len({row["client_id"] for row in bounded["clients"]}) <= 20
     assert answers(run(spark, Job(paths=[rolled], is_merge=True))) == answers(bounded)
+    monkeypatch.setattr(exchange, "MOST_CELLS_OF_A_TASK", 40)
+    assert answers(run(spark, Job(paths=[str(log)]))) == answers(bounded)
 
 
 def test_duckdb_counts_the_same(spark: Any, tmp_path: Path) -> None:

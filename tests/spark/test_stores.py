@@ -15,9 +15,9 @@ from pyarrow import parquet
 from tests.spark.access_lines import line, topic
 from twisted_kafka.access_log.archive import Archive
 from twisted_kafka.timing.clock import ManualClock
-from twisted_kafka_spark.cells import aggregate
 from twisted_kafka_spark.cells.fold import Folding
-from twisted_kafka_spark.pipeline import rollup, store
+from twisted_kafka_spark.cells.shards import Merging
+from twisted_kafka_spark.pipeline import exchange, rollup, store
 from twisted_kafka_spark.pipeline.job import Job, run
 from twisted_kafka_spark.records.read import NoAccessLogError, find_sources
 from twisted_kafka_spark.stream.folder import folder
@@ -93,7 +93,7 @@ def test_cells_of_one_minute_in_several_files_are_merged(spark: Any, tmp_path: P
         lines = [line("Fetch", minute, node=node, client_id=client) for minute in range(5) for client in ("a", "b")]
         (tmp_path / f"node-{node}-000001.jsonl").write_text("".join(lines))
     found = rollup.cells_of_files(spark, find_sources(None, [str(tmp_path)]), Folding(), rollup.Selection())
-    cells = aggregate.merged(found).toArrow()
+    cells = exchange.as_cells(exchange.merged(found, Merging(), {})).toArrow()
     kinds = cells.group_by(["kind"]).aggregate([("requests", "sum"), ([], "count_all")])
     counts = {row["kind"]: (row["requests_sum"], row["count_all"]) for row in kinds.to_pylist()}
     assert counts["listeners"] == (30, 3)
@@ -130,7 +130,7 @@ def test_the_plan_reads_the_columns_and_the_times_that_are_needed(spark: Any, lo
     sources = find_sources(None, [str(log)])
     sources.lines.clear()
     cells = rollup.cells_of_files(spark, sources, Folding(since="2026-11-21T08:02:00"), rollup.Selection("api = 'Produce'"))
-    plan = aggregate.merged(cells)._jdf.queryExecution().executedPlan().toString()
+    plan = exchange.merged(cells, Merging(), {})._jdf.queryExecution().executedPlan().toString()
     (scan,) = [text for text in plan.splitlines() if "FileScan parquet" in text]
     read = scan.partition("ReadSchema: ")[2]
     assert "total_us:bigint" in read
@@ -139,8 +139,10 @@ def test_the_plan_reads_the_columns_and_the_times_that_are_needed(spark: Any, lo
     filters = scan.partition("PushedFilters: [")[2].partition("]")[0]
     assert "EqualTo(api,Produce)" in filters
     assert "GreaterThanOrEqual(time,2026-11-21T08:02:00)" in filters
-    assert plan.count("HashAggregate") == 2
-    assert "partial_sum" in plan
+    before, _, after = plan.partition("MapInArrow")[2].partition("Exchange hashpartitioning(kind#")
+    assert "Sort [kind#" in before
+    assert after.count("MapInArrow") == 1
+    assert plan.count("Exchange") == 1
 
 
 @pytest.mark.usefixtures("whole_plans")

@@ -218,10 +218,11 @@ def test_the_page_has_the_busiest_and_counts_the_others_together() -> None:
 
 
 def bounded(spark: Any, parts: Iterable[Iterable[str]], most: int) -> pa.Table:
-    from twisted_kafka_spark.cells import aggregate
+    from twisted_kafka_spark.cells.shards import Merging
+    from twisted_kafka_spark.pipeline import exchange
 
-    merged = aggregate.merged(spark.createDataFrame(cells(*parts)))
-    table: pa.Table = aggregate.bounded(merged, ["transactions"], most).toArrow()
+    shards = exchange.as_shards(spark.createDataFrame(cells(*parts)))
+    table: pa.Table = exchange.as_cells(exchange.merged(shards, Merging(most=most), {})).toArrow()
     return table
 
 

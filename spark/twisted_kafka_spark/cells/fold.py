@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from twisted_kafka_spark.cells import bundles, histogram, kinds, security, transactions
+from twisted_kafka_spark.cells import bundles, histogram, kinds, security, shards, transactions
 from twisted_kafka_spark.cells.kinds import KINDS, SERVED, TIMES
 from twisted_kafka_spark.cells.security import GROUP_REFUSAL, PLAIN_PROTOCOLS
 from twisted_kafka_spark.records.frame import IDENTITY, NO_SEQUENCE, Coded, Frame, concatenated, distinct, from_batch
@@ -57,6 +57,17 @@ class Folding:
     until: str = ""
     utc_offset_s: int = 0
     group_by: tuple[str, ...] = ()
+
+    def shards_of_lines(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Fold batches with one column of lines, or of blocks of lines, into shards of cells."""
+        reader = LineReader(self.utc_offset_s)
+        frames = (frame for batch in batches for frame in reader.frames(batch.column(0)))
+        yield from shards.shards(bundles.unique(self.folded(frames, reader)))
+
+    def shards_of_records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Fold batches of records, which may lack columns that cells do not need, into shards of cells."""
+        frames = (from_batch(completed(batch)) for batch in batches if batch.num_rows)
+        yield from shards.shards(bundles.unique(self.folded(frames, LineReader())))
 
     def of_lines(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Fold batches with one column of lines, or of blocks of lines, into cells."""
@@ -134,10 +145,10 @@ class Planned:
             yield from reader.records(pa.array([block], pa.binary()))
 
     def folded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the cells of a task."""
+        """Yield the shards of a task's cells."""
         reader = LineReader(self.folding.utc_offset_s)
         frames = (frame for block in self._blocks(batches) for frame in reader.frames_of_block(block))
-        yield from bundles.wide(self.folding.folded(frames, reader)).to_batches(OUT_ROWS)
+        yield from shards.shards(bundles.unique(self.folding.folded(frames, reader)))
 
     def _blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
         for batch in batches:

@@ -4,7 +4,7 @@ A row is a *cell* of one kind. Columns that its kind does not have are null. Cel
 measures (or taking their minimum or maximum), so parts of a day, days and brokers merge in any order to the same cells.
 
 Names that clients choose have no bound, so a kind with such keys has a `name`: only the names with the most of a measure are kept
-per hour (`aggregate.bounded`), and the others share cells whose `others` is 1.
+per hour (`bounds.bounded`), and the others share cells whose `others` is 1.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
-from twisted_kafka_spark.cells import aggregate, bundles, kinds
+from twisted_kafka_spark.cells import aggregate, bundles
 from twisted_kafka_spark.cells.fold import READ
 from twisted_kafka_spark.cells.kinds import DAY_S, HOUR_S, KEY_NAMES, KINDS, MEASURES, TIME
 from twisted_kafka_spark.pipeline import page
@@ -41,8 +41,7 @@ class FewCells:
     @classmethod
     def of(cls, found: DataFrame) -> FewCells:
         """Take the cells of a DataFrame, which the caller knows to be few."""
-        schema = kinds.arrow_schema()
-        return cls._of(found.select(*schema.names).toArrow().cast(schema))
+        return cls._of(page.collected(found))
 
     @classmethod
     def of_tables(cls, tables: Iterable[tuple[str, pa.Table]]) -> FewCells | None:
@@ -62,7 +61,7 @@ class FewCells:
         )
         merged = _merged(_with_names_of_topics(_set(table, TIME.name, hours)))
         first, last = (page.moment(end.value // _MICROSECOND) if end.is_valid else None for end in minutes.values())
-        return cls(merged, page.Sizes(_crowded(merged), first, last))
+        return cls(merged, page.Sizes(first, last, crowded=_crowded(merged)))
 
     def lines_read(self) -> int:
         """Return the number of lines with a record."""

@@ -11,7 +11,7 @@ from twisted_kafka_spark import views
 from twisted_kafka_spark.cells import aggregate
 from twisted_kafka_spark.cells.fold import READ, Folding
 from twisted_kafka_spark.findings.find import find, find_over_all, in_order
-from twisted_kafka_spark.pipeline import page, store
+from twisted_kafka_spark.pipeline import exchange, page, store
 from twisted_kafka_spark.pipeline.document import About, build, tick_length_s
 from twisted_kafka_spark.pipeline.few import FewCells
 from twisted_kafka_spark.pipeline.rollup import Selection, cells_of_files, cells_of_lines, cells_of_small_log, has_repeats, is_small
@@ -59,11 +59,12 @@ def run(spark: SparkSession, job: Job) -> dict[str, Any]:
         if few is not None and not few.sizes.crowded:
             return _of_few(spark, job, few, about)
     with page.kept(_cells(spark, job, sources, folding)) as found:
-        if found.count() <= aggregate.MOST_CELLS:
+        sizes = page.sizes(found)
+        if sizes.count <= aggregate.MOST_CELLS:
             few = FewCells.of(found)
             if not few.sizes.crowded:
                 return _of_few(spark, job, few, about, found)
-        return _of_many(spark, job, found, about)
+        return _of_many(spark, job, found, sizes, about)
 
 
 def _of_few(spark: SparkSession, job: Job, few: FewCells, about: About, found: DataFrame | None = None) -> dict[str, Any]:
@@ -71,18 +72,17 @@ def _of_few(spark: SparkSession, job: Job, few: FewCells, about: About, found: D
     if job.can_repeat_lines and few.has_repeats():
         return _deduplicated(spark, job, few.lines_read())
     if job.rollup_out and found is not None:
-        store.write(page.by_hour(found, page.sizes(found)), job.rollup_out)
+        store.write(exchange.as_cells(page.by_hour(found, page.sizes(found))), job.rollup_out)
     return _document(job, about, few.sizes, few.of_page, few.findings_by_day)
 
 
-def _of_many(spark: SparkSession, job: Job, found: DataFrame, about: About) -> dict[str, Any]:
-    sizes = page.sizes(found)
+def _of_many(spark: SparkSession, job: Job, found: DataFrame, sizes: page.Sizes, about: About) -> dict[str, Any]:
     _check(sizes, about)
-    if job.can_repeat_lines and has_repeats(found):
+    if job.can_repeat_lines and has_repeats(exchange.as_cells(found.where("kind = 'runs'"))):
         return _deduplicated(spark, job, _lines_read(found))
     with page.kept(page.by_hour(found, sizes)) as hourly:
         if job.rollup_out:
-            store.write(hourly, job.rollup_out)
+            store.write(exchange.as_cells(hourly), job.rollup_out)
         return _document(job, about, sizes, partial(page.of_page, hourly, sizes), partial(page.findings_by_day, hourly))
 
 
@@ -118,7 +118,8 @@ def _deduplicated(spark: SparkSession, job: Job, lines_before: int) -> dict[str,
 
 
 def _lines_read(found: DataFrame) -> int:
-    (row,) = found.where(f"kind = 'lines' AND error = '{READ}'").groupBy().sum("requests").collect()
+    lines = exchange.as_cells(found.where("kind = 'lines'"))
+    (row,) = lines.where(f"error = '{READ}'").groupBy().sum("requests").collect()
     return int(row[0])
 
 
@@ -131,12 +132,13 @@ def _sources(spark: SparkSession, job: Job) -> Sources | None:
 
 
 def _cells(spark: SparkSession, job: Job, sources: Sources | None, folding: Folding) -> DataFrame:
+    """Return the shards of all cells."""
     if sources is not None:
         return cells_of_files(spark, sources, folding, job.selection)
     if job.is_merge:
         if job.group_by:
             raise ValueError("--group-by requires the log: a rollup does not contain it")
-        return store.read(spark, job.paths, folding.since, folding.until)
+        return exchange.as_shards(store.read(spark, job.paths, folding.since, folding.until))
     from twisted_kafka_spark.topic_source import read_topic
 
     return cells_of_lines(read_topic(spark, job.bootstrap_servers, job.topic), folding, job.selection)

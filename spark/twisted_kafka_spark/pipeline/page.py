@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from twisted_kafka_spark.cells import aggregate, kinds
-from twisted_kafka_spark.cells.kinds import DAY_S, HOUR_S, KINDS, TIME
+from twisted_kafka_spark.cells import aggregate, bundles, shards
+from twisted_kafka_spark.cells.kinds import DAY_S, HOUR_S, KINDS
+from twisted_kafka_spark.cells.shards import SHARD_COLUMNS, Merging
+from twisted_kafka_spark.pipeline import exchange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,18 +28,24 @@ LONGEST_BY_MINUTE = datetime.timedelta(days=2)
 """Of longer periods the driver gets no minutes: each day is searched for unusual ones by a task."""
 MINUTES_OF_CLIENTS = ("client_minutes", "new_connections")
 """The kinds with minutes that only findings need."""
-_COUNT_ERROR, _ROOM = 0.02, 0.9
 _FINDING_DDL = "finding string, weight double"
 
 
 @dataclass(slots=True)
 class Sizes:
-    """What cells contain: kinds with too many names for an hour, and the first and the last minute with a request."""
+    """What shards contain: the first and the last minute with a request, and the cells of each kind, all and at most in an hour."""
 
-    crowded: list[str] = field(default_factory=list)
     first: datetime.datetime | None = None
     last: datetime.datetime | None = None
-    has_topic_ids: bool = False
+    cells: dict[str, int] = field(default_factory=dict)
+    of_hour: dict[str, int] = field(default_factory=dict)
+    crowded: list[str] = field(default_factory=list)
+    """The kinds with too many names for an hour, where cells are few enough to tell."""
+
+    @property
+    def count(self) -> int:
+        """The number of cells, not merged."""
+        return sum(self.cells.values())
 
     @property
     def is_long(self) -> bool:
@@ -58,46 +66,53 @@ def kept(found: DataFrame) -> Iterator[DataFrame]:
 
 
 def sizes(found: DataFrame) -> Sizes:
-    """Return the sizes of cells, merged or not; the numbers of names are estimates, for whose error the limits leave room."""
+    """Return the sizes of cells, in rows or shards, merged or not."""
     from pyspark.sql import functions as sf
 
-    seconds = sf.unix_seconds(TIME.name)
-    hour = sf.floor(seconds / HOUR_S).alias("hour")
-    named = found.select("kind", hour, seconds.alias("second"), aggregate.name_of(KINDS).alias("name"))
-    of_hours = named.groupBy("kind", "hour").agg(
-        sf.approx_count_distinct("name", _COUNT_ERROR).alias("names"),
-        sf.min("second").alias("first"),
-        sf.max("second").alias("last"),
-    )
-    most = of_hours.groupBy("kind").agg(
-        sf.max("names").alias("names"), sf.min("first").alias("first"), sf.max("last").alias("last")
-    )
+    sums = sf.sum("size").alias("size"), sf.min("first_s").alias("first_s"), sf.max("last_s").alias("last_s")
+    of_hours = exchange.as_shards(found).groupBy("kind", "hour").agg(*sums)
     sized = Sizes()
-    for row in most.collect():
-        sized.has_topic_ids |= row["kind"] == "topic_ids"
-        if KINDS[row["kind"]].name and row["names"] > aggregate.MOST_NAMES * KINDS[row["kind"]].room * _ROOM:
-            sized.crowded.append(row["kind"])
+    for row in of_hours.groupBy("kind").agg(*sums, sf.max("size").alias("of_hour")).collect():
+        sized.cells[row["kind"]], sized.of_hour[row["kind"]] = row["size"], row["of_hour"]
         if row["kind"] == "traffic":
-            sized.first, sized.last = moment(row["first"]), moment(row["last"])
+            sized.first, sized.last = moment(row["first_s"]), moment(row["last_s"])
     return sized
 
 
 def by_hour(found: DataFrame, sized: Sizes) -> DataFrame:
-    """Return merged cells of which every hour is bounded."""
-    return aggregate.relevant(aggregate.merged(aggregate.bounded(_timed(found, sized), sized.crowded, aggregate.MOST_NAMES)))
+    """Return shards of merged cells of which every hour is bounded; cells without a time count in the first minute."""
+    from pyspark.sql import functions as sf
+
+    assert sized.first is not None
+    found = exchange.as_shards(found)
+    first_s = int(sized.first.timestamp())
+    if "topic_ids" in sized.cells:
+        found = _with_names_of_topics(found)
+    timed = found.withColumn("hour", sf.coalesce("hour", sf.lit(first_s // HOUR_S)))
+    return exchange.merged(
+        timed, Merging(most=aggregate.MOST_NAMES, first_s=first_s, grains_s={aggregate.BY_HOUR: HOUR_S}), sized.of_hour
+    )
 
 
 def of_page(hourly: DataFrame, sized: Sizes, tick_s: int) -> pa.Table:
     """Return the cells of a page: minutes if the period is short enough, and of all other kinds the sums over the period."""
+    from pyspark.sql import functions as sf
+
     if sized.is_long:
         hourly = hourly.where(~_is_one_of(MINUTES_OF_CLIENTS))
-    with kept(aggregate.merged(aggregate.regrained(hourly, grains_s(sized, tick_s)))) as whole:
-        shown = whole
-        if whole.count() > aggregate.MOST_CELLS:
-            shown = aggregate.merged(aggregate.bounded(whole, KINDS, aggregate.MOST_NAMES_SHOWN, 0))
-            shown = aggregate.largest(aggregate.relevant(shown), aggregate.MOST_CELLS_OF_A_KIND)
-        schema = kinds.arrow_schema()
-        return shown.select(*schema.names).toArrow().cast(schema)
+    whole = hourly.withColumn("hour", sf.lit(0).cast("bigint"))
+    coarse = Merging(grains_s=grains_s(sized, tick_s))
+    with kept(exchange.merged(whole, coarse, sizes(whole).of_hour)) as shown:
+        shown_sizes = sizes(shown)
+        if shown_sizes.count > aggregate.MOST_CELLS:
+            few = Merging(most=aggregate.MOST_NAMES_SHOWN, most_cells=aggregate.MOST_CELLS_OF_A_KIND)
+            return collected(exchange.merged(shown, few, shown_sizes.of_hour))
+        return collected(shown)
+
+
+def collected(found: DataFrame) -> pa.Table:
+    """Take cells, which the caller knows to be few, to the driver."""
+    return bundles.wide(shards.opened(exchange.as_shards(found).toArrow().to_batches()))
 
 
 def grains_s(sized: Sizes, tick_s: int) -> dict[str, int]:
@@ -109,13 +124,10 @@ def grains_s(sized: Sizes, tick_s: int) -> dict[str, int]:
     return grains
 
 
-def _timed(found: DataFrame, sized: Sizes) -> DataFrame:
-    """Return cells with names of topics, not ids; those without a time, such as of unreadable lines, count in the first minute."""
-    from pyspark.sql import functions as sf
-
-    hour = sf.when(sf.col("kind") == aggregate.BY_HOUR, sf.date_trunc("hour", TIME.name))
-    timed = found.withColumn(TIME.name, sf.coalesce(hour, TIME.name, sf.lit(sized.first)))
-    return aggregate.named_topics(timed) if sized.has_topic_ids else timed
+def _with_names_of_topics(found: DataFrame) -> DataFrame:
+    about_topics = _is_one_of(("topics", "topic_errors", "partitions", "topic_ids"))
+    named = aggregate.named_topics(exchange.as_cells(found.where(about_topics)))
+    return exchange.as_shards(named).unionByName(found.where(~about_topics))
 
 
 def _is_one_of(kinds: tuple[str, ...]) -> Column:
@@ -132,7 +144,7 @@ def findings_by_day(hourly: DataFrame) -> list[Finding]:
     from twisted_kafka_spark.findings.finding import Finding
     from twisted_kafka_spark.views import KINDS_FOR_FINDINGS
 
-    day = sf.floor(sf.unix_seconds(TIME.name) / DAY_S).alias("day")
+    day = sf.floor(sf.col("hour") * HOUR_S / DAY_S).alias("day")
     days = hourly.where(_is_one_of(KINDS_FOR_FINDINGS)).groupBy(day).applyInArrow(_found_in_day, _FINDING_DDL)
     rows = days.orderBy(sf.desc("weight"), "finding").limit(MOST_FINDINGS).collect()
     return [Finding(**json.loads(row["finding"])) for row in rows]
@@ -141,7 +153,7 @@ def findings_by_day(hourly: DataFrame) -> list[Finding]:
 def _found_in_day(day: pa.Table) -> pa.Table:
     import pyarrow as pa
 
-    found = found_in(day.select(kinds.arrow_schema().names))
+    found = found_in(bundles.wide(shards.opened(day.select(SHARD_COLUMNS).to_batches())))
     texts = [json.dumps({**asdict(each), "explains": sorted(each.explains)}, default=str) for each in found]
     return pa.table({"finding": pa.array(texts, pa.string()), "weight": pa.array([each.weight for each in found], pa.float64())})
 

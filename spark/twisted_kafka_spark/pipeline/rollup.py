@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from twisted_kafka_spark.cells import bundles, kinds
 from twisted_kafka_spark.cells.fold import Planned
+from twisted_kafka_spark.cells.shards import SHARD_DDL
 from twisted_kafka_spark.records.frame import AMOUNTS, IDENTITY
 from twisted_kafka_spark.records.pieces import PACKED, Piece, file_size, local_path, tasks
 from twisted_kafka_spark.records.read import Sources, is_remote, read_lines, read_parquet
@@ -47,7 +48,7 @@ class Selection:
 
 
 def cells_of_files(spark: SparkSession, sources: Sources, folding: Folding, selection: Selection) -> DataFrame:
-    """Return the cells of files, not merged."""
+    """Return the shards of the cells of files, not merged."""
     parts = []
     local = [path for path in sources.lines if not is_remote(path)]
     if local:
@@ -55,13 +56,13 @@ def cells_of_files(spark: SparkSession, sources: Sources, folding: Folding, sele
         numbers = spark.range(0, len(planned), 1, len(planned))
         plan = Planned(folding, planned)
         if selection.needs_records:
-            parts.append(cells_of_records(numbers.mapInArrow(plan.parsed, ddl()), folding, selection))
+            parts.append(_shards_of_records(numbers.mapInArrow(plan.parsed, ddl()), folding, selection))
         else:
-            parts.append(numbers.mapInArrow(plan.folded, kinds.ddl()))
+            parts.append(numbers.mapInArrow(plan.folded, SHARD_DDL))
     remote = [path for path in sources.lines if is_remote(path)]
     parts += [cells_of_lines(lines, folding, selection) for lines in read_lines(spark, remote)]
     if sources.parquet:
-        parts.append(cells_of_records(read_parquet(spark, sources.parquet), folding, selection))
+        parts.append(_shards_of_records(read_parquet(spark, sources.parquet), folding, selection))
     return reduce(lambda a, b: a.unionByName(b), parts)
 
 
@@ -82,14 +83,23 @@ def cells_of_small_log(spark: SparkSession, sources: Sources, folding: Folding) 
 
 
 def cells_of_lines(lines: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
-    """Return the cells of a column of lines, not merged."""
+    """Return the shards of the cells of a column of lines, not merged."""
     if selection.needs_records:
-        return cells_of_records(lines.mapInArrow(folding.parsed, ddl()), folding, selection)
-    return lines.mapInArrow(folding.of_lines, kinds.ddl())
+        return _shards_of_records(lines.mapInArrow(folding.parsed, ddl()), folding, selection)
+    return lines.mapInArrow(folding.shards_of_lines, SHARD_DDL)
 
 
 def cells_of_records(records: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
-    """Return the cells of records, not merged; Spark reads only the columns and the time that are needed."""
+    """Return the cells of records as rows, not merged."""
+    return _selected(records, folding, selection).mapInArrow(folding.of_records, kinds.ddl())
+
+
+def _shards_of_records(records: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
+    return _selected(records, folding, selection).mapInArrow(folding.shards_of_records, SHARD_DDL)
+
+
+def _selected(records: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
+    """Return the selected records; Spark reads only the columns and the time that are needed."""
     from pyspark.sql import functions as sf
 
     records = records.where(sf.col("time").isNotNull())
@@ -102,7 +112,7 @@ def cells_of_records(records: DataFrame, folding: Folding, selection: Selection)
     if selection.deduplicate:
         numbered = records.where(sf.col("sequence").isNotNull()).dropDuplicates(["node", "sequence"])
         records = numbered.unionByName(records.where(sf.col("sequence").isNull()))
-    return records.select(*_FOLDED).mapInArrow(folding.of_records, kinds.ddl())
+    return records.select(*_FOLDED)
 
 
 def _planned(spark: SparkSession, paths: list[str]) -> list[list[Piece]]:
