@@ -19,7 +19,7 @@ from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effe
 from twisted_kafka_spark.cells import transactions
 from twisted_kafka_spark.cells.aggregate import SAMPLED_NAMES
 from twisted_kafka_spark.cells.kinds import CLIENT, KINDS, MEASURES, SERVED, SOFTWARE, TIME
-from twisted_kafka_spark.cells.security import OTHER_REFUSALS, TOPIC_REFUSAL
+from twisted_kafka_spark.cells.security import GROUP_REFUSAL, OTHER_REFUSALS, TOPIC_REFUSAL
 from twisted_kafka_spark.records.schema import PHASES
 from twisted_kafka_spark.thresholds import EXPECTED_ERRORS, MINUTE_FLOOR, NEW_CONNECTIONS_FLOOR, REBALANCE_APIS
 
@@ -105,6 +105,7 @@ VIEWS: dict[str, View] = {
     "partition": View("partitions", ("topic", "partition"), ranks=("bytes", "requests"), derived=_MOVED_BYTES),
     "group": View("groups", (TIME.name, "group_id", *CLIENT, "api", "error")),
     "refused": View("errors", ("api", "error", *CLIENT), where=_one_of("error", OTHER_REFUSALS), ranks=("requests",)),
+    "refused_group": View("groups", ("group_id", "api", *CLIENT), where=_one_of("error", (GROUP_REFUSAL,)), ranks=("requests",)),
     "refused_topic": View("topic_errors", ("topic", "api", *CLIENT), where=_one_of("error", (TOPIC_REFUSAL,)), ranks=("requests",)),
     "failed_login": View("logins", ("note", "listener", "error"), ranks=("requests",)),
     "plain_text": View("plain_text", ("listener", "protocol", *CLIENT), ranks=("requests",)),

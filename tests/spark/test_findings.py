@@ -9,6 +9,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("numpy")
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tests.cases import case
 from tests.spark.access_lines import PHASES, line, topic
@@ -16,7 +17,8 @@ from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark import views
 from twisted_kafka_spark.cells.fold import Folding
 from twisted_kafka_spark.findings.find import find, in_order
-from twisted_kafka_spark.findings.finding import Finding
+from twisted_kafka_spark.findings.finding import Finding, severity
+from twisted_kafka_spark.pipeline.few import FewCells
 
 USUAL_MINUTES = 20
 FETCHES = limits.FETCHES_A_MINUTE
@@ -228,6 +230,44 @@ def test_a_minute_with_few_requests_does_not_divide_slow_minutes() -> None:
     left = [text for text in quiet if not any(f"T08:{20 + at:02}" in text for at in range(7))]
     (found,) = findings(left + slower)
     assert (found.first, found.last) == ("2026-11-21T08:20Z", "2026-11-21T08:26Z")
+
+
+def test_a_rebalance_storm_names_the_group_of_its_time() -> None:
+    before = [line("JoinGroup", 1, v=2, group_id="other", member_id="m", generation=1)] * 39
+    storm = in_storm("JoinGroup", 30, v=2, group_id="mine", member_id="m", generation=1)
+    storm += in_storm("SyncGroup", 20, v=2, group_id="second", member_id="m", generation=1)
+    (found,) = findings(usual() + before + storm)
+    assert "continuous rebalances of group mine," in found.title
+    assert (found.evidence["group_id"], found.evidence["other groups"]) == ("mine", 1)
+
+
+def test_what_is_critical_comes_first() -> None:
+    lines = (
+        usual() + in_storm("Metadata", limits.METADATA_A_MINUTE) + in_storm("ListOffsets", 250) + [line("Produce", 1, version=2)]
+    )
+    lines += slow("local_us", 60_000) + ["torn\n"] * len(lines)
+    assert [(severity(each.name), each.name) for each in findings(lines)] == [
+        ("critical", "slow-disk"),
+        ("critical", "unreadable-lines"),
+        ("warning", "metadata-storm"),
+        ("warning", "old-client"),
+        ("notice", "traffic-peak"),
+    ]
+
+
+def test_findings_of_each_day_of_a_long_period_have_their_severity() -> None:
+    lines = []
+    for day in ("18", "19", "20"):
+        each = usual() + (slow("local_us", 60_000) if day == "19" else [])
+        lines += [text.replace("2026-11-21T", f"2026-11-{day}T") for text in each]
+    batch = pa.record_batch({"value": pa.array(text.rstrip("\n") for text in lines)})
+    cells = pa.Table.from_batches(Folding().of_lines([batch]))
+    few = FewCells.of_tables([("traffic", cells.filter(pc.equal(cells["kind"], "traffic")))])
+    assert few is not None
+    assert few.sizes.is_long
+    (found,) = few.findings_by_day()
+    assert (found.name, found.first) == ("slow-disk", "2026-11-19T08:08Z")
+    assert found.as_values()["severity"] == "critical"
 
 
 def test_joins_syncs_and_leaves_that_are_few_each_are_a_storm_together() -> None:

@@ -11,7 +11,7 @@ from twisted_kafka_spark.report.charts import Mark, scale, short, stacked_steps
 from twisted_kafka_spark.report.kinds import MOST_SHOWN
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.terminal import as_text
-from twisted_kafka_spark.report.words import size
+from twisted_kafka_spark.report.words import BYTES
 
 
 def labels(chart: str) -> list[str]:
@@ -49,8 +49,9 @@ def test_a_spike_does_not_flatten_the_other_columns() -> None:
 
 
 def test_bytes_have_the_units_of_the_tables() -> None:
-    chart = stacked_steps(["2026-11-21 08:00"], {"sent": [3 * 2**20]}, "bytes", size)
+    chart = stacked_steps(["2026-11-21 08:00"], {"sent": [3 * 2**20]}, "bytes", BYTES)
     assert "3.0 MiB" in chart
+    assert re.findall(r'text-anchor="end">([^<]*)<', chart) == ["0 MiB", "1.5 MiB", "3 MiB"], "an axis has one unit"
     assert short(3 * 2**20) not in chart
 
 
@@ -65,8 +66,8 @@ def test_marks_are_over_their_ticks() -> None:
 
 def document(findings: list[dict[str, Any]], **period: Any) -> dict[str, Any]:
     ticks = [f"2026-11-21T08:{at:02}" for at in range(10)]
-    numbers = dict.fromkeys(("requests", "failed", "throttled", "request_bytes", "response_bytes", "bytes"), 0)
-    series = {name: [0] * 10 for name in ("failed", "throttled", "request_bytes", "response_bytes")}
+    numbers = dict.fromkeys(("requests", "failed", "throttled", "request_bytes", "response_bytes", "bytes", "expected"), 0)
+    series = {name: [0] * 10 for name in ("failed", "expected", "throttled", "throttle_us", "request_bytes", "response_bytes")}
     return {
         "period": {"first": ticks[0], "last": ticks[-1], "tick_s": 60, **period},
         "source": {
@@ -81,7 +82,7 @@ def document(findings: list[dict[str, Any]], **period: Any) -> dict[str, Any]:
         },
         "total": numbers,
         "findings": findings,
-        "time": {"ticks": ticks, "requests": {"Fetch": [1] * 10}, **series},
+        "time": {"ticks": ticks, "requests": {"Fetch": [1] * 10}, "errors": {}, **series},
         "apis": [],
         "latency": [],
         "client_apis": [],
@@ -95,7 +96,7 @@ def document(findings: list[dict[str, Any]], **period: Any) -> dict[str, Any]:
         "errors": [],
         "waiting": {"us": {}, "share": {}},
         "transactions": {"total": {"begun": 0, "refused": 0}, "outcomes": []},
-        "security": dict.fromkeys(("refused_topics", "refused", "failed_logins", "plain_text"), ()),
+        "security": dict.fromkeys(("refused_topics", "refused", "refused_groups", "failed_logins", "plain_text"), ()),
         "topic_total": {},
         "topic_errors": [],
         "versions": [],

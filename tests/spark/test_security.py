@@ -39,7 +39,7 @@ def test_who_was_refused_what() -> None:
         line("Produce", 1, **alice, error=DENIED, topics=[topic("orders", 0, DENIED), topic("logs", 5)]),
         line("Fetch", 1, **alice, error=DENIED, topics=[topic("orders", 0, DENIED)]),
         line("Fetch", 2, **alice, error=DENIED, topics=[topic("orders", 0, DENIED)]),
-        line("JoinGroup", 2, **alice, error="GROUP_AUTHORIZATION_FAILED"),
+        line("JoinGroup", 2, v=2, **alice, error="GROUP_AUTHORIZATION_FAILED", group_id="secret"),
         line("JoinGroup", 2, principal="User:bob", client_id="b", error="UNKNOWN_MEMBER_ID"),
     ]
     for parts in ([lines], [lines[:2], lines[2:]]):
@@ -48,6 +48,7 @@ def test_who_was_refused_what() -> None:
             {"topic": "orders", "api": "Fetch", **alice, "requests": 2},
             {"topic": "orders", "api": "Produce", **alice, "requests": 1},
         ]
+        assert found["refused_groups"] == [{"group_id": "secret", "api": "JoinGroup", **alice, "requests": 1}]
         assert found["refused"] == [{"api": "JoinGroup", "error": "GROUP_AUTHORIZATION_FAILED", **alice, "requests": 1}]
 
 

@@ -20,7 +20,7 @@ OTHER_REFUSALS = (
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     "DELEGATION_TOKEN_AUTHORIZATION_FAILED",
 )
-"""Errors of a principal that an authorizer refuses. A line names the topics, but not other resources."""
+"""Errors of a principal that an authorizer refuses something else than a topic."""
 LOGIN_ERRORS = ("SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE")
 """Errors of a client that could not log in. It has no principal yet, so its address says who it is."""
 PLAIN_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")

@@ -117,17 +117,33 @@ def throttled_clients(tables: Tables) -> Iterator[Finding]:
 def rebalance_storms(tables: Tables) -> Iterator[Finding]:
     """Find groups that rebalance continuously."""
     for (client_id, principal), span in _storms(tables["client_minute"], limits.REBALANCE_APIS, limits.REBALANCES_A_MINUTE):
+        groups = _groups(tables["group"], (client_id, principal), span)
         found = _spanned(
             "rebalance-storm",
-            f"{name_of(client_id)} caused continuous rebalances of its group",
+            f"{name_of(client_id)} caused continuous rebalances of {f'group {groups[0]}' if groups else 'its group'}",
             span,
             equal(client_id=client_id) + " AND api IN ('JoinGroup', 'SyncGroup', 'LeaveGroup', 'Heartbeat')",
             "Check for members that exceed max.poll.interval.ms or restart; static membership (group.instance.id) allows restarts.",
             client_id=client_id,
             principal=principal,
+            group_id=groups[0] if groups else None,
+            **{"other groups": len(groups) - 1 if groups[1:] else None},
         )
         found.explains = {*limits.REBALANCE_APIS, "Heartbeat", "FindCoordinator"}
         yield found
+
+
+def _groups(rows: list[Row], who: Who, span: Span) -> list[str]:
+    """Return the groups that a client joined, synchronized or left in a span, the one with the most such requests first."""
+    found: dict[str, int] = defaultdict(int)
+    for row in rows:
+        if (
+            (row["client_id"], row["principal"]) == who
+            and row["api"] in limits.REBALANCE_APIS
+            and span.first <= row["at"] <= span.last
+        ):
+            found[row["group_id"]] += row["requests"]
+    return sorted(found, key=lambda group: (-found[group], group))
 
 
 def metadata_storms(tables: Tables) -> Iterator[Finding]:

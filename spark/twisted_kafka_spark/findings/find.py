@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from twisted_kafka_spark.findings.anomalies import SLOW_PHASES, error_bursts, skew, slow_phases, unreadable_lines, unusual_traffic
 from twisted_kafka_spark.findings.detectors import MINUTE_DETECTORS, PERIOD_DETECTORS
-from twisted_kafka_spark.findings.finding import Finding
+from twisted_kafka_spark.findings.finding import SEVERITIES, Finding, severity
 from twisted_kafka_spark.findings.security import SECURITY_DETECTORS
 from twisted_kafka_spark.findings.transactions import TRANSACTION_DETECTORS
 
@@ -34,7 +34,7 @@ NAMES: tuple[str, ...] = (
     "idle-poller",
     "unreadable-lines",
 )
-"""The names of all findings, the most severe first; `--fail-on` accepts these."""
+"""The names of all findings, in the order in which those of one severity are reported; `--fail-on` accepts these."""
 
 
 MOST_FINDINGS = 500
@@ -42,7 +42,7 @@ MOST_FINDINGS = 500
 
 
 def find(tables: Tables) -> list[Finding]:
-    """Return the findings in the order of NAMES, and within a name by descending weight."""
+    """Return the findings in the order of the report."""
     return in_order([*find_by_minute(tables, over_all := find_over_all(tables)), *over_all])
 
 
@@ -66,5 +66,9 @@ def find_over_all(tables: Tables) -> list[Finding]:
 
 
 def in_order(found: Iterable[Finding]) -> list[Finding]:
-    """Return findings as they are reported: by name, weight and title."""
-    return sorted(found, key=lambda each: (NAMES.index(each.name), -each.weight, each.first or "", each.title))[:MOST_FINDINGS]
+    """Return findings as they are reported: by severity, name, weight and title."""
+
+    def place(each: Finding) -> tuple[object, ...]:
+        return SEVERITIES.index(severity(each.name)), NAMES.index(each.name), -each.weight, each.first or "", each.title
+
+    return sorted(found, key=place)[:MOST_FINDINGS]

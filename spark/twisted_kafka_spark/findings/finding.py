@@ -13,8 +13,8 @@ _LONG_GAP = 6 * MINUTE
 """Unusual minutes with at most one usual minute between them belong to one span, unless more than this is between them."""
 
 
-CRITICAL, WARNING, NOTICE = "critical", "warning", "notice"
-"""Severities: somebody cannot work, something will break or costs the others, something could be better."""
+SEVERITIES = CRITICAL, WARNING, NOTICE = "critical", "warning", "notice"
+"""Somebody cannot work, something will break or costs the others, something could be better."""
 _SEVERITIES = {
     CRITICAL: (
         *("error-burst", "slow-disk", "slow-follower", "busy-threads", "busy-network", "hanging-transaction", "rebalance-storm"),

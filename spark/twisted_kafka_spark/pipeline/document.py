@@ -296,6 +296,10 @@ def _security(tables: Tables) -> Values:
         "refused": [
             {name: row[name] for name in ("api", "error", "client_id", "principal", "requests")} for row in tables["refused"]
         ],
+        "refused_groups": [
+            {name: row[name] for name in ("group_id", "api", "client_id", "principal", "requests")}
+            for row in tables["refused_group"]
+        ],
         "failed_logins": [
             {
                 "address": row["note"],

@@ -17,7 +17,8 @@ Values = dict[str, Any]
 
 SERIES_IN_CHART = 7
 """The number of APIs, or errors, with a colour of their own, the most frequent ones; the others share one."""
-HEAT_APIS = 4
+LATENCY_APIS = 3
+"""The number of APIs with a chart of their latency."""
 SHARES_OVER_TIME = (0.5, 0.95, 0.99)
 _SUMS = ("failed", "throttled", "throttle_us", "request_bytes", "response_bytes")
 
@@ -69,9 +70,9 @@ def _by_name(rows: Iterable[Row], key: str, at: Callable[[Row], int], length: in
 
 
 def latency(rows: Sequence[Row], apis: Sequence[Row], every: Sequence[int]) -> list[Values]:
-    """Return the times that requests were served over time, of the APIs that were served for longest in all.
+    """Return quantiles of how long requests were served over time, of the APIs that were served for longest in all.
 
-    Histograms are sparse cells [tick, row, count]; quantiles have a value for each tick, or none.
+    A quantile has a value for each tick, or none.
     """
     place = {tick: at for at, tick in enumerate(every)}
     found: dict[str, list[Row]] = defaultdict(list)
@@ -79,19 +80,13 @@ def latency(rows: Sequence[Row], apis: Sequence[Row], every: Sequence[int]) -> l
         if row["tick"] in place:
             found[row["api"]].append(row)
     spent = {api: sum(middle(row["row"], COARSE) * row["requests"] for row in mine) for api, mine in found.items()}
-    longest = sorted((row["api"] for row in apis if row["api"] in found), key=lambda api: (-spent[api], api))[:HEAT_APIS]
-    return [_heat(api, found[api], place) for api in longest]
+    longest = sorted((row["api"] for row in apis if row["api"] in found), key=lambda api: (-spent[api], api))[:LATENCY_APIS]
+    return [_quantiles(api, found[api], place) for api in longest]
 
 
-def _heat(api: str, mine: Sequence[Row], place: dict[int, int]) -> Values:
-    low, high = min(row["row"] for row in mine), max(row["row"] for row in mine)
+def _quantiles(api: str, mine: Sequence[Row], place: dict[int, int]) -> Values:
     ticks: dict[int, dict[int, int]] = defaultdict(dict)
     for row in mine:
         ticks[place[row["tick"]]][row["row"]] = row["requests"]
     each = [quantiles(ticks.get(at, {}), COARSE, SHARES_OVER_TIME) for at in range(len(place))]
-    return {
-        "api": api,
-        "rows_us": [round(middle(row, COARSE)) for row in range(low, high + 1)],
-        "cells": sorted([place[row["tick"]], row["row"] - low, row["requests"]] for row in mine),
-        "quantiles_us": {name: [values[name] for values in each] for name in each[0]},
-    }
+    return {"api": api, "quantiles_us": {name: [values[name] for values in each] for name in each[0]}}

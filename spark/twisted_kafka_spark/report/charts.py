@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
+from twisted_kafka_spark.report.words import TIMES, Units
+
 COLOURS = 8
 """The number of classes c0 to c7, which colour series; further series share the last."""
-LEVELS = 5
-"""The number of classes h1 to h5, which colour the cells of a heat map."""
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _BOTTOM, _TOP = 960, 220, 64, 8, 24, 8
 _PLOT = _HEIGHT - _BOTTOM
 _SPIKE, _SPIKES = 4.0, 0.02
@@ -32,9 +32,10 @@ def colour(at: int) -> str:
     return f"c{min(at, COLOURS - 1)}"
 
 
-def legend(names: Sequence[str]) -> str:
-    """Return the legend of a chart."""
-    keys = (f'<span><i class="{colour(at)}"></i>{escape(name)}</span>' for at, name in enumerate(names))
+def legend(names: Sequence[str], colours: Sequence[int] = ()) -> str:
+    """Return the legend of a chart, whose series have these colours, or the first ones."""
+    each = zip(names, colours or range(len(names)), strict=True)
+    keys = (f'<span><i class="{colour(at)}"></i>{escape(name)}</span>' for name, at in each)
     return f'<p class="legend" aria-hidden="true">{"".join(keys)}</p>'
 
 
@@ -46,42 +47,80 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
+def quantile_lines(
+    ticks: Sequence[str], series: Mapping[str, Sequence[float | None]], title: str, marks: Iterable[Mark] = ()
+) -> str:
+    """Return a chart of times in microseconds with a line for each series; where it has no value, the line has a gap."""
+    if not ticks or not series:
+        return ""
+    known = [[value or 0.0 for value in values] for values in series.values()]
+    top = scale([max(values) for values in zip(*known, strict=True)])
+    step = (_WIDTH - _LEFT - _RIGHT) / len(ticks)
+    shapes = list(_grid(top, TIMES))
+    for at, values in enumerate(series.values()):
+        shapes.append(f'<path class="line s{min(at, COLOURS - 1)}" d="{_line(values, top, step)}"/>')
+    shapes += _cuts([max(values) for values in zip(*known, strict=True)], top, step)
+    shapes += [_marked(mark, step) for mark in marks]
+    for at, tick in enumerate(ticks):
+        parts = ", ".join(f"{name} {TIMES.text(values[at])}" for name, values in series.items() if values[at] is not None)
+        shapes += _tip(at, step, tick, parts)
+    return _svg(title, [*shapes, *_tick_labels(ticks, step)])
+
+
+def _line(values: Sequence[float | None], top: float, step: float) -> str:
+    parts, is_drawn = [], False
+    for at, value in enumerate(values):
+        if value is not None:
+            y = _PLOT - min(value, top) / top * (_PLOT - _TOP)
+            parts.append(f"{'V' if is_drawn else f'M{_LEFT + at * step:.1f} '}{y:.1f}h{step:.2f}")
+        is_drawn = value is not None
+    return "".join(parts)
+
+
 def stacked_steps(
     ticks: Sequence[str],
     series: Mapping[str, Sequence[float]],
     title: str,
-    form: Callable[[float], str] = short,
+    units: Units | None = None,
     marks: Iterable[Mark] = (),
 ) -> str:
     """Return a chart with a column for each tick, in which the series are stacked; each series has one value per tick.
 
-    A few columns that are far higher than all others are cut, and marked: they would flatten the others. `form` formats values.
+    A few columns that are far higher than all others are cut, and marked: they would flatten the others.
     """
     if not ticks or not series:
         return ""
     totals = [sum(values) for values in zip(*series.values(), strict=True)]
-    top = scale(totals)
+    top, form = scale(totals), units.text if units else short
     step = (_WIDTH - _LEFT - _RIGHT) / len(ticks)
     lower = [0.0] * len(ticks)
-    shapes = list(_grid(top, form))
+    shapes = list(_grid(top, units))
     for at, values in enumerate(series.values()):
         upper = [base + value for base, value in zip(lower, values, strict=True)]
         shown = [min(value, top) for value in lower], [min(value, top) for value in upper]
         shapes.append(f'<path class="{colour(at)}" d="{_steps(*shown, top, step)}"/>')
         lower = upper
-    shapes += [
+    shapes += _cuts(totals, top, step)
+    shapes += [_marked(mark, step) for mark in marks]
+    for at, tick in enumerate(ticks):
+        parts = ", ".join(f"{name} {form(values[at])}" for name, values in series.items() if values[at])
+        shapes += _tip(at, step, tick, parts)
+    return _svg(title, [*shapes, *_tick_labels(ticks, step)])
+
+
+def _tip(at: int, step: float, tick: str, text: str) -> list[str]:
+    """Return what tells the values of a tick, if it has any."""
+    place = f'x="{_LEFT + at * step:.1f}" y="{_TOP}" width="{step:.1f}" height="{_PLOT - _TOP}"'
+    return [f'<rect class="tip" {place}><title>{escape(f"{tick}: {text}")}</title></rect>'] if text else []
+
+
+def _cuts(totals: Sequence[float], top: float, step: float) -> list[str]:
+    """Return a mark at the upper end of each column that is cut."""
+    return [
         f'<path class="cut" d="M{_LEFT + (at + 0.5) * step - 4:.1f} {_TOP + 5}l4 -5l4 5z"/>'
         for at, total in enumerate(totals)
         if total > top
     ]
-    shapes += [_marked(mark, step) for mark in marks]
-    for at, tick in enumerate(ticks):
-        parts = ", ".join(f"{name} {form(values[at])}" for name, values in series.items() if values[at])
-        shapes.append(
-            f'<rect class="tip" x="{_LEFT + at * step:.1f}" y="{_TOP}" width="{step:.1f}" height="{_PLOT - _TOP}">'
-            f"<title>{escape(tick)}: {escape(parts or 'none')}</title></rect>"
-        )
-    return _svg(title, [*shapes, *_tick_labels(ticks, step)])
 
 
 def scale(totals: Sequence[float]) -> float:
@@ -94,29 +133,6 @@ def scale(totals: Sequence[float]) -> float:
 def _marked(mark: Mark, step: float) -> str:
     x, width = _LEFT + mark.first * step, max((mark.last - mark.first + 1) * step, 3)
     return f'<rect class="mark" x="{x:.1f}" y="0" width="{width:.1f}" height="5"><title>{escape(mark.title)}</title></rect>'
-
-
-def heat_map(ticks: Sequence[str], rows: Sequence[str], cells: Mapping[tuple[int, int], float], title: str) -> str:
-    """Return a heat map of cells by (tick, row), with the first row at the bottom, shaded by their share of the tick's total."""
-    if not cells:
-        return ""
-    step, height = (_WIDTH - _LEFT - _RIGHT) / len(ticks), (_PLOT - _TOP) / len(rows)
-    wholes: dict[int, float] = {}
-    for (tick, _), value in cells.items():
-        wholes[tick] = wholes.get(tick, 0) + value
-    paths: dict[int, list[str]] = {}
-    for level, row, first, last in _runs(cells, wholes, len(rows)):
-        y = _PLOT - (row + 1) * height
-        paths.setdefault(level, []).append(
-            f"M{_LEFT + first * step:.0f} {y:.1f}h{(last - first + 1) * step:.1f}v{height:.1f}h-{(last - first + 1) * step:.1f}z"
-        )
-    shapes = [f'<path class="h{level}" d="{"".join(found)}"/>' for level, found in sorted(paths.items())]
-    every = max(1, len(rows) // 6)
-    shapes += [
-        f'<text x="{_LEFT - 6}" y="{_PLOT - row * height - 2:.1f}" text-anchor="end">{escape(rows[row])}</text>'
-        for row in range(0, len(rows), every)
-    ]
-    return _svg(title, [*shapes, *_tick_labels(ticks, step)])
 
 
 def share_bar(parts: Mapping[str, float], unit: str) -> str:
@@ -140,11 +156,14 @@ def _svg(title: str, shapes: Iterable[str]) -> str:
     return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(shapes)}</svg>'
 
 
-def _grid(top: float, form: Callable[[float], str]) -> Iterable[str]:
+def _grid(top: float, units: Units | None) -> Iterable[str]:
+    """Yield the lines of the grid and their labels, in one unit."""
+    name, each = units.of(top) if units else ("", 1.0)
     for share in (0.0, 0.5, 1.0):
         y = _PLOT - share * (_PLOT - _TOP)
+        label = f"{top * share / each:,.3g} {name}" if units else short(top * share)
         yield f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>'
-        yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{form(top * share)}</text>'
+        yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
 
 
 def _steps(lower: Sequence[float], upper: Sequence[float], top: float, step: float) -> str:
@@ -171,22 +190,6 @@ def _filled(lower: Sequence[float], upper: Sequence[float]) -> Iterable[tuple[in
             start = None
     if start is not None:
         yield start, len(lower) - 1
-
-
-def _runs(cells: Mapping[tuple[int, int], float], wholes: Mapping[int, float], rows: int) -> Iterable[tuple[int, int, int, int]]:
-    """Yield runs of cells of the same shade in a row: level, row, first and last tick."""
-    for row in range(rows):
-        run: tuple[int, int, int] | None = None
-        for tick in sorted(wholes):
-            value = cells.get((tick, row), 0)
-            level = 0 if not value else 1 + min(LEVELS - 1, int(value / wholes[tick] * 2 * LEVELS))
-            if run and (level != run[0] or tick != run[2] + 1):
-                yield run[0], row, run[1], run[2]
-                run = None
-            if level:
-                run = (level, run[1] if run else tick, tick)
-        if run:
-            yield run[0], row, run[1], run[2]
 
 
 def _tick_labels(ticks: Sequence[str], step: float) -> Iterable[str]:

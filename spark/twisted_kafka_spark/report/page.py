@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
 
-from twisted_kafka_spark.cells.histogram import QUANTILES, WORST_ERROR, quantile_name
+from twisted_kafka_spark.cells.histogram import QUANTILES, WORST_COARSE_ERROR, WORST_ERROR, quantile_name
 from twisted_kafka_spark.records.schema import PHASES
 from twisted_kafka_spark.report import charts
 from twisted_kafka_spark.report.kinds import MOST_SHOWN, by_kind
-from twisted_kafka_spark.report.tables import Column, bar, bytes_of, count, folded, table, text, time_of
-from twisted_kafka_spark.report.words import duration, evidence, number, period, phase, size
+from twisted_kafka_spark.report.tables import Column, bar, bytes_of, count, folded, share, table, text, time_of
+from twisted_kafka_spark.report.words import BYTES, TIMES, Units, evidence, number, period, phase, size
 
 Values = dict[str, Any]
 
 _QUANTILES = tuple(quantile_name(share) for share in QUANTILES)
+_LINES = (0, 1, 3)
+"""The colours of the lines of quantiles."""
 _CLIENT = (text("client id", "client_id"), text("principal", "principal"))
 _BUSY = (
     count("requests", "requests"),
     bytes_of("received", "request_bytes"),
     bytes_of("sent", "response_bytes"),
-    count("failed", "failed"),
+    count("with an error", "failed"),
     time_of("total time", "total_us"),
 )
 _THROTTLED = (
     count("requests", "requests"),
     count("throttled", "throttled"),
     time_of("throttled for", "throttle_us"),
-    Column("of its time", lambda row: f"{row['throttled_share']:.0%}"),
+    share("of its time", "throttled_share"),
     bytes_of("received", "request_bytes"),
     bytes_of("sent", "response_bytes"),
 )
@@ -64,10 +66,12 @@ def _source(document: Values) -> str:
 
 def _facts(document: Values) -> str:
     total = document["total"]
-    failed = total["failed"] / total["requests"] if total["requests"] else 0
+    failed = total["failed"] - total["expected"]
+    percent = failed / total["requests"] if total["requests"] else 0
     facts = {
         "requests": f"{total['requests']:,}",
-        "with an error": f"{total['failed']:,} ({failed:.2%})",
+        "failed": f"{failed:,} ({percent:.2%})",
+        "with an error of a protocol": f"{total['expected']:,}",
         "throttled": f"{total['throttled']:,}",
         "received": size(total["request_bytes"]),
         "sent": size(total["response_bytes"]),
@@ -96,9 +100,18 @@ def _finding(found: Values) -> str:
     )
 
 
-def _cut(series: dict[str, list[float]], form: Callable[[float], str]) -> str:
+def _every(document: Values) -> str:
+    seconds = document["period"]["tick_s"]
+    for each, unit in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds % each == 0:
+            return f"every {unit[:-1]}" if seconds == each else f"every {seconds // each} {unit}"
+    return f"every {seconds} seconds"
+
+
+def _cut(series: Mapping[str, Sequence[float | None]], units: Units | None) -> str:
     """Return a note if columns are cut."""
-    totals = [sum(values) for values in zip(*series.values(), strict=True)]
+    form = units.text if units else charts.short
+    totals = [sum(value or 0 for value in values) for values in zip(*series.values(), strict=True)]
     top = charts.scale(totals)
     cut = [total for total in totals if total > top]
     return f'<p class="soft">{len(cut)} columns are higher than the scale, up to {form(max(cut))}.</p>' if cut else ""
@@ -121,42 +134,56 @@ def _where(condition: str) -> str:
 def _traffic(document: Values) -> str:
     time = document["time"]
     ticks = [tick.replace("T", " ") for tick in time["ticks"]]
-    every = f"every {document['period']['tick_s'] // 60} min"
+    every = _every(document)
     marks = list(_marks(document))
-    drawn: list[tuple[str, dict[str, list[float]], Callable[[float], str]]] = [
-        ("Requests by API", time["requests"], charts.short),
-        ("Failed and throttled requests", {"failed": time["failed"], "throttled": time["throttled"]}, charts.short),
-        ("Bytes", {"received": time["request_bytes"], "sent": time["response_bytes"]}, size),
+    drawn: list[tuple[str, dict[str, list[float]], Units | None]] = [
+        ("Requests by API", time["requests"], None),
+        ("Time throttled", {"throttled": time["throttle_us"]}, TIMES),
+        ("Bytes", {"received": time["request_bytes"], "sent": time["response_bytes"]}, BYTES),
     ]
     shown = "".join(
-        f"<h3>{escape(title)}, {every}</h3>{charts.legend(list(series))}{charts.stacked_steps(ticks, series, title, form, marks)}"
-        f"{_cut(series, form)}"
-        for title, series, form in drawn
+        f"<h3>{escape(title)}, {every}</h3>{charts.legend(list(series))}{charts.stacked_steps(ticks, series, title, units, marks)}"
+        f"{_cut(series, units)}"
+        for title, series, units in drawn
         if any(any(values) for values in series.values())
     )
     if marks:
         shown += '<p class="soft">Red bars above the charts are findings that have a beginning and an end.</p>'
     rows = [
-        {"tick": tick, **{name: values[at] for name, values in time["requests"].items()}, "failed": time["failed"][at]}
+        {"tick": tick, **{name: values[at] for name, values in time["requests"].items()}, "with an error": time["failed"][at]}
         for at, tick in enumerate(ticks)
     ]
-    columns = [text("from", "tick"), *[count(name, name) for name in time["requests"]], count("failed", "failed")]
+    columns = [text("from", "tick"), *[count(name, name) for name in (*time["requests"], "with an error")]]
     return shown + folded("As a table", table("Requests by API over time", rows, columns, most=len(rows)))
 
 
 def _latency(document: Values) -> str:
-    quantiles = [time_of(name, "total_us", name) for name in _QUANTILES]
-    columns = [text("API", "api"), count("requests", "requests"), *quantiles, time_of("max", "max_us"), count("failed", "failed")]
-    maps = "".join(f"<h3>{escape(each['api'])}: latency over time</h3>{_heat_map(each, document)}" for each in document["latency"])
-    note = f"Quantiles are computed from histograms with buckets of 5 %; their relative error is at most {WORST_ERROR:.1%}."
-    return f'{table("Total time by API", document["apis"], columns, most=60)}<p class="soft">{note}</p>{maps}'
+    served = [time_of(name, "served_us", name) for name in _QUANTILES]
+    total = [time_of(name, "total_us", name) for name in _QUANTILES]
+    apis, who = document["apis"], document["client_apis"]
+    by_api = [text("API", "api"), count("requests", "requests")]
+    note = (
+        "Served is the total time without throttling, and without what fetches and joins wait by design. Quantiles come from "
+        f"histograms; their relative error is at most {WORST_ERROR:.1%}, over time and by client {WORST_COARSE_ERROR:.0%}."
+    )
+    return (
+        table("Time served by API", apis, [*by_api, *served], most=60)
+        + f'<p class="soft">{note}</p>'
+        + "".join(_latency_over_time(each, document) for each in document["latency"])
+        + table("Time served by client and API", who, [*_CLIENT, *by_api, *served], most=len(who))
+        + folded("Total times, with waits", table("Total time by API", apis, [*by_api, *total, time_of("max", "max_us")], most=60))
+    )
 
 
-def _heat_map(each: Values, document: Values) -> str:
+def _latency_over_time(each: Values, document: Values) -> str:
     ticks = [tick.replace("T", " ") for tick in document["time"]["ticks"]]
-    cells = {(tick, row): value for tick, row, value in each["cells"]}
-    title = f"{each['api']}: share of its requests by latency; darker means more"
-    return charts.heat_map(ticks, [duration(value) for value in each["rows_us"]], cells, title)
+    lines, title = each["quantiles_us"], f"{each['api']}: time served"
+    highest = {"most": [max((value or 0 for value in values), default=0) for values in zip(*lines.values(), strict=True)]}
+    return (
+        f"<h3>{escape(title)}, {_every(document)}</h3>{charts.legend(list(lines), _LINES)}"
+        + charts.quantile_lines(ticks, lines, title, _marks(document))
+        + _cut(highest, TIMES)
+    )
 
 
 def _phases(document: Values) -> str:
@@ -185,12 +212,10 @@ def _clients(document: Values) -> str:
         "software", lambda row: " ".join(filter(None, (row["software"], row["software_version"]))) or "-", is_text=True
     )
     columns = [*_CLIENT, software, *_BUSY, bar("", "requests", clients)]
-    by_error = sorted((row for row in clients if row["failed"]), key=lambda row: -row["failed"])
     by_time = sorted(clients, key=lambda row: -(row["total_us"] or 0))
     held_back = sorted((row for row in clients if row["throttle_us"]), key=lambda row: -row["throttle_us"])
     return (
         table("Busiest clients", clients, columns)
-        + folded("By errors", table("Clients with the most errors", by_error, columns))
         + folded("By time", table("Clients with the most total time", by_time, columns))
         + (table("Clients that a quota holds back most", held_back, [*_CLIENT, software, *_THROTTLED]) if held_back else "")
         + folded("Principals", table("Busiest principals", document["principals"], [text("principal", "principal"), *_BUSY]))
@@ -255,7 +280,8 @@ def _security(document: Values) -> str:
     requests = count("requests", "requests")
     tables = (
         ("Topics that clients were refused", "refused_topics", [*_CLIENT, text("topic", "topic"), text("API", "api"), requests]),
-        ("Other refusals", "refused", [*_CLIENT, text("error", "error"), text("API", "api"), requests]),
+        ("Groups that clients were refused", "refused_groups", [*_CLIENT, text("group", "group_id"), text("API", "api"), requests]),
+        ("All refusals of other things than topics", "refused", [*_CLIENT, text("error", "error"), text("API", "api"), requests]),
         (
             "Failed logins by address",
             "failed_logins",
@@ -288,9 +314,16 @@ def _topics(document: Values) -> str:
         bar("", "bytes", topics),
     ]
     whole = document["topic_total"].get("topics") or 0
-    title = f"Busiest of {whole:,} topics"
-    errors = [text("topic", "topic"), text("API", "api"), text("error", "error"), count("requests", "requests")]
-    return table(title, topics, columns) + folded("Errors by topic", table("Errors by topic", document["topic_errors"], errors))
+    partitions = [
+        text("topic", "topic"),
+        count("partition", "partition"),
+        count("of partitions", "partitions"),
+        count("requests", "requests"),
+        bytes_of("produced", "produced_bytes"),
+        share("of its topic", "produced_share"),
+        bytes_of("fetched", "fetched_bytes"),
+    ]
+    return table(f"Busiest of {whole:,} topics", topics, columns) + table("Busiest partitions", document["partitions"], partitions)
 
 
 def _versions(document: Values) -> str:
@@ -306,11 +339,24 @@ def _versions(document: Values) -> str:
 
 
 def _errors(document: Values) -> str:
-    return table(
-        "Requests with an error",
-        document["errors"],
-        [text("API", "api"), text("error", "error"), count("requests", "requests")],
-        most=60,
+    time = document["time"]
+    ticks = [tick.replace("T", " ") for tick in time["ticks"]]
+    series, title = time["errors"], "Failed requests by error"
+    chart = ""
+    if series:
+        chart = f"<h3>{title}, {_every(document)}</h3>{charts.legend(list(series))}"
+        chart += charts.stacked_steps(ticks, series, title, marks=_marks(document)) + _cut(series, None)
+    what = [text("API", "api"), text("error", "error"), count("requests", "requests")]
+    found = {}
+    for name in ("errors", "client_errors", "topic_errors"):
+        found[name] = [row for row in document[name] if not row["is_expected"]]
+    expected = [row for row in document["errors"] if row["is_expected"]]
+    return (
+        chart
+        + table("Failed requests by API", found["errors"], what)
+        + table("Failed requests by client", found["client_errors"], [*_CLIENT, *what])
+        + table("Failed requests by topic", found["topic_errors"], [text("topic", "topic"), *what])
+        + folded("Errors that are part of a protocol", table("They tell a client what to do next; nothing failed", expected, what))
     )
 
 
@@ -339,6 +385,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Values], str]], ...] = (
     ("findings", "Findings", _findings),
     ("group-by", "Grouping", _group_by),
     ("traffic", "Traffic", _traffic),
+    ("errors", "Errors", _errors),
     ("latency", "Latency", _latency),
     ("phases", "Where the time goes", _phases),
     ("clients", "Clients", _clients),
@@ -346,7 +393,6 @@ SECTIONS: tuple[tuple[str, str, Callable[[Values], str]], ...] = (
     ("security", "Security", _security),
     ("topics", "Topics", _topics),
     ("versions", "Versions", _versions),
-    ("errors", "Errors", _errors),
     ("lines", "Lines read", _lines),
 )
 """The sections of the page, from top to bottom; empty sections are omitted."""

@@ -6,18 +6,32 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-from twisted_kafka_spark.report.words import duration, number, size
+from twisted_kafka_spark.report.words import BYTES, TIMES, Units, duration, number, size, without_unit
 
 Values = dict[str, Any]
 
 
 class Column(NamedTuple):
-    """A column: its heading, the text for a row, and whether that is left-aligned text or HTML markup."""
+    """A column: its heading, the text for a row, and whether that is left-aligned text or HTML markup.
+
+    If it has an amount, the text is that of the amount, in the unit that suits the column, which the heading tells.
+    """
 
     heading: str
     value: Callable[[Values], str]
     is_text: bool = False
     is_markup: bool = False
+    amount: Callable[[Values], float | None] | None = None
+    units: Units = BYTES
+
+    def suited(self, rows: Sequence[Values]) -> Column:
+        """Return the column with one unit for all of these rows."""
+        if self.amount is None:
+            return self
+        amount = self.amount
+        name, each = self.units.common(map(amount, rows))
+        heading = f"{self.heading}, {name}" if any(map(amount, rows)) else self.heading
+        return self._replace(heading=heading, value=lambda row: without_unit(amount(row), each))
 
 
 def count(heading: str, name: str) -> Column:
@@ -32,19 +46,25 @@ def text(heading: str, name: str, missing: str = "-") -> Column:
 
 def bytes_of(heading: str, name: str) -> Column:
     """Return a column of sizes."""
-    return Column(heading, lambda row: size(row.get(name)))
+    return Column(heading, lambda row: size(row.get(name)), amount=lambda row: row.get(name))
 
 
 def time_of(heading: str, *names: str) -> Column:
     """Return a column of times in microseconds, which are found by a path of names."""
 
-    def value(row: Values) -> str:
+    def amount(row: Values) -> float | None:
         found: Any = row
         for name in names:
             found = (found or {}).get(name)
-        return duration(found)
+        value: float | None = found
+        return value
 
-    return Column(heading, value)
+    return Column(heading, lambda row: duration(amount(row)), amount=amount, units=TIMES)
+
+
+def share(heading: str, name: str) -> Column:
+    """Return a column of shares of a whole."""
+    return Column(heading, lambda row: "-" if row.get(name) is None else f"{row[name]:.0%}")
 
 
 def bar(heading: str, name: str, rows: Sequence[Values]) -> Column:
@@ -62,6 +82,7 @@ def table(caption: str, rows: Iterable[Values], columns: Sequence[Column], most:
     shown = list(rows)[:most]
     if not shown:
         return ""
+    columns = [column.suited(shown) for column in columns]
     head = "".join(f'<th scope="col"{_kind(column)}>{escape(column.heading)}</th>' for column in columns)
     body = "".join(f"<tr>{''.join(_cell(column, row) for column in columns)}</tr>" for row in shown)
     return (

@@ -26,13 +26,14 @@ def as_text(document: Values, *, is_unicode: bool = True, width: int | None = No
 def _lines(document: Values, is_unicode: bool) -> Iterator[str]:
     total = document["total"]
     begin, end = period(document)
-    yield f"{begin} to {end} UTC: {total['requests']:,} requests, {total['failed']:,} with an error, " + (
+    yield f"{begin} to {end} UTC: {total['requests']:,} requests, {total['failed'] - total['expected']:,} failed, " + (
         f"{size(total['request_bytes'])} received, {size(total['response_bytes'])} sent"
     )
     counts = list(map(sum, zip(*document["time"]["requests"].values(), strict=True)))
     if counts:
         yield f"requests  {_spark(counts, is_unicode)}"
-        yield f"failed    {_spark(document['time']['failed'], is_unicode)}"
+        failed = [all_ - expected for all_, expected in zip(document["time"]["failed"], document["time"]["expected"], strict=True)]
+        yield f"failed    {_spark(failed, is_unicode)}"
     yield ""
     yield from _findings(document["findings"])
     yield from _bars("API", [(row["api"], row["requests"], _times(row)) for row in document["apis"]], is_unicode)
@@ -87,7 +88,7 @@ def _of_client(row: Values, apis: Sequence[Values]) -> str:
 
 
 def _times(row: Values) -> str:
-    return f"p50 {duration(row['total_us']['p50'])}, p99 {duration(row['total_us']['p99'])}"
+    return f"served p50 {duration(row['served_us']['p50'])}, p99 {duration(row['served_us']['p99'])}"
 
 
 def _bars(title: str, rows: Sequence[tuple[str, float, str]], is_unicode: bool) -> Iterator[str]:

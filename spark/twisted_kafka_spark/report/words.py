@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 
-def size(count: float | None) -> str:
-    """Return bytes with a unit."""
-    if count is None:
-        return "-"
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
-        value /= 1024
-    return f"{value:,.1f} TiB"
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Units of one quantity, from the smallest on: the name of each, and how many of the smallest it is."""
+
+    steps: Sequence[tuple[str, float]]
+
+    def text(self, value: float | None) -> str:
+        """Return a value with the unit that suits it."""
+        if value is None:
+            return "-"
+        name, each = self.of(value)
+        return f"{value:,.0f} {name}" if each == 1 else f"{value / each:,.1f} {name}"
+
+    def of(self, value: float) -> tuple[str, float]:
+        """Return the largest unit of which the value is at least one, or the smallest."""
+        return next(((name, each) for name, each in reversed(self.steps) if abs(value) >= each), self.steps[0])
+
+    def common(self, values: Iterable[float | None]) -> tuple[str, float]:
+        """Return the unit for a column of values: that of the median of those that are not zero."""
+        known = [value for value in values if value]
+        return self.of(statistics.median(known)) if known else self.steps[0]
 
 
-def duration(microseconds: float | None) -> str:
-    """Return a time with a unit."""
-    if microseconds is None:
+BYTES = Units(tuple((name, 1024.0**power) for power, name in enumerate(("B", "KiB", "MiB", "GiB", "TiB"))))
+TIMES = Units((("us", 1.0), ("ms", 1e3), ("s", 1e6)))
+size, duration = BYTES.text, TIMES.text
+
+
+def without_unit(value: float | None, each: float) -> str:
+    """Return a value in a unit that is told elsewhere, with about three digits."""
+    if value is None:
         return "-"
-    if microseconds < 1000:
-        return f"{microseconds:,.0f} us"
-    if microseconds < 1_000_000:
-        return f"{microseconds / 1000:,.1f} ms"
-    return f"{microseconds / 1_000_000:,.1f} s"
+    found = value / each
+    return f"{found:,.0f}" if each == 1 or found >= 100 or not found else f"{found:,.1f}" if found >= 10 else f"{found:,.2f}"
 
 
 def number(value: Any) -> str:
