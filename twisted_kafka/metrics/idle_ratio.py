@@ -13,7 +13,7 @@ class IdleRatio:
     """The part (0 to 1) of the time since the last call that ``threads`` threads have waited on average."""
 
     def __init__(self, clock: IClock, waited_ns: Callable[[], int], threads: Callable[[], int]) -> None:
-        self._now_ns = clock.monotonic_ns
+        self._now_ns = clock.steady_ns
         self._waited_ns = waited_ns
         self._threads = threads
         self._lock = threading.Lock()

@@ -243,7 +243,7 @@ class KafkaRequestHandlerPool:
         if not was_stopping:
             for _ in range(self._size):
                 self._channel.send_shutdown_request()
-        deadline_ns = self._clock.monotonic_ns() + int(timeout_s * 1e9)
+        deadline_ns = self._clock.steady_ns() + int(timeout_s * 1e9)
         for handler in handlers:
-            if not handler.wait(max(0.0, (deadline_ns - self._clock.monotonic_ns()) / 1e9)):
+            if not handler.wait(max(0.0, (deadline_ns - self._clock.steady_ns()) / 1e9)):
                 _log.warn("{name} is still running after {seconds} s", name=handler.name, seconds=timeout_s)

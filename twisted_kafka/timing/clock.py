@@ -1,6 +1,8 @@
 """The clock that is passed to everything that needs the time, so that a test can control it."""
 
+import threading
 import time
+from collections.abc import Callable
 
 from zope.interface import Interface, implementer
 
@@ -14,8 +16,17 @@ class IClock(Interface):
     def monotonic_ns() -> int:
         """Return nanoseconds of a clock that never goes backwards, for durations and deadlines."""
 
+    def steady_ns() -> int:
+        """Return nanoseconds of the machine's clock, which no test holds: to measure the machine, and to poll for a moment."""
+
     def cpu_ns() -> int:
         """Return nanoseconds of processor time that all threads of the process have used."""
+
+    def wait_until(condition: threading.Condition, due_ns: int) -> None:  # noqa: N805
+        """Wait, with the condition locked, until it is notified or ``monotonic_ns`` has reached ``due_ns``."""
+
+    def follow(wake: Callable[[], object]) -> None:  # noqa: N805
+        """Have ``wake``, a bound method, called when time jumps, as long as its object lives."""
 
 
 @implementer(IClock)
@@ -27,7 +38,15 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     monotonic_ns = staticmethod(time.monotonic_ns)
+    steady_ns = staticmethod(time.monotonic_ns)
     cpu_ns = staticmethod(time.process_time_ns)
+
+    def wait_until(self, condition: threading.Condition, due_ns: int) -> None:
+        """Wait until the condition is notified or the time has come."""
+        condition.wait(max(0, due_ns - time.monotonic_ns()) / 1e9)
+
+    def follow(self, wake: Callable[[], object]) -> None:
+        """Do nothing: this time never jumps."""
 
 
 @implementer(IClock)
@@ -50,9 +69,20 @@ class ManualClock:
         """Return nanoseconds since an arbitrary moment."""
         return self._monotonic_ns
 
+    def steady_ns(self) -> int:
+        """Return the same as ``monotonic_ns``."""
+        return self._monotonic_ns
+
     def cpu_ns(self) -> int:
         """Return nanoseconds of processor time."""
         return self._cpu_ns
+
+    def wait_until(self, condition: threading.Condition, due_ns: int) -> None:
+        """Wait until the condition is notified, in real time at most as long as it is until ``due_ns``."""
+        condition.wait(max(0, due_ns - self._monotonic_ns) / 1e9)
+
+    def follow(self, wake: Callable[[], object]) -> None:
+        """Do nothing: whoever advances this clock calls what is due."""
 
     def advance_ms(self, ms: float) -> None:
         """Move the clock forward by ``ms`` milliseconds."""

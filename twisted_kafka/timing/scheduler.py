@@ -15,7 +15,7 @@ from twisted_kafka.timing.clock import IClock
 
 Action = Callable[[], None]
 
-MAX_WAIT_S = 60.0
+MAX_WAIT_NS = 60_000_000_000
 """Most time that a worker waits before it checks the queue again."""
 
 THREAD_NAME_PREFIX = "kafka-scheduler-"
@@ -150,10 +150,10 @@ class KafkaScheduler:
             self._queue.clear()
             self._condition.notify_all()
             threads = list(self._threads)
-        deadline_ns = self._clock.monotonic_ns() + int(timeout_s * 1e9)
+        deadline_ns = self._clock.steady_ns() + int(timeout_s * 1e9)
         for thread in threads:
             if thread is not threading.current_thread():
-                thread.join(max(0.0, (deadline_ns - self._clock.monotonic_ns()) / 1e9))
+                thread.join(max(0.0, (deadline_ns - self._clock.steady_ns()) / 1e9))
             if thread.is_alive() and thread is not threading.current_thread():
                 _log.warn("Scheduler thread {name} did not end within {seconds} s", name=thread.name, seconds=timeout_s)
 
@@ -219,10 +219,10 @@ class KafkaScheduler:
                     self._ensure_waiter()
                     return task
                 due_ns = self._queue.next_due_ns()
-                wait_s = MAX_WAIT_S if due_ns is None else min(MAX_WAIT_S, (due_ns - now_ns) / 1e9)
+                latest_ns = now_ns + MAX_WAIT_NS
                 self._idle += 1
                 try:
-                    self._condition.wait(wait_s)
+                    self._clock.wait_until(self._condition, latest_ns if due_ns is None else min(due_ns, latest_ns))
                 finally:
                     self._idle -= 1
             return None

@@ -15,7 +15,7 @@ from twisted_kafka.timing.clock import IClock
 TICK_MS = 1
 """The length of a tick in milliseconds. Entries expire at the end of their tick, never early."""
 
-MAX_WAIT_S = 60.0
+MAX_WAIT_NS = 60_000_000_000
 """Most time that the reaper sleeps before it checks again."""
 
 _log = Logger()
@@ -134,10 +134,11 @@ class Timer:
                 if self._stopped:
                     return
                 tick = self._first_tick()
-                wait_s = MAX_WAIT_S
+                now_ns = self._clock.monotonic_ns()
+                due_ns = now_ns + MAX_WAIT_NS
                 if tick is not None:
-                    wait_s = min(MAX_WAIT_S, (tick * self._tick_ns - self._clock.monotonic_ns()) / 1e9)
-                if wait_s > 0:
+                    due_ns = min(due_ns, tick * self._tick_ns)
+                if due_ns > now_ns:
                     self._waiting_for = tick if tick is not None else 1 << 62
-                    self._condition.wait(wait_s)
+                    self._clock.wait_until(self._condition, due_ns)
                     self._waiting_for = None

@@ -156,9 +156,9 @@ def drain_and_stop(threads: Iterable[NetworkThread], clock: IClock, drain_s: flo
     ending = list(threads)
     for thread in ending:
         thread.begin_shutdown()
-    deadline_ns = clock.monotonic_ns() + int(drain_s * 1e9)
+    deadline_ns = clock.steady_ns() + int(drain_s * 1e9)
     pause = threading.Event()
-    while any(thread.connection_count for thread in ending) and clock.monotonic_ns() < deadline_ns:
+    while any(thread.connection_count for thread in ending) and clock.steady_ns() < deadline_ns:
         pause.wait(_POLL_S)
     for thread in ending:
         thread.stop()

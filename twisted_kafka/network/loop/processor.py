@@ -102,6 +102,7 @@ class Processor:
         "_request_channel",
         "_responses",
         "_room_available",
+        "_steady_ns",
         "_stopped",
         "_unreadable_files",
         "_waited_before_ns",
@@ -128,6 +129,7 @@ class Processor:
         observers: Sequence[IRequestObserver] = (),
     ) -> None:
         self.now_ns: Callable[[], int] = clock.monotonic_ns
+        self._steady_ns = clock.steady_ns
         self.number = number
         self.settings = settings
         self.stats = ConnectionStats()
@@ -242,7 +244,7 @@ class Processor:
         reactor = self._reactor
         since = getattr(reactor, "waiting_since_ns", 0)
         waited = self._waited_before_ns + getattr(reactor, "waited_ns", 0) + self._handled_ns
-        return waited + (self.now_ns() - since if since else 0)
+        return waited + (self._steady_ns() - since if since else 0)
 
     def polls(self) -> int:
         """Return how often the thread has polled its sockets so far; 0 with a reactor that does not count."""
@@ -272,7 +274,7 @@ class Processor:
         if follower is None:
             return True
         leader = self.leader
-        started_ns = self.now_ns()
+        started_ns = self._steady_ns()
         # What this thread has done to the sockets happens before it releases the lock here, the stall watch takes the lock before
         # it wakes the follower, and so the follower sees all of it. This thread touches them again only if, with the lock held, it
         # finds that nobody has taken the loop away.
@@ -302,7 +304,7 @@ class Processor:
             follower.wake()
         else:
             request_channel.release_idle(follower)
-        self._handled_ns += self.now_ns() - started_ns
+        self._handled_ns += self._steady_ns() - started_ns
         self.run_pending()
         return True
 

@@ -32,7 +32,7 @@ class ProcessorMetrics:
         self._metrics = metrics
         self._clock = clock
         self._processor = processor
-        self._started_ns = clock.monotonic_ns()
+        self._started_ns = clock.steady_ns()
         self._tags = {"listener": processor.settings.listener_name, "networkProcessor": processor.number}
         self._names: list[tuple[str, str, dict[str, object]]] = []
         number = processor.number
@@ -104,7 +104,7 @@ class ProcessorMetrics:
             self._add(names[1], Gauge(at_work))  # the same under an older name
 
     def _busy_ns(self) -> int:
-        return self._clock.monotonic_ns() - self._started_ns - self._processor.waited_ns()
+        return self._clock.steady_ns() - self._started_ns - self._processor.waited_ns()
 
     def _connections_by_software(self) -> Iterator[tuple[dict[str, object], object]]:
         # The processor's thread keeps running: list() copies in one step.

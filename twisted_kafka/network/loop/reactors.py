@@ -144,14 +144,24 @@ class HookedLoop(ReactorBase):
     _doReadOrWrite: Any  # noqa: N815
 
     def __init__(self, clock: IClock) -> None:
-        self._now_ns = clock.monotonic_ns
+        self._now_ns = clock.steady_ns
+        self._clock_ns = clock.monotonic_ns
         self.hooks: Any = NoHooks()
         self.polls = 0
         self.waited_ns = 0
         self.waiting_since_ns = 0
-        self._busy_poll = BusyPoll(clock.monotonic_ns)
+        self._busy_poll = BusyPoll(clock.steady_ns)
         super().__init__()
+        clock.follow(self._time_jumped)
         self._poll: Callable[[float, int], Iterable[tuple[int, Any]]] = self._make_poll()
+
+    def seconds(self) -> float:
+        """Return the time by which delayed calls are due, in seconds: the clock's, not the wall clock as in Twisted."""
+        return self._clock_ns() / 1e9
+
+    def _time_jumped(self) -> None:
+        if self.running:
+            self.wakeUp()
 
     def _make_poll(self) -> Any:
         raise NotImplementedError

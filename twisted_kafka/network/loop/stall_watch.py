@@ -52,7 +52,7 @@ class StallWatch:
     def __init__(self, channels: Sequence[RequestChannel], clock: IClock, name: str, timer: IWakeUpTimer | None = None) -> None:
         """``name`` is the thread's name."""
         self._channels = channels
-        self._now_ns = clock.monotonic_ns
+        self._now_ns = clock.steady_ns
         self._cpu_ns = clock.cpu_ns
         self._looked = (0, 0)  # at the last look: the time, and the processor time used
         self._passed_ns = 0  # the time of the last check that was not put off

@@ -100,6 +100,7 @@ class RequestChannel:
         self._queue_size = queue_size
         self._drained_size = queue_size // 2
         self._now_ns = clock.monotonic_ns
+        self._steady_ns = clock.steady_ns
         self._idle: list[Parker] = []
         self._parkers: list[Parker] = []
         self._processors: list[IProcessor] = []
@@ -169,12 +170,12 @@ class RequestChannel:
             parker = self._idle.pop()
         except IndexError:
             return None
-        parker.end_idle(self._now_ns())
+        parker.end_idle(self._steady_ns())
         return parker
 
     def release_idle(self, parker: Parker) -> None:
         """Return a claimed place to the handler that has it. It is still asleep."""
-        parker.parked_since_ns = self._now_ns()
+        parker.parked_since_ns = self._steady_ns()
         self._idle.append(parker)
 
     def replace(self, follower: Parker, leader: Parker) -> None:
@@ -255,9 +256,10 @@ class RequestChannel:
                 self._sleep(parker, timeout_s)
             return None
         now_ns = self._now_ns()
+        steady_ns = self._steady_ns()
         # Each time: if the thread's last request was stalled, nobody may be watching any more. It is awake now, and not stalled.
-        self.watch(now_ns)
-        parker.busy_since_ns = now_ns
+        self.watch(steady_ns)
+        parker.busy_since_ns = steady_ns
         if isinstance(request, Request):
             request.dequeued_ns = now_ns
             if queue and request.context.api_key in self.bundled:
@@ -323,7 +325,7 @@ class RequestChannel:
         self.wake_handler()
 
     def _sleep(self, parker: Parker, timeout_s: float) -> None:
-        parker.parked_since_ns = self._now_ns()
+        parker.parked_since_ns = self._steady_ns()
         self._idle.append(parker)
         # Check again: a request queued before this handler was visibly idle has woken nobody.
         must_wait = not self._queue or self._is_left_to_another(parker)
@@ -334,11 +336,11 @@ class RequestChannel:
                 break
             except ValueError:  # a network thread has claimed the place, or another thread is about to wake this one
                 is_woken = parker.park(MAX_PARK_S)
-        parker.end_idle(self._now_ns())
+        parker.end_idle(self._steady_ns())
 
     def idle_ns(self) -> int:
         """Return how many nanoseconds all handlers together have slept so far."""
-        now_ns = self._now_ns()
+        now_ns = self._steady_ns()
         total = self._ended_idle_ns
         for parker in self._parkers:
             since = parker.parked_since_ns
