@@ -70,8 +70,11 @@ def what_was_abandoned_is_closed() -> Iterator[None]:
 
 
 def _is_a_librarys(thread: threading.Thread) -> bool:
-    # py4j's finalizer lives as long as the process, once there was a Spark session.
-    return thread.name.startswith(_NOT_OURS) or type(thread).__module__.startswith("py4j.")
+    # py4j's finalizer lives as long as the process, once there was a Spark session, and so does what calls foreachBatch.
+    runs = getattr(thread, "_target", None)
+    return thread.name.startswith(_NOT_OURS) or any(
+        str(getattr(each, "__module__", "")).startswith("py4j.") for each in (type(thread), runs)
+    )
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -66,7 +66,7 @@ def test_messages_and_documents_name_extras_that_exist() -> None:
         for names in re.findall(r"(?:twisted_kafka|\.)\[([a-z,-]+)\]'|\(extra `([a-z-]+)`\)", path.read_text())
         for extra in "".join(names).split(",")
     }
-    assert named >= {"spark", "jdk", "spark-topic", "parquet"}
+    assert named >= {"spark", "jdk", "parquet"}
     assert named <= extras
 
 
@@ -78,11 +78,8 @@ def metadata(folder: Path) -> dict[str, Any]:
 def test_the_reports_distribution_has_what_the_brokers_extras_name() -> None:
     broker, report = metadata(ROOT)["project"]["optional-dependencies"], metadata(ROOT / "spark")["project"]
     assert broker["spark"] == [report["name"]]
-    for extra in ("spark-topic", "jdk"):
-        (named,) = broker[extra]
-        name, inside = re.fullmatch(r"([a-z-]+)\[([a-z]+)\]", named).groups()
-        assert name == report["name"]
-        assert inside in report["optional-dependencies"]
+    assert broker["jdk"] == [f"{report['name']}[jdk]"]
+    assert "jdk" in report["optional-dependencies"]
     assert (ROOT / "spark" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     assert metadata(ROOT / "spark")["build-system"] == metadata(ROOT)["build-system"]
 

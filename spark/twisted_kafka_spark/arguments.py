@@ -62,6 +62,18 @@ def _common(command: argparse.ArgumentParser) -> None:
         "--bootstrap-servers", default="", metavar="HOST:PORT", help="read a topic of this broker instead of files"
     )
     command.add_argument("--topic", default="__access_log", help="the topic to read with --bootstrap-servers; default %(default)s")
+    command.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help="properties of Kafka's clients, such as TLS and SASL",
+    )
+    command.add_argument(
+        "--jars",
+        default="",
+        metavar="FILE,...",
+        help="jars for Spark, in place of downloading its connector for Kafka",
+    )
     command.add_argument("--verbose", action="store_true", help="show Spark's log")
 
 
@@ -130,11 +142,16 @@ def _rollup(rollup: argparse.ArgumentParser) -> None:
 
 
 def _follow(follow: argparse.ArgumentParser) -> None:
-    follow.add_argument("directory", nargs="?", default="", help="access.log.dir, or the directory of a Kafka request log")
+    follow.add_argument(
+        "directory",
+        nargs="?",
+        default="",
+        help="access.log.dir, the directory of a Kafka request log, or the URL of complete files",
+    )
     follow.add_argument("--out", default="rollups", help="the directory for the Parquet rollups; default %(default)s")
     follow.add_argument("--checkpoint", default="", help="the directory for the state; default: _checkpoint in --out")
     follow.add_argument("--every", default="10s", metavar="DURATION", help="interval between batches; default %(default)s")
-    follow.add_argument("--late", default="1m", metavar="DURATION", help="allowed lateness of lines; default %(default)s")
+    follow.add_argument("--late", default="1m", metavar="DURATION", help="how late lines may be for findings; default %(default)s")
     follow.add_argument("--findings-topic", default="", help="also send findings to this topic of --bootstrap-servers")
     follow.add_argument("--once", action="store_true", help="read all existing lines and exit")
     follow.add_argument(

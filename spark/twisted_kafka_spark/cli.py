@@ -63,9 +63,10 @@ def _computed(options: argparse.Namespace, *, is_merge: bool = False, **more: An
     from twisted_kafka_spark.progress import Progress
     from twisted_kafka_spark.records.read import find_sources, is_remote
 
-    if not options.bootstrap_servers and not is_merge and not any(is_remote(path) for path in options.paths):
+    topic = None if is_merge else _topic(options, options.topic)
+    if topic is None and not is_merge and not any(is_remote(path) for path in options.paths):
         find_sources(None, options.paths, with_open=not more["rollup_out"])  # fails before Spark takes seconds to start
-    spark = session.start(options.master, is_verbose=options.verbose)
+    spark = session.start(options.master, is_verbose=options.verbose, more=_jars(options))
     try:
         from pyspark.errors import PySparkException
 
@@ -73,7 +74,7 @@ def _computed(options: argparse.Namespace, *, is_merge: bool = False, **more: An
 
         try:
             with Progress(spark, is_wanted=not options.quiet):
-                return run(spark, _job(options, is_merge=is_merge, **more))
+                return run(spark, _job(options, topic=topic, is_merge=is_merge, **more))
         except PySparkException as error:
             if options.verbose:
                 raise
@@ -89,8 +90,6 @@ def _job(options: argparse.Namespace, **more: Any) -> Any:
 
     return Job(
         paths=options.paths,
-        bootstrap_servers=options.bootstrap_servers,
-        topic=options.topic,
         folding=Folding(since=moment(options.since), until=moment(options.until), utc_offset_s=options.utc_offset),
         selection=Selection(options.filter),
         **more,
@@ -112,14 +111,49 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _follow(options: argparse.Namespace) -> int:
-    from twisted_kafka_spark.stream.follow import follow
-
-    spark = session.start(options.master, is_verbose=options.verbose, application="access log follow")
+    if options.findings_topic and not options.bootstrap_servers:
+        raise ValueError("--findings-topic requires --bootstrap-servers")
+    if not options.directory and not options.bootstrap_servers:
+        raise ValueError("follow requires a directory or --bootstrap-servers")
+    topic, findings_topic = _topic(options, options.topic), _topic(options, options.findings_topic)
+    spark = session.start(options.master, is_verbose=options.verbose, application="access log follow", more=_jars(options))
     try:
-        follow(spark, options, trigger_s=duration_s(options.every))
+        from twisted_kafka_spark.stream.follow import Following, follow
+        from twisted_kafka_spark.stream.source import Source
+
+        source = Source(options.directory, None if options.directory else topic, options.utc_offset)
+        following = Following(
+            source,
+            options.out,
+            checkpoint=options.checkpoint,
+            late_s=duration_s(options.late),
+            trigger_s=duration_s(options.every),
+            is_once=options.once,
+            findings_topic=findings_topic,
+        )
+        follow(spark, following)
     finally:
         spark.stop()
     return DONE
+
+
+def _topic(options: argparse.Namespace, name: str) -> Any:
+    """Return a topic of the brokers that the options name; None if they name none, or `name` is empty."""
+    from twisted_kafka_spark.records.topic import Topic, client_properties
+
+    if not options.bootstrap_servers or not name:
+        return None
+    properties = client_properties(options.command_config) if options.command_config is not None else {}
+    return Topic(options.bootstrap_servers, name, properties)
+
+
+def _jars(options: argparse.Namespace) -> dict[str, str]:
+    """Return the settings for the classes that Spark needs apart from its own: for a topic, those of its connector for Kafka."""
+    from twisted_kafka_spark.records.topic import package
+
+    if options.jars:
+        return {"spark.jars": options.jars}
+    return {"spark.jars.packages": package()} if options.bootstrap_servers else {}
 
 
 def _prepare(options: argparse.Namespace) -> int:

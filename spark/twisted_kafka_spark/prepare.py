@@ -20,11 +20,11 @@ def prepare(master: str = "") -> Path:
     """
     from pyspark import SparkContext
 
-    from twisted_kafka_spark.arguments import parser
     from twisted_kafka_spark.pipeline.job import Job, run
     from twisted_kafka_spark.pipeline.rollup import Selection
     from twisted_kafka_spark.runtime import session
-    from twisted_kafka_spark.stream.follow import follow
+    from twisted_kafka_spark.stream.follow import Following, follow
+    from twisted_kafka_spark.stream.source import Source
     from twisted_kafka_spark.synthetic.day import Day
 
     wanted = class_cache(ensure_java())
@@ -37,8 +37,8 @@ def prepare(master: str = "") -> Path:
             Day(_ROWS).write(Path(log))
             run(spark, Job(paths=[log], rollup_out=f"{directory}/rollup"))
             run(spark, Job(paths=[log], selection=Selection("api = 'Fetch'")))
-            options = parser().parse_args(["follow", log, "--once", "--out", f"{directory}/followed"])
-            follow(spark, options, trigger_s=1, on_finding=lambda finding: None)
+            following = Following(Source(log), f"{directory}/followed", is_once=True)
+            follow(spark, following, report=lambda findings: None)
     finally:
         spark.stop()
     gateway = SparkContext._gateway

@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow")
 import zstandard
 
 from twisted_kafka_spark.stream import followed_files, tail_source
-from twisted_kafka_spark.stream.tail_source import TailReader
+from twisted_kafka_spark.stream.tail_source import Piece, TailReader, blocks
 
 OPEN, CLOSED = ".node-1-000001.jsonl", "node-1-000001.jsonl"
 pytestmark = pytest.mark.timeout(300)
@@ -30,7 +30,7 @@ class Tail:
         pieces = self.reader.partitions(start, self.offset)
         if before_reading is not None:
             before_reading()
-        found = [block.decode() for piece in pieces for block in self.reader.blocks(piece)]
+        found = [block.decode() for task in pieces for piece in self.reader.read(task) for block in blocks(Piece(*piece))]
         return [text for block in found for text in block.removesuffix("\n").split("\n")]
 
 
@@ -141,7 +141,7 @@ def test_a_line_longer_than_a_batch_is_read(tmp_path: Path) -> None:
 
 def test_rollups_below_the_log_are_not_read(tail: Tail, tmp_path: Path) -> None:
     append(tmp_path / CLOSED, "one\n")
-    rolled = tmp_path / "rollups" / "followed=3" / "batch=0"
+    rolled = tmp_path / "rollups" / "followed=4" / "batches=0-0"
     rolled.mkdir(parents=True)
     (rolled / "cells.parquet").write_bytes(b"no lines")
     assert tail.read() == ["one"]

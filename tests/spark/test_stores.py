@@ -20,7 +20,7 @@ from twisted_kafka_spark.cells.shards import Merging
 from twisted_kafka_spark.pipeline import exchange, rollup, store
 from twisted_kafka_spark.pipeline.job import Job, run
 from twisted_kafka_spark.records.read import NoAccessLogError, find_sources
-from twisted_kafka_spark.stream.folder import folder
+from twisted_kafka_spark.runtime.folder import Folder
 
 pytestmark = pytest.mark.timeout(300)
 PARTS = ("total", "apis", "clients", "topics", "versions", "time", "findings", "connections")
@@ -75,17 +75,26 @@ def test_a_missing_path_is_an_error_before_spark_starts(tmp_path: Path) -> None:
 
 def test_the_state_of_a_stream_can_be_in_a_file_system_of_hadoop(spark: Any, tmp_path: Path) -> None:
     spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.kept.link./kept", tmp_path.as_uri())
-    kept = folder(spark, "viewfs://kept/kept/state")
-    assert (kept.read("open/batch=0"), kept.names("open")) == (None, [])
-    for content in (b"first" * 1000, bytes(range(256))):
-        kept.write("open/batch=0", content)
-        assert kept.read("open/batch=0") == content
-    kept.write("open/batch=1", b"")
-    assert kept.read("open/batch=1") == b""
-    assert sorted(kept.names("open")) == ["batch=0", "batch=1"]
-    kept.delete("open/batch=0")
-    kept.delete("open/batch=0")
-    assert kept.names("open") == ["batch=1"]
+    for kept in (Folder(spark, "viewfs://kept/kept/state"), Folder(spark, str(tmp_path / "local"))):
+        assert (kept.read("a"), kept.names()) == (None, [])
+        for content in (b"first" * 1000, bytes(range(256)), b""):
+            kept.write("a", content)
+            assert kept.read("a") == content
+        kept.write("inner/b", b"b")
+        assert {"a", "inner"} <= set(kept.names())
+        kept.delete("inner")
+        kept.delete("inner")
+        assert (kept.exists("a"), kept.exists("inner/b"), kept.read("inner/b")) == (True, False, None)
+
+
+def test_a_state_is_there_when_its_replacement_was_interrupted(spark: Any, tmp_path: Path) -> None:
+    kept = Folder(spark, str(tmp_path))
+    kept.write("state", b"old")
+    (tmp_path / ".state.new").write_bytes(b"ne")
+    assert kept.read("state") == b"old"
+    kept.write("state", b"new")
+    (tmp_path / "state").rename(tmp_path / ".state.new")
+    assert kept.read("state") == b"new"
 
 
 def test_cells_of_one_minute_in_several_files_are_merged(spark: Any, tmp_path: Path) -> None:
@@ -105,7 +114,7 @@ def test_cells_of_one_minute_in_several_files_are_merged(spark: Any, tmp_path: P
 
 def test_rollups_below_a_log_are_ignored_and_other_parquet_is_refused(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "node-1-000001.jsonl").write_text(line("Fetch", 1))
-    for folder_name in ("rollup=3", "followed=3", "grain=60"):
+    for folder_name in ("rollup=3", "followed=4", "grain=60"):
         kept = tmp_path / "rollup" / folder_name / "part-0.parquet"
         kept.parent.mkdir(parents=True)
         parquet.write_table(pa.table({"at": [1]}), kept)

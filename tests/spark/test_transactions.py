@@ -14,11 +14,10 @@ pytest.importorskip("numpy")
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
 
 from tests.cases import case
 from tests.spark.access_lines import in_transaction, line, moment
-from tests.spark.test_rolling import Following
+from tests.spark.test_followed import Following
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark import views
 from twisted_kafka_spark.cells import bundles
@@ -28,6 +27,7 @@ from twisted_kafka_spark.cells.kinds import DAY_S, HOUR_S, MINUTE_S
 from twisted_kafka_spark.findings.find import find, find_over_all
 from twisted_kafka_spark.findings.finding import Finding
 from twisted_kafka_spark.pipeline.document import About, build
+from twisted_kafka_spark.records.lines import LineReader
 from twisted_kafka_spark.records.schema import OUTCOMES
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.terminal import as_text
@@ -42,8 +42,8 @@ def cells(*parts: Iterable[str], grain_s: int = 0) -> pa.Table:
     """Fold each part by itself and merge what comes of it."""
     tables: bundles.Cells = []
     for lines in parts:
-        batches = Folding(grain_s=grain_s).rows_of_blocks(["".join(lines).encode()])
-        tables += bundles.unpacked(batches)
+        reader = LineReader()
+        tables += Folding(grain_s=grain_s).folded(reader.frames_of_block("".join(lines).encode()), reader)
     return bundles.wide(bundles.joined(tables).items())
 
 
@@ -151,33 +151,16 @@ def test_transactions_are_counted_as_by_a_reader_of_all_lines_in_order(seed: int
     assert essence(counted(cells(*parts, grain_s=grain_s))) == essence(counted(whole))
 
 
-def test_following_a_log_counts_each_transaction_once(tmp_path: Path) -> None:
+def test_following_a_log_counts_each_transaction_once(spark: Any, tmp_path: Path) -> None:
     chosen = random.Random(3)
     model = Model(chosen, 400)
-    following = Following(tmp_path / "rolled")
-    at = 0
-    for number in range(30):
-        until = at + chosen.randrange(30)
+    following = Following(spark, tmp_path / "rolled")
+    cuts = sorted(chosen.randrange(len(model.lines)) for _ in range(3))
+    for number, (at, until) in enumerate(zip([0, *cuts], [*cuts, len(model.lines)], strict=True)):
         following.batch(number, model.lines[at:until])
-        at = until
-        if number % 10 == 5:
-            following.start()
-    following.batch(30, model.lines[at:], [line("Fetch", 0, time="2026-11-29T08:00:00.000Z")])
-    paths = list(following.directory.glob("followed=3/*/*.parquet"))
-    assert len(paths) > 5
-    written = pa.concat_tables(parquet.ParquetFile(path).read() for path in paths)
+    written = following.cells()
     assert sum(row["begun"] for row in counted(written)) > 50
     model.check(counted(written))
-
-
-def test_a_followed_log_goes_on_after_rollups_from_before_there_were_transactions(tmp_path: Path) -> None:
-    following = Following(tmp_path / "rolled")
-    following.batch(0, [line("Fetch", minute) for minute in range(5)])
-    (path,) = following.directory.glob("followed=3/*/*.parquet")
-    parquet.write_table(parquet.ParquetFile(path).read().drop_columns(["transactional_id", "event", "timeout_us"]), path)
-    following.start()
-    following.batch(1, [in_transaction("EndTxn", "tx", 5 * MINUTE_MS, "timed-out", 60_000), line("Fetch", 8)])
-    assert [found.name for found in following.reported] == ["hanging-transaction"]
 
 
 def test_durations_are_within_the_stated_error() -> None:
@@ -353,11 +336,11 @@ def test_the_finding_names_the_client_that_used_the_id_last_and_since_when_it_is
     assert found.evidence["timeout s"] == 60
 
 
-def test_a_finding_about_an_open_transaction_is_reported_while_the_log_is_followed(tmp_path: Path) -> None:
-    following = Following(tmp_path / "rolled")
+def test_a_finding_about_an_open_transaction_is_reported_while_the_log_is_followed(spark: Any, tmp_path: Path) -> None:
+    following = Following(spark, tmp_path / "rolled")
     following.batch(0, [INIT, BEGIN])
-    for number in range(1, 20):
-        following.batch(number, [line("Fetch", number)])
+    following.batch(1, [line("Fetch", minute) for minute in range(1, 12)])
+    following.batch(2, [line("Fetch", minute) for minute in range(12, 20)])
     assert [found.name for found in following.reported] == ["hanging-transaction"]
 
 

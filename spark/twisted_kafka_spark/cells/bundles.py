@@ -87,12 +87,6 @@ def unique(tables: Cells) -> Iterator[tuple[str, pa.Table]]:
             yield kind, _own(kind, table)
 
 
-def rows(tables: Iterable[tuple[str, pa.Table]]) -> Iterator[pa.RecordBatch]:
-    """Yield a row for each table."""
-    for kind, table in tables:
-        yield _row(0, stream(kind, table))
-
-
 def microseconds(table: pa.Table) -> np.ndarray:
     """Return the times of cells in microseconds; 0 for cells without a time."""
     found: np.ndarray = pc.fill_null(pc.cast(table[TIME.name], pa.int64()), 0).to_numpy()
@@ -108,21 +102,10 @@ def stream(kind: str, table: pa.Table) -> bytes:
     return found
 
 
-def _row(part: int, content: bytes) -> pa.RecordBatch:
-    return pa.record_batch([pa.array([part], pa.int32()), pa.array([content], pa.binary())], names=["part", "cells"])
-
-
 def opened(content: Any) -> tuple[str, pa.Table]:
     """Return the kind and the table of such a stream."""
     table = pa.ipc.open_stream(content).read_all()
     return table.schema.metadata[_KIND].decode(), table
-
-
-def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the tables packed in rows."""
-    for batch in batches:
-        for content in batch.column(batch.num_columns - 1):
-            yield opened(content.as_buffer())
 
 
 def wide(tables: Iterable[tuple[str, pa.Table]]) -> pa.Table:

@@ -93,19 +93,6 @@ class Folding:
         for kind, table in bundles.unique(self.folded(frames, reader)):
             yield bundles.stream(kind, table)
 
-    def rows_of_columns(self, columns: Iterable[pa.Array]) -> Iterator[pa.RecordBatch]:
-        """Fold columns of lines into unique cells, for a stream: a row for each kind."""
-        reader = LineReader(self.utc_offset_s)
-        frames = (frame for each in columns for frame in reader.frames(each))
-        yield from bundles.rows(bundles.unique(self.folded(frames, reader)))
-
-    def rows_of_blocks(self, found: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        """Fold blocks of lines in the same way."""
-        reader = LineReader(self.utc_offset_s)
-        yield from bundles.rows(
-            bundles.unique(self.folded((frame for each in found for frame in reader.frames_of_block(each)), reader))
-        )
-
     def folded(self, frames: Iterable[Frame], reader: LineReader) -> bundles.Cells:
         """Return the cells of all frames, and those of the lines that the reader could not parse."""
         made: bundles.Cells = []

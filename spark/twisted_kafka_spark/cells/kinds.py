@@ -81,8 +81,6 @@ MEASURES: tuple[Measure, ...] = (
 KEY_NAMES = tuple(key.name for key in KEYS)
 MEASURE_NAMES = tuple(measure.name for measure in MEASURES)
 
-PACKED_DDL = "part int, cells binary"
-"""The schema of packed cells (`bundles`) in Spark's DDL: the time partition, and the cells as an Arrow stream."""
 CLIENT = ("client_id", "principal")
 SOFTWARE = ("software", "software_version")
 GROUPABLE = ("node", "listener", "protocol", "principal", "client_id", "software", "software_version", "api", "version", "error")

@@ -16,6 +16,7 @@ from twisted_kafka_spark.pipeline.document import About, build, tick_length_s
 from twisted_kafka_spark.pipeline.few import FewCells
 from twisted_kafka_spark.pipeline.rollup import Selection, cells_of_files, cells_of_lines, cells_of_small_log, has_repeats, is_small
 from twisted_kafka_spark.records.read import NoAccessLogError, Sources, find_sources
+from twisted_kafka_spark.records.topic import Topic, read_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,17 +24,13 @@ if TYPE_CHECKING:
 
     from twisted_kafka_spark.findings.finding import Finding
 
-TOPIC = "__access_log"
-"""The topic to which the broker publishes its access log with access.log.topic.enable."""
-
 
 @dataclass(slots=True)
 class Job:
     """The sources and the options of a report."""
 
     paths: Sequence[str] = ()
-    bootstrap_servers: str = ""
-    topic: str = TOPIC
+    topic: Topic | None = None
     is_merge: bool = False
     rollup_out: str = ""
     group_by: Sequence[str] = ()
@@ -125,7 +122,7 @@ def _lines_read(found: DataFrame) -> int:
 
 def _sources(spark: SparkSession, job: Job) -> Sources | None:
     """Return the files of a log; None if the job is not about files of lines."""
-    if job.is_merge or job.bootstrap_servers:
+    if job.is_merge or job.topic is not None:
         return None
     # A rollup that is kept for later reports must not contain parts of open files, which would be counted again the next time.
     return find_sources(spark, job.paths, job.folding.since, job.folding.until, with_open=not job.rollup_out)
@@ -139,14 +136,15 @@ def _cells(spark: SparkSession, job: Job, sources: Sources | None, folding: Fold
         if job.group_by:
             raise ValueError("--group-by requires the log: a rollup does not contain it")
         return exchange.as_shards(store.read(spark, job.paths, folding.since, folding.until))
-    from twisted_kafka_spark.topic_source import read_topic
-
-    return cells_of_lines(read_topic(spark, job.bootstrap_servers, job.topic), folding, job.selection)
+    assert job.topic is not None
+    return cells_of_lines(read_topic(spark, job.topic), folding, job.selection)
 
 
 def _about(job: Job, sources: Sources | None) -> About:
     return About(
-        f"topic {job.topic} of {job.bootstrap_servers}" if job.bootstrap_servers and not job.is_merge else ", ".join(job.paths),
+        f"topic {job.topic.name} of {job.topic.bootstrap_servers}"
+        if job.topic is not None and not job.is_merge
+        else ", ".join(job.paths),
         files=len(sources) if sources is not None else 0,
         size_bytes=sources.size_bytes if sources is not None else 0,
         repeated_files=sources.repeated if sources is not None else [],

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from twisted_kafka_spark.cells import aggregate, kinds
+from twisted_kafka_spark.cells import kinds
 from twisted_kafka_spark.cells.kinds import KEY_NAMES, KINDS, MEASURE_NAMES, TIME
+from twisted_kafka_spark.pipeline.followed import Followed
 from twisted_kafka_spark.records.read import NoAccessLogError
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 VERSION = 3
 """The version of the schema; the first two were those of rollups by grain, which cannot be read any more."""
-ROLLED_UP, FOLLOWED = f"rollup={VERSION}", f"followed={VERSION}"
-"""The folders of whole hours, and of the batches that `follow` writes."""
+ROLLED_UP = f"rollup={VERSION}"
+"""The folder of whole hours."""
 
 
 def write(found: DataFrame, directory: str) -> None:
@@ -63,10 +64,8 @@ def _read(spark: SparkSession, directory: str) -> DataFrame:
 
     with contextlib.suppress(AnalysisException):
         return spark.read.schema(f"{kinds.ddl()}, date string, hour string").parquet(f"{directory}/{ROLLED_UP}")
-    try:
-        batches = spark.read.schema(kinds.ddl()).parquet(f"{directory}/{FOLLOWED}")
-    except AnalysisException:
-        raise NoAccessLogError(f"{directory} is not a rollup (written with --rollup) of this version") from None
-    timed = aggregate.regrained(batches, {kind: each.grain_s for kind, each in KINDS.items()})
+    batches = Followed(spark, directory).cells()
+    if batches is None:
+        raise NoAccessLogError(f"{directory} is not a rollup (written with --rollup) of this version")
     date, hour = sf.date_format(TIME.name, "yyyy-MM-dd"), sf.date_format(TIME.name, "HH")
-    return timed.withColumn("date", date).withColumn("hour", hour)
+    return batches.withColumn("date", date).withColumn("hour", hour)

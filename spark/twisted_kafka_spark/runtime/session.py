@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -67,17 +67,24 @@ def settings(cores: int, is_verbose: bool, java_options: str = "") -> dict[str, 
 
 
 def start(
-    master: str = "", *, is_verbose: bool = False, application: str = "access log report", class_cache_out: str = ""
+    master: str = "",
+    *,
+    is_verbose: bool = False,
+    application: str = "access log report",
+    class_cache_out: str = "",
+    more: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Start Spark, or use the session that spark-submit created; without `master`, Spark uses all cores of this machine.
 
-    `class_cache_out`: the path to which Java writes the archive of loaded classes when it exits.
+    `class_cache_out`: the path to which Java writes the archive of loaded classes when it exits. `more`: settings that the user may
+    have made otherwise; those of spark-submit cannot be changed.
 
     Raises SparkUnavailableError, with a message of one line, when Java or pyspark is missing or too old.
     """
     try:
         import pyarrow  # noqa: F401
         from pyspark import SparkConf
+        from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkUnavailableError(f"{error.name} is not installed: pip install 'twisted_kafka[spark]'") from None
@@ -98,8 +105,15 @@ def start(
     for name in _MALLOC:
         os.environ.setdefault(name, str(_KEPT_BYTES))
     mine = own_settings(master, is_verbose=is_verbose, java_options=class_cache.options(java_home, class_cache_out))
+    mine |= {name: value for name, value in (more or {}).items() if name not in set_by_user()}
     conf = SparkConf().setAppName(application).setMaster(master or "local[*]").setAll(list(mine.items()))
-    late: Any = _LateSession(conf, is_verbose)
+    try:
+        late: Any = _LateSession(conf, is_verbose)
+    except PySparkRuntimeError as error:
+        packages = mine.get("spark.jars.packages")
+        if packages is None or "JAVA_GATEWAY_EXITED" not in str(error):
+            raise
+        raise SparkUnavailableError(f"Spark did not start: it may not have found {packages}, which --jars can replace") from None
     return cast("SparkSession", late)
 
 

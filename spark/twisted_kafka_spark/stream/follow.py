@@ -1,59 +1,113 @@
-"""Follow a log: minutes are rolled up as they end, written once, and searched for findings."""
+"""Follow a log with Structured Streaming: each batch is folded into cells, written once, and searched for findings.
+
+Batches are exactly once: Spark repeats an interrupted one with the same lines and the same number, and the folder of that number is
+replaced. Nothing else is kept from batch to batch, since cells are added when they are read (`pipeline.followed`).
+"""
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twisted_kafka_spark.arguments import duration_s
+from twisted_kafka_spark.cells.kinds import TIME
 from twisted_kafka_spark.findings.finding import Finding
+from twisted_kafka_spark.pipeline.followed import Followed
+from twisted_kafka_spark.pipeline.page import moment
+from twisted_kafka_spark.records.pieces import local_path
+from twisted_kafka_spark.records.topic import Topic, send
 from twisted_kafka_spark.report.words import evidence
+from twisted_kafka_spark.runtime.folder import Folder
 from twisted_kafka_spark.runtime.spark_errors import first_line
-from twisted_kafka_spark.stream.folder import folder
-from twisted_kafka_spark.stream.rolling import Rolling
-from twisted_kafka_spark.stream.watch import Watch
+from twisted_kafka_spark.stream.source import Source
+from twisted_kafka_spark.stream.watch import TIMED, Report, Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_DELIVERY_TIMEOUT_S = 30.0
 _STARTS = 5
 """How often a stream is started if its reader's Python process takes too long to start, as it may on a busy machine."""
 _TOO_LONG = "Python worker failed to connect back"
 
 
-def follow(
-    spark: SparkSession, options: argparse.Namespace, trigger_s: int, on_finding: Callable[[Finding], None] | None = None
-) -> None:
-    """Follow until interrupted, or with `--once` to the end of the existing lines; raise RuntimeError when the stream fails.
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What to follow, where the cells go, and how.
 
-    `on_finding` is called with each finding; by default, it is printed and sent to `--findings-topic`.
+    `checkpoint`: where the state is, `_checkpoint` in `out` unless given. `late_s`: how late lines may be for findings.
+    `trigger_s`: the time between two batches. With `is_once` the stream ends with what exists at its start.
     """
-    packed = _packed_cells(spark, options)
-    out = options.out.rstrip("/")
-    checkpoint = folder(spark, options.checkpoint or f"{out}/_checkpoint")
-    rolling = Rolling(folder(spark, out), checkpoint, duration_s(options.late), Watch(on_finding or _reporter(options)))
-    writer = packed.writeStream.outputMode("append").option("checkpointLocation", checkpoint.url).foreachBatch(rolling)
+
+    source: Source
+    out: str
+    checkpoint: str = ""
+    late_s: int = 60
+    trigger_s: int = 10
+    is_once: bool = False
+    findings_topic: Topic | None = None
+
+
+def follow(spark: SparkSession, following: Following, report: Report | None = None) -> None:
+    """Follow until interrupted, or to the end of what exists; raise RuntimeError when the stream fails.
+
+    `report` is called with new findings; by default, they are printed and sent to the topic of findings. A report on what was
+    followed is one on a rollup: `run(spark, Job(paths=[out], is_merge=True))`.
+    """
+    source = following.source
+    if source.topic is None and not source.directory:
+        raise ValueError("follow requires a directory or --bootstrap-servers")
+    if source.is_tail and not Path(local_path(source.directory)).is_dir():
+        raise ValueError(f"{source.directory} is not a directory")
+    followed = Followed(spark, following.out)
+    checkpoint = Folder(spark, following.checkpoint or f"{following.out.rstrip('/')}/_checkpoint")
+    if followed.ranges() and not checkpoint.exists("offsets"):
+        raise RuntimeError(f"{followed.url} contains batches of another checkpoint: use another --out")
+    watch = Watch(followed, checkpoint, following.late_s, report or _reporter(spark, following.findings_topic))
+    cells = source.cells(spark, is_once=following.is_once)
+    writer = cells.writeStream.option("checkpointLocation", checkpoint.url).foreachBatch(Batches(followed, watch))
     for starts_left in reversed(range(_STARTS)):
-        if _followed(writer, trigger_s, is_once=options.once, may_fail_to_start=starts_left > 0):
+        if _followed(_triggered(writer, following), following, may_fail_to_start=starts_left > 0):
             return
 
 
-def _followed(writer: Any, trigger_s: int, *, is_once: bool, may_fail_to_start: bool) -> bool:
-    """Run the stream to its end; return False if it has to be restarted.
+class Batches:
+    """Processes the batches; passed to `foreachBatch`."""
 
-    With `is_once` the sources stop at the offsets that existed at the start. Spark's trigger availableNow is not used, because
-    Python data sources support it only since Spark 4.2.
-    """
+    def __init__(self, followed: Followed, watch: Watch) -> None:
+        self._followed, self._watch = followed, watch
+
+    def __call__(self, cells: DataFrame, number: int) -> None:
+        """Write the cells of batch `number`, and search the minutes that it ended."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as sf
+
+        seconds = sf.when(sf.col("kind").isin(list(TIMED)), sf.unix_seconds(TIME.name))
+        seen = Observation()
+        observed = cells.observe(seen, sf.min(seconds).alias("first"), sf.max(seconds).alias("last"))
+        self._followed.add(observed, number)
+        first, last = seen.get["first"], seen.get["last"]
+        if first is not None:
+            self._watch.saw(moment(first), moment(last))
+
+
+def _triggered(writer: Any, following: Following) -> Any:
+    """Set when batches begin."""
+    if not following.is_once:
+        return writer.trigger(processingTime=f"{following.trigger_s} seconds")
+    if following.source.is_tail:  # Python data sources support availableNow since Spark 4.2 only
+        return writer.trigger(processingTime="0 seconds")
+    return writer.trigger(availableNow=True)
+
+
+def _followed(writer: Any, following: Following, *, may_fail_to_start: bool) -> bool:
+    """Run the stream to its end; return False if it has to be restarted."""
     from pyspark.errors import StreamingQueryException
 
-    query = writer.trigger(processingTime="0 seconds" if is_once else f"{trigger_s} seconds").start()
+    query = writer.start()
     try:
-        if is_once:
+        if following.is_once and following.source.is_tail:
             query.processAllAvailable()
         else:
             query.awaitTermination()
@@ -68,38 +122,23 @@ def _followed(writer: Any, trigger_s: int, *, is_once: bool, may_fail_to_start: 
     return True
 
 
-def _packed_cells(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
-    if options.bootstrap_servers and not options.directory:
-        from twisted_kafka_spark.topic_source import follow_topic
-
-        return follow_topic(spark, options.bootstrap_servers, options.topic, is_once=options.once, utc_offset_s=options.utc_offset)
-    if not Path(options.directory or "").is_dir() or not options.directory:
-        raise ValueError("follow requires a directory or --bootstrap-servers")
-    from twisted_kafka_spark.stream.tail_source import follow_files
-
-    return follow_files(spark, options.directory, is_once=options.once, utc_offset_s=options.utc_offset)
-
-
-def _reporter(options: argparse.Namespace) -> Callable[[Finding], None]:
-    if not options.findings_topic:
-        return _print
-    if not options.bootstrap_servers:
-        raise ValueError("--findings-topic requires --bootstrap-servers")
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": options.bootstrap_servers, "client.id": "twisted-kafka-spark"})
-
-    def report(finding: Finding) -> None:
-        _print(finding)
-        producer.produce(options.findings_topic, json.dumps(finding.as_values(), default=str).encode(), finding.name.encode())
-        if producer.flush(_DELIVERY_TIMEOUT_S):
-            print(f"twisted_kafka_spark: failed to send a finding to {options.findings_topic}", file=sys.stderr)
+def _reporter(spark: SparkSession, topic: Topic | None) -> Report:
+    def report(findings: Sequence[Finding]) -> None:
+        for finding in findings:
+            print(
+                f"* {finding.name}: {finding.title}\n  {evidence(finding.evidence)}\n  {finding.advice}\n  filter: {finding.where}",
+                flush=True,
+            )
+        if topic is not None:
+            _send(spark, topic, findings)
 
     return report
 
 
-def _print(finding: Finding) -> None:
-    print(
-        f"* {finding.name}: {finding.title}\n  {evidence(finding.evidence)}\n  {finding.advice}\n  filter: {finding.where}",
-        flush=True,
-    )
+def _send(spark: SparkSession, topic: Topic, findings: Sequence[Finding]) -> None:
+    from pyspark.errors import PySparkException
+
+    try:
+        send(spark, topic, [(finding.name, finding.as_values()) for finding in findings])
+    except (PySparkException, RuntimeError) as error:
+        print(f"twisted_kafka_spark: failed to send findings to {topic.name}: {first_line(error)}", file=sys.stderr)

@@ -1,8 +1,8 @@
-"""Follow the files of a log by offset: a Python data source for Spark that provides the cells of newly appended lines.
+"""Follow the local files of a log by offset: a Python data source for Spark, whose rows are the pieces of newly appended lines.
 
 Spark's file source reads a path once and misses what is appended later. This source keeps track of how much of each file was read
-(`followed_files`). Lines are folded where they are read: passing them through Java to another Python worker would cost as much as
-folding them.
+(`followed_files`). Its rows only say what to read: the tasks that fold lines into cells open the files themselves, since passing
+lines through Java would cost as much as folding them.
 """
 
 from __future__ import annotations
@@ -10,39 +10,41 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from twisted_kafka_spark.cells import kinds
 from twisted_kafka_spark.stream.followed_files import NOTHING, Offset, Scanner, files, is_plain, opened
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 NAME = "twisted_kafka_tail"
 _BATCH_BYTES = 1 << 30
 """Approximately the bytes read in one batch; the rest waits for the next batch."""
-_TASK_BYTES = 32 << 20
+_TASK_BYTES = 64 << 20
 _CHUNK_BYTES = 2 << 20
 _CHUNK_ROWS = 1 << 14
+_PIECE_DDL = "directory string, name string, path string, start bigint, stop bigint, is_numbered boolean"
 
 
-class _Piece(NamedTuple):
+class Piece(NamedTuple):
     """A part of a file: the lines that begin in this range of bytes, or, for a compressed file, in this range of line numbers."""
 
+    directory: str
     name: str
     path: str
     start: int
-    end: int
+    stop: int
     is_numbered: bool
 
 
 class _Task(InputPartition):
-    def __init__(self, pieces: Sequence[_Piece]) -> None:
-        super().__init__(tuple(pieces))
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        super().__init__(tuple(map(tuple, pieces)))
         self.pieces = pieces
 
 
@@ -52,9 +54,8 @@ class TailReader(DataSourceStreamReader):
     With `is_once` it stops at the sizes that the files had at the start.
     """
 
-    def __init__(self, directory: str, *, is_once: bool = False, utc_offset_s: int = 0) -> None:
+    def __init__(self, directory: str, *, is_once: bool = False) -> None:
         self._directory = Path(directory)
-        self._utc_offset_s = utc_offset_s
         self._position: Offset | None = None
         self._is_once = is_once
         self._sizes: dict[str, int] | None = None
@@ -76,7 +77,7 @@ class TailReader(DataSourceStreamReader):
         """Divide the lines between two offsets into tasks."""
         self._position = end
         tasks: list[InputPartition] = []
-        waiting: list[_Piece] = []
+        waiting: list[Piece] = []
         filled = 0
         for piece, weight in self._pieces(start, end):
             if waiting and filled + weight > _TASK_BYTES:
@@ -86,7 +87,7 @@ class TailReader(DataSourceStreamReader):
             filled += weight
         return [*tasks, _Task(waiting)] if waiting else tasks
 
-    def _pieces(self, start: Offset, end: Offset) -> Iterator[tuple[_Piece, int]]:
+    def _pieces(self, start: Offset, end: Offset) -> Iterator[tuple[Piece, int]]:
         there = files(self._directory)
         for name, (last, lines) in sorted(end.items()):
             first, lines_before = start.get(name, NOTHING)
@@ -98,37 +99,39 @@ class TailReader(DataSourceStreamReader):
             if is_plain(path):
                 for at in range(first if first <= last else 0, last, _TASK_BYTES):
                     stop = min(at + _TASK_BYTES, last)
-                    yield _Piece(name, str(path), at, stop, False), stop - at
+                    yield Piece(str(self._directory), name, str(path), at, stop, False), stop - at
             else:
-                yield _Piece(name, str(path), lines_before, lines, True), _TASK_BYTES
+                yield Piece(str(self._directory), name, str(path), lines_before, lines, True), _TASK_BYTES
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the packed cells of the lines of a task."""
-        from twisted_kafka_spark.cells.fold import Folding  # processes that only plan do not need it
-
-        return Folding(grain_s=kinds.MINUTE_S, utc_offset_s=self._utc_offset_s).rows_of_blocks(self.blocks(partition))
-
-    def blocks(self, partition: InputPartition) -> Iterator[bytes]:
-        """Yield the lines of a task in blocks."""
+        """Yield the pieces of a task."""
         assert isinstance(partition, _Task)
-        for piece in partition.pieces:
-            yield from self._blocks(piece)
-
-    def _blocks(self, piece: _Piece) -> Iterator[bytes]:
-        path = Path(piece.path)
-        if not path.exists():
-            found = files(self._directory).get(piece.name)
-            if found is None:
-                raise RuntimeError(f"{path} was deleted before it was completely read")
-            path = found
-        if piece.is_numbered:
-            return _numbered(path, piece.start, piece.end)
-        if not is_plain(path):
-            return _bytes_of(path, piece.start, piece.end)
-        return _lines_of(path, piece.start, piece.end)
+        return map(tuple, partition.pieces)
 
     def commit(self, end: Offset) -> None:
         """Do nothing: the offsets are in Spark's checkpoint."""
+
+
+def blocks(piece: Piece) -> Iterator[bytes]:
+    """Yield the lines of a piece in blocks; raise RuntimeError when its file was deleted, not only renamed or compressed."""
+    path = Path(piece.path)
+    if not path.exists():
+        found = files(Path(piece.directory)).get(piece.name)
+        if found is None:
+            raise RuntimeError(f"{path} was deleted before it was completely read")
+        path = found
+    if piece.is_numbered:
+        return _numbered(path, piece.start, piece.stop)
+    if not is_plain(path):
+        return _bytes_of(path, piece.start, piece.stop)
+    return _lines_of(path, piece.start, piece.stop)
+
+
+def blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    """Yield the lines of all pieces that are the rows of batches."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield from blocks(Piece(**row))
 
 
 def _lines_of(path: Path, start: int, end: int) -> Iterator[bytes]:
@@ -186,7 +189,7 @@ def _numbered(path: Path, first: int, last: int) -> Iterator[bytes]:
 
 
 class TailSource(DataSource):
-    """The data source, with the options `path` (a local directory), `once` (stop at the initial sizes) and `utc_offset_s`."""
+    """The data source, with the options `path` (a local directory) and `once` (stop at the initial sizes)."""
 
     @classmethod
     def name(cls) -> str:
@@ -194,21 +197,19 @@ class TailSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """Return the schema of packed cells."""
-        return kinds.PACKED_DDL
+        """Return the schema of pieces."""
+        return _PIECE_DDL
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         """Return the reader of a stream."""
-        utc_offset_s = int(self.options.get("utc_offset_s", "0"))
-        is_once = self.options.get("once") == "true"
-        return TailReader(os.path.abspath(self.options["path"]), is_once=is_once, utc_offset_s=utc_offset_s)
+        return TailReader(os.path.abspath(self.options["path"]), is_once=self.options.get("once") == "true")
 
 
-def follow_files(spark: SparkSession, directory: str, *, is_once: bool = False, utc_offset_s: int = 0) -> DataFrame:
-    """Return packed cells of the lines of the files below a directory as a stream, from the first line of each file on.
+def follow_files(spark: SparkSession, directory: str, *, is_once: bool = False) -> DataFrame:
+    """Return the pieces of the files below a directory as a stream, from the first line of each file on.
 
     With `is_once` the stream ends at the sizes that the files had at its start.
     """
     spark.dataSource.register(TailSource)
-    options = {"path": directory, "once": str(is_once).lower(), "utc_offset_s": str(utc_offset_s)}
+    options = {"path": directory, "once": str(is_once).lower()}
     return spark.readStream.format(NAME).options(**options).load()

@@ -1,86 +1,147 @@
-"""Search for findings in the minutes that end while a log is followed, and report each finding once."""
+"""Search for findings in the minutes that end while a log is followed, and report each finding once.
+
+A minute is over when there is a line from a minute that began at least `late_s` after its end: the watermark of event time. Lines
+that are later count in reports, but are not searched again.
+"""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable
-from typing import Any
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from twisted_kafka_spark import views
-from twisted_kafka_spark.cells.kinds import MINUTE_S, TIME
+from twisted_kafka_spark.cells import aggregate
+from twisted_kafka_spark.cells.kinds import HOUR_S, KINDS, MINUTE_S, TIME
 from twisted_kafka_spark.findings.find import find, in_order
 from twisted_kafka_spark.findings.finding import Finding
+from twisted_kafka_spark.pipeline import page
+from twisted_kafka_spark.pipeline.few import FewCells
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from twisted_kafka_spark.pipeline.followed import Followed
+    from twisted_kafka_spark.runtime.folder import Folder
 
 WINDOW = datetime.timedelta(hours=3)
 """The period in which findings are searched; unusual minutes are unusual compared to this period."""
-_STEP = WINDOW
-"""The maximum part of a backlog that is added between two searches."""
 _AGAIN = datetime.timedelta(minutes=30)
 """A finding that persists is reported again after this time."""
-_TIMED = ("traffic", "transactions")
-"""The kinds of cells whose minutes are searched: in some, nothing happens but that a transaction times out."""
+TIMED = ("traffic", "transactions")
+"""The kinds of cells whose times are those of lines: in some, nothing happens but that a transaction times out."""
+_STATE = "watch.json"
 
-Reported = dict[str, str]
-"""The time when a finding was last reported, in ISO 8601, by finding."""
+Window = tuple[datetime.datetime, datetime.datetime]
+Report = Callable[[Sequence[Finding]], None]
+
+
+@dataclass(slots=True)
+class State:
+    """The minute up to which was searched, and when each finding was last reported (ISO 8601)."""
+
+    searched: str = ""
+    reported: dict[str, str] = field(default_factory=dict)
 
 
 class Watch:
-    """Keeps the cells of the last hours on the driver, and searches them for findings.
+    """Searches the cells that were followed; its state is a small file.
 
-    `reported`: the recently reported findings, which are not reported again yet; part of the stream's state.
+    A crash between a report and the write of the state repeats the report.
     """
 
-    def __init__(self, on_finding: Callable[[Finding], None]) -> None:
-        self._on_finding = on_finding
-        self._recent: list[pa.Table] = []
-        self._last: datetime.datetime | None = None
-        self.reported: Reported = {}
+    def __init__(self, followed: Followed, checkpoint: Folder, late_s: int, report: Report) -> None:
+        self._followed, self._checkpoint = followed, checkpoint
+        self._late = datetime.timedelta(seconds=late_s + MINUTE_S)
+        self._report = report
+        content = checkpoint.read(_STATE)
+        self._state = State(**json.loads(content)) if content is not None else State()
 
-    def remember(self, tables: Iterable[pa.Table]) -> None:
-        """Restore the cells from before a restart."""
-        self._recent = [_needed(table) for table in tables]
-        ends = views.period(pa.concat_tables(self._recent), _TIMED) if self._recent else None
-        self._last = ends[1] if ends is not None else None
-
-    def add(self, closed: pa.Table) -> None:
-        """Search the minutes that have just ended, together with the previous ones."""
-        closed = _needed(closed)
-        ends = views.period(closed, _TIMED)
-        if ends is None:
+    def saw(self, first: datetime.datetime, last: datetime.datetime) -> None:
+        """Take note of the first and the last minute of a batch that was written, and search the minutes that it ended."""
+        begin = datetime.datetime.fromisoformat(self._state.searched) if self._state.searched else first
+        end = last - self._late + datetime.timedelta(seconds=MINUTE_S)
+        if end <= begin and self._state.searched:
             return
-        first, last = ends
-        if self._last is not None and first <= self._last:  # late lines count in the next search
-            first = self._last + datetime.timedelta(seconds=MINUTE_S)
-            self._recent.append(closed.filter(_before(closed, first)))
-        while first <= last:
-            end = min(first + _STEP, last + datetime.timedelta(seconds=MINUTE_S))
-            part = closed.filter(pc.and_(pc.invert(_before(closed, first)), _before(closed, end)))
-            if part.num_rows:
-                self._search(part, end)
-            first = end
+        for (_, at), findings in self._found(windows(begin, end)):
+            self._tell(findings, at)
+        self._state.searched = max(begin, end).isoformat()
+        self._checkpoint.write(_STATE, json.dumps(asdict(self._state)).encode())
 
-    def _search(self, closed: pa.Table, end: datetime.datetime) -> None:
-        whole = pa.concat_tables([*self._recent, closed])
-        whole = whole.filter(pc.invert(_before(whole, end - WINDOW)))
-        self._recent, self._last = [whole], end - datetime.timedelta(seconds=MINUTE_S)
-        for finding in in_order(find(views.compute_for_findings(whole))):
+    def _found(self, searched: Sequence[Window]) -> Iterator[tuple[Window, list[Finding]]]:
+        """Yield the findings of each window."""
+        cells = self._followed.cells()
+        if cells is None or not searched:
+            return
+        with page.kept(_between(cells, searched[0][0], searched[-1][1])) as found:
+            if found.count() <= aggregate.MOST_CELLS:
+                few = FewCells.of(found)
+                if not few.sizes.crowded:
+                    yield from ((each, _findings(_of_few(few.table, each))) for each in searched)
+                    return
+            for each in searched:
+                yield each, _findings(_of_many(found, each))
+
+    def _tell(self, findings: Sequence[Finding], at: datetime.datetime) -> None:
+        new = []
+        reported = self._state.reported
+        for finding in in_order(findings):
             who = sorted((name, value) for name, value in finding.evidence.items() if isinstance(value, str))
             key = f"{finding.name} {who}"
-            before = self.reported.get(key)
-            if before is None or end - datetime.datetime.fromisoformat(before) >= _AGAIN:
-                self.reported[key] = end.isoformat()
-                self._on_finding(finding)
-        self.reported = {key: at for key, at in self.reported.items() if end - datetime.datetime.fromisoformat(at) < WINDOW}
+            before = reported.get(key)
+            if before is None or at - datetime.datetime.fromisoformat(before) >= _AGAIN:
+                reported[key] = at.isoformat()
+                new.append(finding)
+        self._state.reported = {key: on for key, on in reported.items() if at - datetime.datetime.fromisoformat(on) < WINDOW}
+        if new:
+            self._report(new)
 
 
-def _needed(table: pa.Table) -> pa.Table:
-    """Return the cells that findings need; they are few compared to the histograms."""
-    return table.filter(pc.is_in(table["kind"], pa.array(views.KINDS_FOR_FINDINGS)))
+def windows(begin: datetime.datetime, end: datetime.datetime) -> list[Window]:
+    """Return the periods to search so that each minute from `begin` to before `end` is in one, with what was before it."""
+    ends = []
+    while begin < end:
+        begin = min(begin + WINDOW, end)
+        ends.append(begin)
+    return [(each - WINDOW, each) for each in ends]
 
 
-def _before(table: pa.Table, end: datetime.datetime) -> Any:
-    times = table[TIME.name]
-    return pc.less(times, pa.scalar(end, times.type))
+def _between(cells: DataFrame, begin: datetime.datetime, end: datetime.datetime) -> DataFrame:
+    """Return the cells that findings need of a period; cells of hours are about whole hours."""
+    from pyspark.sql import functions as sf
+
+    at = sf.col(TIME.name)
+    return cells.where(sf.col("kind").isin(list(views.KINDS_FOR_FINDINGS)) & (at >= _hour(begin)) & (at < end))
+
+
+def _of_few(cells: pa.Table, window: Window) -> pa.Table:
+    times = cells[TIME.name]
+    begin, hour, end = (pa.scalar(each, times.type) for each in (window[0], _hour(window[0]), window[1]))
+    first = pc.if_else(pc.is_in(cells["kind"], pa.array(_OF_HOURS)), hour, begin)
+    return cells.filter(pc.and_(pc.greater_equal(times, first), pc.less(times, end)))
+
+
+def _of_many(cells: DataFrame, window: Window) -> pa.Table:
+    """Return the cells of a window, of which the driver gets no more than those of a page."""
+    from pyspark.sql import functions as sf
+
+    at, (begin, end) = sf.col(TIME.name), window
+    first = sf.when(sf.col("kind").isin(_OF_HOURS), sf.lit(_hour(begin))).otherwise(sf.lit(begin))
+    found = cells.where((at >= first) & (at < end))
+    return page.of_page(page.by_hour(found, page.sizes(found)), page.Sizes(), MINUTE_S)
+
+
+def _findings(cells: pa.Table) -> list[Finding]:
+    return find(views.compute_for_findings(cells))
+
+
+_OF_HOURS = [kind for kind, each in KINDS.items() if each.grain_s == HOUR_S]
+
+
+def _hour(at: datetime.datetime) -> datetime.datetime:
+    return at.replace(minute=0, second=0, microsecond=0)

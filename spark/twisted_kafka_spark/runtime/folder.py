@@ -1,0 +1,67 @@
+"""A folder in any of Hadoop's file systems, this machine's included: its small files and the names in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Folder:
+    """The operations of a folder that streams need, with Hadoop's classes. Names may contain slashes.
+
+    `url`: the folder with its scheme; a path without one is in the default file system (`fs.defaultFS`).
+    """
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        jvm: Any = spark._jvm
+        self._java = jvm
+        where = self._java.org.apache.hadoop.fs.Path(path)
+        self._system = where.getFileSystem(spark._jsc.hadoopConfiguration())
+        self.url = str(self._system.makeQualified(where).toString()).rstrip("/")
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file, replacing an existing one. `read` finds the old or the new contents, whenever this is interrupted."""
+        new = self._at(_new(name))
+        stream = self._system.create(new, True)
+        try:
+            stream.write(bytearray(content))
+        finally:
+            stream.close()
+        self._system.delete(self._at(name), False)  # not every file system renames onto an existing file
+        if not self._system.rename(new, self._at(name)):
+            raise OSError(f"{self.url}/{name} could not be written")
+
+    def read(self, name: str) -> bytes | None:
+        """Return the contents of a file, None if it does not exist."""
+        for found in (name, _new(name)):  # the new file is complete once the old one is deleted
+            if self.exists(found):
+                stream = self._system.open(self._at(found))
+                try:
+                    return bytes(self._java.org.apache.hadoop.shaded.org.apache.commons.io.IOUtils.toByteArray(stream))
+                finally:
+                    stream.close()
+        return None
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file or folder of this name."""
+        return bool(self._system.exists(self._at(name)))
+
+    def names(self) -> list[str]:
+        """Return the names of the files and folders directly in this one, in any order."""
+        if not self._system.exists(self._at("")):
+            return []
+        return [status.getPath().getName() for status in self._system.listStatus(self._at(""))]
+
+    def delete(self, name: str) -> None:
+        """Delete a file, or a folder with all that is in it, if it exists."""
+        self._system.delete(self._at(name), True)
+
+    def _at(self, name: str) -> Any:
+        return self._java.org.apache.hadoop.fs.Path(f"{self.url}/{name}".rstrip("/"))
+
+
+def _new(name: str) -> str:
+    folder, slash, base = name.rpartition("/")
+    return f"{folder}{slash}.{base}.new"
