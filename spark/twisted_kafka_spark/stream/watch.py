@@ -133,7 +133,10 @@ def _of_many(cells: DataFrame, window: Window) -> pa.Table:
     at, (begin, end) = sf.col(TIME.name), window
     first = sf.when(sf.col("kind").isin(_OF_HOURS), sf.lit(_hour(begin))).otherwise(sf.lit(begin))
     found = cells.where((at >= first) & (at < end))
-    return page.of_page(page.by_hour(found, page.sizes(found)), page.Sizes(), MINUTE_S)
+    sizes = page.sizes(found)
+    if sizes.first is None:  # nothing but transactions that timed out
+        return page.collected(found.limit(0))
+    return page.of_page(page.by_hour(found, sizes), page.Sizes(), MINUTE_S)
 
 
 def _findings(cells: pa.Table) -> list[Finding]:
