@@ -167,6 +167,8 @@ class Model:
         self.epoch = -1
         self.cache = MetadataCache(broker_id)
         self.controller_epoch = 0
+        self.is_renewed = False
+        """Whether it may know topics that were deleted while it had no session (``ControlPlane.forget_deleted``)."""
         self.replicas: dict[TopicPartition, tuple[bytes, LeaderAndIsrPartitionState]] = {}
         self.pending: dict[TopicPartition, tuple[int, int, list[int]]] = {}
         """Changes of in-sync replicas that were not answered, with leader epoch and partition epoch: they are sent again."""
@@ -182,6 +184,10 @@ class Model:
             return StopReplicaResponse(error_code=error) if error else self._stop(request)
         if not is_stale and not self._accept(request):
             self.cache.apply(request)
+            if self.is_renewed and request.broker_epoch == self.epoch:
+                self.is_renewed = False
+                gone = set(self.cache.topic_names()) - set(self._world.tree.children(znodes.TOPICS))
+                self.cache.remove({topic: self.cache.topic_id(topic) for topic in gone})
         return None
 
     def _accept(self, request: ControlRequest) -> int:
@@ -280,7 +286,6 @@ class Member:
         configs = ConfigRepository(self.session, world.clock, threaded=False)  # type: ignore[arg-type]
         store: Any = self.session
         self.controller = KafkaController(config, store, configs, self.channels, world.clock, threaded=False)
-        self.has_expired = False
 
     def start(self) -> None:
         """Register, and take part in the election."""
@@ -295,7 +300,6 @@ class Member:
     def notice_expiry(self) -> None:
         """The broker hears that its session has expired, finishes what it does without one, and gets another one."""
         self.session.events.clear()
-        self.has_expired = True
 
         def expire() -> None:  # what ``session_expired`` does, and waits for
             self.controller._is_behind = False
@@ -309,6 +313,7 @@ class Member:
 
         def reconnect() -> None:
             self._register()
+            self.model.is_renewed = True
             self.session._watches = []
             self.controller._controller_watch = self.session.watch(znodes.CONTROLLER, self.controller._controller_watched)
 
@@ -642,8 +647,7 @@ class World:
             assert member.model.cache.controller_id == active.id
             assert sorted(member.model.cache.snapshot.brokers) == self.ids
             names = set(member.model.cache.topic_names())
-            # A broker that was away keeps what was deleted meanwhile until it restarts, as in Apache Kafka.
-            assert names == topics or (member.has_expired and names > topics), (member.id, names, topics)
+            assert names == topics, (member.id, names, topics)
         for topic in topics:
             node = TopicNode.decode(self.tree.get(znodes.topic_path(topic))[0])
             assert not node.adding_replicas, (topic, node)

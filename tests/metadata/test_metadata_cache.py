@@ -81,6 +81,9 @@ def test_a_recreated_topic_has_only_its_new_id() -> None:
     cache.apply(update(state(0, 1), topic_id=b"f" * 16))
     assert cache.topic_name(ID) is None
     assert cache.topic_id("t") == b"f" * 16
+    cache.apply(update(state(0, 1), state(1, 1), topic_id=b"f" * 16))
+    cache.apply(update(state(0, 1), topic_id=b"e" * 16))
+    assert cache.partition_count("t") == 1, "what the former topic had is gone, though nobody said so"
 
 
 def test_endpoints_without_listener_names_are_named_after_their_protocol() -> None:

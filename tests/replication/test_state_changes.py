@@ -12,6 +12,7 @@ from twisted_kafka.log.checkpoints import (
     OffsetCheckpoint,
 )
 from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.metadata.store import StoreDisconnectedError
 from twisted_kafka.protocol.errors import ErrorCode, KafkaStorageError
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrPartitionState,
@@ -20,7 +21,9 @@ from twisted_kafka.protocol.messages.inter_broker import (
     StopReplicaPartitionV0,
     StopReplicaRequest,
     StopReplicaTopicV1,
+    UpdateMetadataPartitionState,
     UpdateMetadataRequest,
+    UpdateMetadataTopicState,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.control_plane import ControlPlane
@@ -306,6 +309,47 @@ def test_deleted_partitions_are_told(h: Harness) -> None:
     h.lead()
     h.announce(leader=-2)
     assert told == [[TP]]
+
+
+def test_topics_that_were_deleted_without_a_session_are_forgotten_once_the_controller_knows_the_new_epoch(h: Harness) -> None:
+    told: list[Any] = []
+    there: list[Any] = [["t", "unknown"]]
+    reads = 0
+
+    def read_topics() -> list[str]:
+        nonlocal reads
+        reads += 1
+        if isinstance(there[0], Exception):
+            raise there[0]
+        return list(there[0])
+
+    def announce(broker_epoch: int, *topics: str) -> None:
+        states = [
+            UpdateMetadataTopicState(
+                topic_name=topic,
+                topic_id=topic.encode() * 16,
+                partition_states=[UpdateMetadataPartitionState(partition_index=0, leader=1)],
+            )
+            for topic in topics
+        ]
+        update = UpdateMetadataRequest(controller_epoch=1, broker_epoch=broker_epoch, topic_states=states)
+        assert h.control.update_metadata(update)
+
+    h.control = ControlPlane(h.replicas, [told.append], read_topics)
+    announce(5, "t", "u")
+    h.control.forget_deleted(6)
+    assert reads == 0, "the controller may not send this broker what it deletes yet"
+    there[0] = StoreDisconnectedError("not now")
+    announce(6, "t")
+    there[0] = ["t"]
+    announce(6)
+    assert list(h.replicas.metadata.topic_names()) == ["t"]
+    assert told == [[TopicPartition("u", 0)]]
+    announce(6, "u")
+    assert (reads, set(h.replicas.metadata.topic_names())) == (2, {"t", "u"}), "that is done once"
+    announce(7)
+    h.control.forget_deleted(7)
+    assert set(h.replicas.metadata.topic_names()) == {"t"}, "the controller was faster"
 
 
 def test_metadata_of_nothing(h: Harness) -> None:

@@ -56,11 +56,12 @@ from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureH
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.directories.meta_properties import MetaPropertiesError
 from twisted_kafka.log.log_manager import LogManager
+from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.features import FeatureCache
 from twisted_kafka.metadata.registration import broker_node, notify_log_dir_event, prepare_store
-from twisted_kafka.metadata.store import IMetadataStore, StoreError
+from twisted_kafka.metadata.store import IMetadataStore, StoreError, children_of
 from twisted_kafka.metadata.znodes import BrokerNode
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.accepting.acceptor import BindError
@@ -218,7 +219,7 @@ class KafkaServer:
         added_partitions = self._make_add_partitions_manager(running, transactions, metadata, data_plane)
         running.registrar = registrar = self._register(store, sockets)
         replication = self._make_replication(running, replicas, scheduler, cluster, registrar)
-        control = ControlPlane(replicas, [groups.on_partitions_deleted])
+        control = self._make_control(replicas, groups, store, registrar)
         controller = self._start_controller(running, store, configs, cluster.make_channels(control), registrar)
         transactions.startup()
         warn_of_stray_logs(logs, store)
@@ -513,6 +514,14 @@ class KafkaServer:
         running.authorizer = authorizer = make_authorizer(self.config, store, self._clock, audit)
         administration.loggers.follow(AUTHORIZER_LOGGER, audit.set_level)
         return administration, authorizer
+
+    def _make_control(
+        self, replicas: ReplicaManager, groups: GroupCoordinator, store: IMetadataStore, registrar: BrokerRegistrar
+    ) -> ControlPlane:
+        """Return what the controller's requests act on."""
+        control = ControlPlane(replicas, [groups.on_partitions_deleted], partial(children_of, store, znodes.TOPICS))
+        registrar.set_renewal_listener(control.forget_deleted)
+        return control
 
     def _start_controller(
         self,

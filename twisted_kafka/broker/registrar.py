@@ -41,6 +41,11 @@ class BrokerRegistrar:
         self._lock = threading.Lock()
         self._session_id = 0
         self._former_sessions: set[int] = set()
+        self._renewed: Callable[[int], object] | None = None
+
+    def set_renewal_listener(self, listener: Callable[[int], object]) -> None:
+        """Call ``listener`` with the new broker epoch after each registration in a new session but the first."""
+        self._renewed = listener
 
     def start(self) -> None:
         """Register the broker. Raises BrokerIdTakenError if another broker has its id, OtherBrokersError if there are others.
@@ -100,6 +105,8 @@ class BrokerRegistrar:
                 on_fatal(f"Shutdown broker because it could not be registered in a new ZooKeeper session: {error}")
                 raise
             self.log.info("Broker {id} is registered again, with epoch {epoch}", id=self._broker_id, epoch=self.epoch)
+            if self._renewed is not None:
+                self._renewed(self.epoch)
 
         def changed(state: SessionState) -> None:
             if state is SessionState.EXPIRED:

@@ -187,6 +187,19 @@ class MetadataCache:
         partitions = self.snapshot.topics.get(topic)
         return None if partitions is None else len(partitions)
 
+    def remove(self, topic_ids: Mapping[str, bytes]) -> list[TopicPartition]:
+        """Remove the topics that still have these ids; return their partitions."""
+        with self._lock:
+            before = self.snapshot
+            changes = _Changes(before)
+            for topic, topic_id in topic_ids.items():
+                if topic in before.topics and before.topic_ids.get(topic, NO_TOPIC_ID) == topic_id:
+                    changes.remove(topic)
+            self.snapshot = changes.finish(before.brokers, before.controller_id)
+        for listener in self._listeners:
+            listener(changes.updated_topics)
+        return changes.deleted
+
     def apply(self, update: "UpdateMetadataRequest") -> list[TopicPartition]:
         """Apply an update from the controller; return the partitions that it deleted."""
         with self._lock:
@@ -236,6 +249,8 @@ class _Changes:
             self.deleted.append(TopicPartition(topic, index))
             return
         if topic_id not in (NO_TOPIC_ID, self.topic_ids.get(topic)):
+            if topic in self.topic_ids:  # another topic of this name: what the former one had is gone
+                partitions.clear()
             self._set_id(topic, topic_id)
         partitions[index] = PartitionState(
             topic,
@@ -262,7 +277,12 @@ class _Changes:
             self.topic_ids[topic] = topic_id
             self.topic_names[topic_id] = topic
 
-    def finish(self, brokers: dict[int, BrokerInfo], controller_id: int | None) -> MetadataSnapshot:
+    def remove(self, topic: str) -> None:
+        """Remove a topic with all partitions."""
+        self.deleted += [TopicPartition(topic, index) for index in self.topics.get(topic, ())]
+        self._copied[topic] = {}
+
+    def finish(self, brokers: Mapping[int, BrokerInfo], controller_id: int | None) -> MetadataSnapshot:
         for topic, partitions in self._copied.items():
             if partitions:
                 self.topics[topic] = dict(sorted(partitions.items()))

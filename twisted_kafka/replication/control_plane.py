@@ -3,9 +3,12 @@
 It provides the controller's ``IControlPlane``; the broker, a floor above both, says so.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted.logger import Logger
+
+from twisted_kafka.protocol.errors import ErrorCode, RequestTimedOutError
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -32,9 +35,21 @@ class ControlPlane:
     ``on_deleted`` are called with the partitions that UpdateMetadata reports as deleted (groups drop their offsets then).
     """
 
-    def __init__(self, replicas: ReplicaManager, on_deleted: Sequence[DeletionListener] = ()) -> None:
+    log = Logger()
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        on_deleted: Sequence[DeletionListener] = (),
+        read_topics: Callable[[], Collection[str]] | None = None,
+    ) -> None:
+        """``read_topics`` returns the names of all topics in the metadata store; for ``forget_deleted``."""
         self._replicas = replicas
         self._on_deleted = tuple(on_deleted)
+        self._read_topics = read_topics
+        self._lock = threading.Lock()
+        self._last_epoch = NO_EPOCH
+        self._renewed_epoch: int | None = None
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Make replicas leaders and followers."""
@@ -60,11 +75,46 @@ class ControlPlane:
         """Update the metadata cache; return False, without an update, for a stale controller epoch."""
         if not self._replicas.state.accept_controller_epoch(request.controller_epoch):
             return False
-        deleted = self._replicas.metadata.apply(request)
-        if deleted:
-            for listener in self._on_deleted:
-                listener(deleted)
+        self._deleted(self._replicas.metadata.apply(request))
+        with self._lock:
+            self._last_epoch = request.broker_epoch
+        self._forget_if_known()
         return True
+
+    def forget_deleted(self, broker_epoch: int) -> None:
+        """Forget the topics that were deleted while this broker had no session and no epoch: nobody told it of them.
+
+        That happens with the first update for its new epoch. From then on, the controller tells it of deletions again.
+        """
+        with self._lock:
+            self._renewed_epoch = broker_epoch
+        self._forget_if_known()
+
+    def _forget_if_known(self) -> None:
+        with self._lock:
+            epoch = self._renewed_epoch
+            if self._read_topics is None or epoch is None or self._last_epoch not in (epoch, NO_EPOCH):
+                return
+            self._renewed_epoch = None
+        snapshot = self._replicas.metadata.snapshot
+        known = {topic: snapshot.topic_ids.get(topic, NO_UUID) for topic in snapshot.topics}
+        try:
+            found = set(self._read_topics())
+        except RequestTimedOutError as error:
+            self.log.warn("Topics that were deleted are known until the next update: {error}", error=error)
+            with self._lock:
+                if self._renewed_epoch is None:
+                    self._renewed_epoch = epoch
+            return
+        gone = {topic: topic_id for topic, topic_id in known.items() if topic not in found}
+        if gone:
+            self.log.info("Topics were deleted while this broker had no session: {topics}", topics=", ".join(sorted(gone)))
+            self._deleted(self._replicas.metadata.remove(gone))
+
+    def _deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        if partitions:
+            for listener in self._on_deleted:
+                listener(partitions)
 
     def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """Stop replicas, and delete those that the request says to."""
