@@ -4,6 +4,8 @@ The controller is a table: it decides at once, and what it tells is applied when
 go where the leader's handlers take them.
 """
 
+import functools
+import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from pathlib import Path
@@ -155,11 +157,22 @@ class Member(Apis):
 
     def content(self, index: int = 0, *, committed: bool = True) -> bytes:
         """Return the bytes of the partition's segments, up to the high watermark."""
+        content, size = self.content_and_committed(index)
+        return content[:size] if committed else content
+
+    def content_and_committed(self, index: int = 0) -> tuple[bytes, int]:
+        """Return the bytes of the partition's segments, and how many of them are below the high watermark."""
         log = self.partition(index).log
-        data = b"".join(path.read_bytes() for path in sorted(log.dir.glob("*.log")))
-        return data[: committed_bytes(data, log.high_watermark)] if committed else data
+        parts = []
+        for name in sorted(os.listdir(log.dir)):
+            if name.endswith(".log"):
+                with open(f"{log.dir}/{name}", "rb") as segment:
+                    parts.append(segment.read())
+        content = b"".join(parts)
+        return content, committed_bytes(content, log.high_watermark)
 
 
+@functools.lru_cache(maxsize=64)
 def committed_bytes(data: bytes, end_offset: int) -> int:
     """Return how many bytes the batches before an offset have."""
     size = 0
