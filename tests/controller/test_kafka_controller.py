@@ -181,6 +181,32 @@ def test_partitions_that_are_added_while_a_controller_loads_are_not_missed(
     assert cluster.state("t", 1).leader == 1
 
 
+def test_a_controller_that_cannot_take_office_waits_longer_each_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    failures = 8
+    monkeypatch.setattr(cluster.controller._worker, "pause", pauses.append)
+    load = cluster.controller._loader.take_log_dir_events
+
+    def fail() -> set[int]:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            assert cluster.store.exists(znodes.CONTROLLER) is not None
+            raise ZeroDivisionError
+        return load()
+
+    monkeypatch.setattr(cluster.controller._loader, "take_log_dir_events", fail)
+    cluster.register(1)
+    cluster.controller.startup()
+    cluster.pump()
+    assert cluster.controller.is_active
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5]
+    failures = 1
+    cluster.store.delete(znodes.CONTROLLER)
+    cluster.pump()
+    assert pauses[8:] == [0.1]
+
+
 def test_a_leader_is_elected_by_what_the_former_one_wrote_last(cluster: Cluster) -> None:
     cluster.start(1, 2, 3)
     cluster.make_topic("t", [1, 2, 3])

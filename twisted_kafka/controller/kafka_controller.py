@@ -56,6 +56,10 @@ from twisted_kafka.timing.clock import IClock
 EXPIRE_TIMEOUT_S: Final = 50.0
 """How long an expired session waits for what the controller is doing."""
 
+FIRST_ELECTION_BACKOFF_S: Final = 0.1
+MAX_ELECTION_BACKOFF_S: Final = 5.0
+"""How long a controller that could not take office waits before it tries again: twice as long each time."""
+
 TopicsListener = Callable[[Collection[str]], None]
 _T = TypeVar("_T")
 
@@ -93,6 +97,8 @@ class KafkaController:
         self._node_watches = NodeWatches(fenced)
         self._on_elected: Callable[[], None] | None = None
         self.active_controller_id = -1
+        self._failed_elections = 0
+        """How often in a row this broker was elected and could not take office."""
         self._is_behind = False
         """Whether an event failed for want of a connection to the store, so that the context may not be what the store has."""
         handlers = ResponseHandlers(self._leader_and_isr_answered, self._stop_replica_answered)
@@ -325,7 +331,11 @@ class KafkaController:
             self.log.failure("Taking office failed")
             self._resign()
             self._fenced.delete(znodes.CONTROLLER)
+            # Others may win meanwhile. What made this fail may fail again, and must not be tried all the time.
+            self._worker.pause(min(MAX_ELECTION_BACKOFF_S, FIRST_ELECTION_BACKOFF_S * 2 ** min(self._failed_elections, 10)))
+            self._failed_elections += 1
             raise
+        self._failed_elections = 0
 
     def _failover(self) -> None:
         """Load the cluster's state, send it to all brokers, and resume what is in progress (Kafka: onControllerFailover)."""

@@ -56,6 +56,12 @@ class SerialWorker:
             count += 1
         return count
 
+    def pause(self, seconds: float) -> None:
+        """Do nothing for this long, or until the worker is closed; for a callable. A worker without a thread does not wait."""
+        if self._thread is not None:
+            with self._condition:
+                self._condition.wait_for(lambda: self._closed, seconds)
+
     def close(self, timeout_s: float = 10.0) -> bool:
         """Refuse further callables and wait for those that are queued; return whether they finished within ``timeout_s``."""
         with self._condition:
