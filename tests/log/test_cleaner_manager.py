@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.eventually import WAIT_S, eventually
+from tests.eventually import WAIT_S, eventually, join
 from tests.log.compaction import last_values
 from tests.log.log_managers import ONE, TWO, Broker
 from tests.log.support import NOW_MS
@@ -650,6 +651,40 @@ def test_a_thread_looks_again_at_once_after_a_cleaning_and_else_after_the_backof
     manager.cleaner.shutdown()
     assert happened == [True, False, 0.25, True, True, False, 0.25]
     assert "kafka-log-cleaner-thread-0" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_settings_that_change_while_the_cleaner_stops_start_no_threads(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = start(broker, **{"log.cleaner.threads": 1})  # type: ignore[arg-type]
+    cleaner = manager.cleaner
+    cleaner.shutdown()
+    is_cleaning, may_end = threading.Event(), threading.Event()
+
+    def clean() -> bool:
+        is_cleaning.set()
+        return not may_end.wait(WAIT_S)
+
+    monkeypatch.setattr(cleaner, "clean_filthiest", clean)
+    cleaner.startup()
+    assert is_cleaning.wait(WAIT_S)
+    new = KafkaConfig.from_properties({"log.cleaner.threads": "2"})
+    changing = threading.Thread(target=cleaner.reconfigure, args=(new,))
+    stopping = threading.Thread(target=cleaner.shutdown)
+    for thread, function in ((changing, "reconfigure"), (stopping, "shutdown")):
+        thread.start()
+        eventually(lambda thread=thread, function=function: function in functions_of(thread))  # type: ignore[misc]
+    may_end.set()
+    join([changing, stopping])
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kafka-log-cleaner-thread")]
+    manager.shutdown()
+
+
+def functions_of(thread: threading.Thread) -> set[str]:
+    frame = sys._current_frames().get(thread.ident or 0)
+    names = set()
+    while frame is not None:
+        names.add(frame.f_code.co_name)
+        frame = frame.f_back
+    return names
 
 
 def test_a_truncation_within_the_active_segment_and_new_settings_wait_for_no_cleaner(broker: Broker) -> None:

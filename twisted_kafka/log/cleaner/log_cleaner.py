@@ -87,6 +87,8 @@ class LogCleaner:
         self._throttle = CleanerThrottle(logs.clock, self.settings.max_bytes_per_second)
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._lifecycle = threading.Lock()
+        """Held while threads start and stop: a changed config must not start threads while the broker stops them."""
         self._last_stats: dict[str, CleanerStats] = {}
         if metrics is not None:
             self._register_gauges(metrics)
@@ -95,6 +97,10 @@ class LogCleaner:
 
     def startup(self) -> None:
         """Start the threads."""
+        with self._lifecycle:
+            self._start()
+
+    def _start(self) -> None:
         self._stopping = stopping = threading.Event()
         _log.info("Starting the log cleaner with {count} threads", count=self.settings.threads)
         self._threads = [
@@ -106,6 +112,10 @@ class LogCleaner:
 
     def shutdown(self) -> None:
         """Stop the threads. A cleaning in progress is aborted, and its log stays valid."""
+        with self._lifecycle:
+            self._stop()
+
+    def _stop(self) -> None:
         self._stopping.set()
         for thread in self._threads:
             thread.join(STOP_TIMEOUT_S)
@@ -132,11 +142,12 @@ class LogCleaner:
         if settings == self.settings:
             return
         self._throttle.bytes_per_second = settings.max_bytes_per_second
-        was_running = bool(self._threads)
-        self.shutdown()
-        self.settings = settings
-        if was_running:
-            self.startup()
+        with self._lifecycle:
+            was_running = bool(self._threads)
+            self._stop()
+            self.settings = settings
+            if was_running:
+                self._start()
 
     # The threads.
 
