@@ -124,6 +124,9 @@ def _report(report: argparse.ArgumentParser) -> None:
         "--group-by", type=_group, default=[], metavar="FIELD,...", help="add a table grouped by: " + ", ".join(GROUPABLE)
     )
     report.add_argument(
+        "--compare", action="store_true", help="compare with the period before, which is as long; needs --since, and reads both"
+    )
+    report.add_argument(
         "--fail-on",
         type=_names,
         default=[],

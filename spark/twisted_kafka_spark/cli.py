@@ -42,7 +42,13 @@ def _report(options: argparse.Namespace) -> int:
         return WRONG_USAGE
     if not options.out.absolute().parent.is_dir():
         raise NotADirectoryError(f"{options.out.absolute().parent} is not a directory; --out requires an existing one")
-    document = _computed(options, rollup_out=options.rollup, is_merge=options.merge, group_by=options.group_by)
+    if options.compare:
+        options.until = options.until or "0s"
+        if not options.since:
+            print(f"{options.program}: --compare needs --since", file=sys.stderr)
+            return WRONG_USAGE
+    more = {"is_compared": options.compare, "group_by": options.group_by}
+    document = _computed(options, rollup_out=options.rollup, is_merge=options.merge, **more)
     write(options.out, as_html(document))
     write(options.out.with_suffix(".json"), json.dumps(document, indent=1, default=str) + "\n")
     if not options.quiet:

@@ -68,6 +68,7 @@ def build(tables: Tables, about: About, tick_s: int, findings: Sequence[Values])
         "period": {**_bounds(about), **_ends(every), "tick_s": tick_s},
         "total": _total(tables),
         "findings": list(findings),
+        "before": None,
         "time": series.over_time(tables, every, tick_s),
         "apis": _apis(tables),
         "waiting": _waiting(tables["api"]),

@@ -11,7 +11,7 @@ from twisted_kafka_spark import views
 from twisted_kafka_spark.cells import aggregate
 from twisted_kafka_spark.cells.fold import READ, Folding
 from twisted_kafka_spark.findings.find import find, find_over_all, in_order
-from twisted_kafka_spark.pipeline import exchange, page, store
+from twisted_kafka_spark.pipeline import comparison, exchange, page, store
 from twisted_kafka_spark.pipeline.document import About, build, tick_length_s
 from twisted_kafka_spark.pipeline.few import FewCells
 from twisted_kafka_spark.pipeline.rollup import Selection, cells_of_files, cells_of_lines, cells_of_small_log, has_repeats, is_small
@@ -33,6 +33,8 @@ class Job:
     topic: Topic | None = None
     is_merge: bool = False
     rollup_out: str = ""
+    is_compared: bool = False
+    """Whether the period, which then has a beginning and an end, is compared with the one before."""
     group_by: Sequence[str] = ()
     folding: Folding = field(default_factory=Folding)
     selection: Selection = field(default_factory=Selection)
@@ -46,8 +48,22 @@ class Job:
 def run(spark: SparkSession, job: Job) -> dict[str, Any]:
     """Return the report's document, and write the rollup if requested.
 
-    Raises NoAccessLogError when there is nothing to read.
+    Raises NoAccessLogError when there is nothing to read, ValueError when a period to compare has no beginning or no end.
     """
+    if not job.is_compared:
+        return _run(spark, job)
+    begin, end = comparison.period_before(job.folding.since, job.folding.until)
+    document = _run(spark, job)
+    earlier = replace(job, rollup_out="", group_by=(), folding=replace(job.folding, since=begin, until=end))
+    try:
+        before = _run(spark, earlier)
+    except NoAccessLogError:
+        before = None
+    document["before"] = comparison.compared(document, before, begin, end)
+    return document
+
+
+def _run(spark: SparkSession, job: Job) -> dict[str, Any]:
     sources = _sources(spark, job)
     about = _about(job, sources)
     folding = replace(job.folding, group_by=tuple(job.group_by))

@@ -338,6 +338,56 @@ def _versions(document: Values) -> str:
     )
 
 
+def _comparison(document: Values) -> str:
+    found = document.get("before")
+    if not found:
+        return ""
+    when = f"{found['begin']} to {found['end']}".replace("T", " ")
+    if found["total"] is None:
+        return f'<p class="soft">There are no requests from {escape(when)}.</p>'
+
+    def both(heading: str, name: str, column: Callable[[str, str], Column]) -> list[Column]:
+        return [column(heading, name), column("before", f"{name}_before")]
+
+    def told(name: str) -> Column:
+        return Column(name, lambda row: str(row[name]))
+
+    now, before = document["total"], found["total"]
+    totals = [
+        {
+            "what": what,
+            "now": form(now[name]),
+            "before": form(before[name]),
+            "change": _change(now[name], before[name]),
+        }
+        for what, name, form in (
+            ("requests", "requests", number),
+            ("with an error", "failed", number),
+            ("of these, part of a protocol", "expected", number),
+            ("throttled", "throttled", number),
+            ("time throttled", "throttle_us", TIMES.text),
+            ("received", "request_bytes", BYTES.text),
+            ("sent", "response_bytes", BYTES.text),
+        )
+    ]
+    requests, failed = both("requests", "requests", count), both("failed", "failed", count)
+    change = [Column("change", lambda row: _change(row["requests"], row["requests_before"]))]
+    times = [*both("p50 served", "p50_us", time_of), *both("p99 served", "p99_us", time_of)]
+    moved = [*both("bytes", "bytes", bytes_of), Column("change", lambda row: _change(row["bytes"], row["bytes_before"]))]
+    columns = [text("", "what"), *(told(name) for name in ("now", "before", "change"))]
+    return (
+        f'<p class="soft">Before: {escape(when)}. A dash: not among the busiest of that period.</p>'
+        + table("All requests", totals, columns)
+        + table("By API", found["apis"], [text("API", "api"), *requests, *change, *failed, *times])
+        + table("By client", found["clients"], [*_CLIENT, *requests, *change, *failed])
+        + table("By topic", found["topics"], [text("topic", "topic"), *moved])
+    )
+
+
+def _change(now: float | None, before: float | None) -> str:
+    return f"{(now - before) / before:+.0%}" if now is not None and before else "-"
+
+
 def _errors(document: Values) -> str:
     time = document["time"]
     ticks = [tick.replace("T", " ") for tick in time["ticks"]]
@@ -385,6 +435,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Values], str]], ...] = (
     ("findings", "Findings", _findings),
     ("group-by", "Grouping", _group_by),
     ("traffic", "Traffic", _traffic),
+    ("compared", "Compared", _comparison),
     ("errors", "Errors", _errors),
     ("latency", "Latency", _latency),
     ("phases", "Where the time goes", _phases),

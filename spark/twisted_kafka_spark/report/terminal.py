@@ -34,6 +34,9 @@ def _lines(document: Values, is_unicode: bool) -> Iterator[str]:
         yield f"requests  {_spark(counts, is_unicode)}"
         failed = [all_ - expected for all_, expected in zip(document["time"]["failed"], document["time"]["expected"], strict=True)]
         yield f"failed    {_spark(failed, is_unicode)}"
+    before = (document.get("before") or {}).get("total")
+    if before:
+        yield f"before    {before['requests']:,} requests, {before['failed'] - before['expected']:,} failed"
     yield ""
     yield from _findings(document["findings"])
     yield from _bars("API", [(row["api"], row["requests"], _times(row)) for row in document["apis"]], is_unicode)
