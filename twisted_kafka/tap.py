@@ -129,10 +129,12 @@ def make_application_service(properties: Mapping[str, str], reactor: Any) -> "Br
 
 def _make_service(config: KafkaConfig, reactor: Any, report: Callable[[str], object]) -> "BrokerService":
     from twisted_kafka.broker.broker import StartError, StartInterruptedError
+    from twisted_kafka.network.loop.reactors import use_steady_time
     from twisted_kafka.service import BrokerService
 
     _report_in_one_line(StartError, report)
     _allow_open_files()
+    use_steady_time(reactor)
     received: list[str] = []
     reactor.callWhenRunning(stop_cleanly_on_signals, reactor, received)
 

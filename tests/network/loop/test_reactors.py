@@ -4,11 +4,27 @@ import threading
 from typing import Any
 
 import pytest
+from twisted.internet.base import ReactorBase
 from twisted.internet.pollreactor import PollReactor
 
 from twisted_kafka.network.loop import reactors
-from twisted_kafka.network.loop.reactors import MAX_FAILURES, NoHooks, Waker, close_reactor, make_poll_reactor, make_reactor
+from twisted_kafka.network.loop.reactors import (
+    MAX_FAILURES,
+    NoHooks,
+    Waker,
+    close_reactor,
+    make_poll_reactor,
+    make_reactor,
+    make_select_reactor,
+    use_steady_time,
+)
 from twisted_kafka.timing.clock import ManualClock, SystemClock
+
+
+def make_main_reactor(_: object) -> Any:
+    reactor = PollReactor()  # type: ignore[no-untyped-call]
+    use_steady_time(reactor)
+    return reactor
 
 
 @pytest.fixture(params=["eventfd", "pipe"])
@@ -236,4 +252,25 @@ def test_a_loop_goes_on_until_it_has_failed_too_often_in_a_row(turns: list[bool]
     else:
         reactor.mainLoop()
     assert len(hooks.turns) == left
+    close_reactor(reactor)
+
+
+@pytest.mark.parametrize("make", [make_reactor, make_poll_reactor, make_select_reactor, make_main_reactor])
+def test_a_wall_clock_that_is_set_back_delays_no_call(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    wall_s = 1_700_000_000.0
+    monkeypatch.setattr(ReactorBase, "seconds", staticmethod(lambda: wall_s))
+    reactor = make(SystemClock())
+    called: list[str] = []
+    reactor.callLater(0, called.append, "called")
+    wall_s -= 3600
+    reactor.runUntilCurrent()
+    close_reactor(reactor)
+    assert called == ["called"]
+
+
+def test_a_reactor_that_has_calls_keeps_its_clock() -> None:
+    reactor = PollReactor()  # type: ignore[no-untyped-call]
+    call = reactor.callLater(0, lambda: None)
+    use_steady_time(reactor)
+    assert reactor.seconds() >= call.getTime()
     close_reactor(reactor)

@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from zope.interface import Interface, implementer
 
 from twisted_kafka.network.loop.busy_poll import BusyPoll
-from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.clock import IClock, SystemClock
 
 try:
     from twisted.internet.epollreactor import EPollReactor
@@ -130,6 +130,11 @@ class Waker:
         self._in = self._out = -1
         for fd in closing:
             os.close(fd)
+
+
+def _steady_s() -> float:
+    # The system's whatever clock a test passes: a poll waits in real time.
+    return SystemClock.monotonic_ns() / 1e9
 
 
 class HookedLoop(ReactorBase):
@@ -274,7 +279,18 @@ def make_select_reactor(clock: IClock) -> ReactorBase:
     """Make Twisted's select reactor, for any platform. It has no hooks: it is woken by callFromThread and counts no idle time."""
     reactor = SelectReactor()
     reactor._registerAsIOThread = False
+    use_steady_time(reactor)
     return reactor
+
+
+def use_steady_time(reactor: Any) -> None:
+    """Have a reactor that has nothing to do yet count its delays on the monotonic clock, as those made here do.
+
+    Twisted's count them on the wall clock: one that is set back by an hour delays all calls by an hour. A reactor with calls is
+    left as it is, since they are due at times of its clock.
+    """
+    if not reactor.running and not reactor.getDelayedCalls():
+        reactor.seconds = _steady_s
 
 
 def close_reactor(reactor: ReactorBase) -> None:
