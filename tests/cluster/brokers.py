@@ -35,6 +35,9 @@ class BrokerProcess:
         self.port = free_port()
         self.internal_port = free_port()
         self.settings: dict[str, object] = {}
+        self.environment: dict[str, str] = {}
+        """What its process has in addition to this one's."""
+        self.log_dirs = [directory / "log"]
         self.output = directory / "output"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -44,7 +47,12 @@ class BrokerProcess:
 
     @property
     def log_dir(self) -> Path:
-        return self.directory / "log"
+        """Its only one, or its first."""
+        return self.log_dirs[0]
+
+    def log_of(self, partition: str) -> Path:
+        """Return the directory of a replica, named such as ``topic-0``."""
+        return next((path for path in (each / partition for each in self.log_dirs) if path.exists()), self.log_dir / partition)
 
     @property
     def pid(self) -> int | None:
@@ -61,7 +69,14 @@ class BrokerProcess:
         properties = self.write_settings()
         command = self._ours(properties) if self.kind is Kind.OURS else self._apaches(properties)
         with self.output.open("ab") as output:
-            self._process = start_tied(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=self.directory)
+            self._process = start_tied(
+                command,
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                cwd=self.directory,
+                env={**os.environ, **self.environment},
+            )
 
     def write_settings(self) -> Path:
         """Write its properties file, and return that."""
@@ -96,6 +111,14 @@ class BrokerProcess:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def wait_until_it_ends(self, wait_s: float) -> int:
+        """Return the exit status of a process that ends by itself."""
+        assert self._process is not None
+        try:
+            return self._process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"broker {self.id} did not end:\n{self.tail()}") from None
 
     def stop(self) -> int:
         """Have it stop as on SIGTERM; return its exit status."""

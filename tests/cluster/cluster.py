@@ -91,7 +91,7 @@ class Cluster:
                 "broker.id": broker.id,
                 "listeners": f"CLIENTS://127.0.0.1:{broker.port},BROKERS://127.0.0.1:{broker.internal_port}",
                 "advertised.listeners": f"CLIENTS://127.0.0.1:{broker.port},BROKERS://127.0.0.1:{public}",
-                "log.dirs": broker.log_dir,
+                "log.dirs": ",".join(map(str, broker.log_dirs)),
                 "zookeeper.connect": self.zookeeper.address if self._is_direct else proxy.address,
                 "offsets.topic.replication.factor": copies,
                 "transaction.state.log.replication.factor": copies,

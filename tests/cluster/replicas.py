@@ -33,7 +33,7 @@ def ensure_replicas_are_identical(cluster: Cluster, topic: str) -> None:
     """Have all replicas of a topic that nobody writes to be the same, once followers have fetched everything."""
     for partition, ids in cluster.replicas(topic).items():
         name = f"{topic}-{partition}"
-        logs = _Logs({each: cluster.brokers[each].log_dir / name for each in ids})
+        logs = _Logs({each: cluster.brokers[each].log_of(name) for each in ids})
         eventually(logs.are_identical, logs.difference, WAIT_S / 4, 0.5)
 
 
