@@ -175,7 +175,8 @@ def test_a_second_broker_with_the_same_id_is_refused(zookeeper: ZooKeeper, nodes
     with make_broker(zookeeper, chroot, tmp_path / "1"):
         before = nodes.get(znodes.CONTROLLER)
         with pytest.raises(StartError, match=r"^a broker with the id 1 is already registered$"):
-            make_broker(zookeeper, chroot, tmp_path / "3", zookeeper_session_timeout_ms=300).start()
+            settings = {"zookeeper_session_timeout_ms": 1000, "zookeeper_connection_timeout_ms": 30_000}
+            make_broker(zookeeper, chroot, tmp_path / "3", **settings).start()
         assert nodes.get_children(znodes.BROKER_IDS) == ["1"]
         assert nodes.get(znodes.CONTROLLER) == before
 
