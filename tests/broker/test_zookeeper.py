@@ -174,8 +174,8 @@ def test_produce_and_fetch_go_on_while_zookeeper_is_away(zookeeper: ZooKeeper, c
 def test_a_second_broker_with_the_same_id_is_refused(zookeeper: ZooKeeper, nodes: KazooClient, chroot: str, tmp_path: Path) -> None:
     with make_broker(zookeeper, chroot, tmp_path / "1"):
         before = nodes.get(znodes.CONTROLLER)
+        settings = {"zookeeper_session_timeout_ms": 1000, "zookeeper_connection_timeout_ms": 30_000}
         with pytest.raises(StartError, match=r"^a broker with the id 1 is already registered$"):
-            settings = {"zookeeper_session_timeout_ms": 1000, "zookeeper_connection_timeout_ms": 30_000}
             make_broker(zookeeper, chroot, tmp_path / "3", **settings).start()
         assert nodes.get_children(znodes.BROKER_IDS) == ["1"]
         assert nodes.get(znodes.CONTROLLER) == before
