@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from twisted_kafka_spark.cells.kinds import GROUPABLE
+from twisted_kafka_spark.pipeline.store import SOURCE
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -44,6 +45,12 @@ def utc_offset_s(text: str) -> int:
     return -seconds if found[1] == "-" else seconds
 
 
+def _source_name(text: str) -> str:
+    if not re.fullmatch(r"[\w-]+", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"invalid name {text!r}: must consist of letters, digits, _ and -")
+    return text
+
+
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
@@ -57,7 +64,12 @@ def _group(text: str) -> list[str]:
 
 
 def _common(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--master", default="", help="Spark master; default: all cores of this machine")
+    command.add_argument(
+        "--master", default="", help="Spark master; default: that of spark-defaults.conf, or all cores of this machine"
+    )
+    command.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark, such as spark.executor.memory=4g"
+    )
     command.add_argument(
         "--bootstrap-servers", default="", metavar="HOST:PORT", help="read a topic of this broker instead of files"
     )
@@ -140,6 +152,13 @@ def _report(report: argparse.ArgumentParser) -> None:
 def _rollup(rollup: argparse.ArgumentParser) -> None:
     _source(rollup)
     rollup.add_argument("--out", default="rollups", metavar="DIR", help="the directory for the rollups; default %(default)s")
+    rollup.add_argument(
+        "--source",
+        type=_source_name,
+        default=SOURCE,
+        metavar="NAME",
+        help="if several logs go into one directory, such as those of brokers: the name of this one, whose hours are replaced",
+    )
     rollup.add_argument("--quiet", action="store_true", help="print nothing")
     _common(rollup)
 

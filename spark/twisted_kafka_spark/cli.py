@@ -11,7 +11,8 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from twisted_kafka_spark.records.read import NoAccessLogError
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.terminal import as_text
 from twisted_kafka_spark.runtime import session
-from twisted_kafka_spark.runtime.spark_errors import first_line
+from twisted_kafka_spark.runtime.spark_errors import in_one_line
 
 DONE, NOT_POSSIBLE, WRONG_USAGE, FOUND = 0, 1, 2, 3
 
@@ -58,9 +59,12 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _rollup(options: argparse.Namespace) -> int:
-    document = _computed(options, rollup_out=options.out)
+    document = _computed(options, rollup_out=options.out, rollup_source=options.source)
+    source = document["source"]
     if not options.quiet:
-        print(f"rolled {document['source']['lines'].get('read', 0):,} lines up into {options.out}")
+        print(f"rolled {source['lines'].get('read', 0):,} lines up into {options.out}")
+        for reason, sample in source["samples"].items():
+            print(f"{options.program}: {source['lines'][reason]:,} {reason} lines, such as {sample[0]}", file=sys.stderr)
     return DONE
 
 
@@ -70,23 +74,25 @@ def _computed(options: argparse.Namespace, *, is_merge: bool = False, **more: An
     from twisted_kafka_spark.records.read import find_sources, is_remote
 
     topic = None if is_merge else _topic(options, options.topic)
-    if topic is None and not is_merge and not any(is_remote(path) for path in options.paths):
+    is_elsewhere = any(is_remote(path) for path in options.paths) or session.may_have_other_default(options.conf)
+    if topic is None and not is_merge and not is_elsewhere:
         find_sources(None, options.paths, with_open=not more["rollup_out"])  # fails before Spark takes seconds to start
-    spark = session.start(options.master, is_verbose=options.verbose, more=_jars(options))
-    try:
-        from pyspark.errors import PySparkException
-
+    with _spark(options) as spark:
         from twisted_kafka_spark.pipeline.job import run
 
+        with Progress(spark, is_wanted=not options.quiet):
+            return run(spark, _job(options, topic=topic, is_merge=is_merge, **more))
+
+
+@contextmanager
+def _spark(options: argparse.Namespace, **more: Any) -> Iterator[Any]:
+    """Start Spark, and stop it in the end; its errors become messages of one line."""
+    with in_one_line(is_verbose=options.verbose):
+        spark = session.start(options.master, conf=options.conf, is_verbose=options.verbose, more=_jars(options), **more)
         try:
-            with Progress(spark, is_wanted=not options.quiet):
-                return run(spark, _job(options, topic=topic, is_merge=is_merge, **more))
-        except PySparkException as error:
-            if options.verbose:
-                raise
-            raise RuntimeError(first_line(error)) from None
-    finally:
-        spark.stop()
+            yield spark
+        finally:
+            spark.stop()
 
 
 def _job(options: argparse.Namespace, **more: Any) -> Any:
@@ -122,8 +128,7 @@ def _follow(options: argparse.Namespace) -> int:
     if not options.directory and not options.bootstrap_servers:
         raise ValueError("follow requires a directory or --bootstrap-servers")
     topic, findings_topic = _topic(options, options.topic), _topic(options, options.findings_topic)
-    spark = session.start(options.master, is_verbose=options.verbose, application="access log follow", more=_jars(options))
-    try:
+    with _spark(options, application="access log follow") as spark:
         from twisted_kafka_spark.stream.follow import Following, follow
         from twisted_kafka_spark.stream.source import Source
 
@@ -138,8 +143,6 @@ def _follow(options: argparse.Namespace) -> int:
             findings_topic=findings_topic,
         )
         follow(spark, following)
-    finally:
-        spark.stop()
     return DONE
 
 

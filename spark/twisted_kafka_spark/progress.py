@@ -56,4 +56,6 @@ class Progress:
             return ""
         stage = max(known, key=lambda each: each.numTasks)
         done, whole = stage.numCompletedTasks, stage.numTasks
+        if not done and not stage.numActiveTasks:
+            return f"waiting for an executor, {time.monotonic() - self._started:.0f} s: has the cluster free cores and memory?"
         return f"{done} of {whole} pieces, {done / whole:.0%}, {time.monotonic() - self._started:.0f} s"

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,12 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
 from tests.processes import start_tied
 from tests.spark.access_lines import in_transaction, line, topic
+from tests.spark.random_logs import SHAPES, RandomLog, Shape, divided
 from twisted_kafka_spark.cells import aggregate
 from twisted_kafka_spark.pipeline import exchange, rollup
 from twisted_kafka_spark.pipeline.job import Job, run
@@ -100,6 +106,80 @@ def test_of_many_names_few_are_kept_and_all_are_counted(spark: Any, tmp_path: Pa
     assert answers(run(spark, Job(paths=[str(log)]))) == answers(bounded)
 
 
+RANDOMLY = settings(
+    deadline=None,
+    # Without shrinking: every example takes seconds, and says what it was made of.
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@contextlib.contextmanager
+def on_spark(monkeypatch: pytest.MonkeyPatch, **limits: int) -> Iterator[None]:
+    """Leave nothing to the driver, however few the lines are; `limits` of `aggregate` may be changed too."""
+    with monkeypatch.context() as patched:
+        patched.setattr(rollup, "SMALL_LOG_BYTES", 0)
+        for name, most in ({"MOST_CELLS": 0} | limits).items():
+            patched.setattr(aggregate, name, most)
+        yield
+
+
+def rolled_up(spark: Any, log: Path, directory: Path, by: str) -> list[str]:
+    """Roll the parts of a log up: hours and days into one directory, other parts each into its own. Return the directories."""
+    found = []
+    for number, part in enumerate(divided(log, directory / "parts", by)):
+        found.append(str(directory / ("rolled" if by in ("hour", "day") else f"rolled-{number}")))
+        run(spark, Job(paths=[str(part)], rollup_out=found[-1]))
+    return sorted(set(found))
+
+
+def say_the_same(spark: Any, directory: Path, monkeypatch: pytest.MonkeyPatch, shape: Shape, by: str) -> None:
+    """Compare the ways to a report: from lines and from rollups, merged by the driver and by Spark."""
+    log = RandomLog(shape).write(directory / "log")
+    few = answers(run(spark, Job(paths=[str(log)])))
+    if shape.has_repeats and by not in ("hour", "day"):
+        by = "hour"  # the copies of lines have to be read together
+    rolled = rolled_up(spark, log, directory, by)
+    merged = Job(paths=rolled, is_merge=True)
+    assert answers(run(spark, merged)) == few
+    with on_spark(monkeypatch):
+        assert answers(run(spark, Job(paths=[str(log)]))) == few
+        assert answers(run(spark, merged)) == few
+
+
+@settings(RANDOMLY, max_examples=2)
+@given(st.builds(replace, SHAPES, days=st.integers(1, 2), hours=st.just(1)), st.sampled_from(("hour", "day", "broker", "file")))
+def test_random_lines_give_the_same_in_all_ways(
+    spark: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, shape: Shape, by: str
+) -> None:
+    say_the_same(spark, tmp_path_factory.mktemp("random"), monkeypatch, shape, by)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@settings(RANDOMLY, max_examples=40)
+@given(SHAPES, st.sampled_from(("hour", "day", "broker", "file")))
+def test_many_random_lines_give_the_same_in_all_ways(
+    spark: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, shape: Shape, by: str
+) -> None:
+    say_the_same(spark, tmp_path_factory.mktemp("random"), monkeypatch, shape, by)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@settings(RANDOMLY, max_examples=20)
+@given(SHAPES, st.sampled_from(("hour", "day")), st.integers(1, 20))
+def test_random_lines_that_are_bounded_give_the_same_from_rollups(
+    spark: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, shape: Shape, by: str, most: int
+) -> None:
+    directory = tmp_path_factory.mktemp("random")
+    log = RandomLog(shape).write(directory / "log")
+    with on_spark(monkeypatch, MOST_NAMES=most, MOST_NAMES_SHOWN=most):
+        whole = answers(run(spark, Job(paths=[str(log)])))
+        rolled = rolled_up(spark, log, directory, by)
+        assert answers(run(spark, Job(paths=rolled, is_merge=True))) == whole
+
+
 def test_duckdb_counts_the_same(spark: Any, tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     log = written(tmp_path, 3)
@@ -119,6 +199,41 @@ def test_duckdb_counts_the_same(spark: Any, tmp_path: Path) -> None:
     assert found["topic_total"]["topics"] == topics
 
 
+@settings(RANDOMLY, max_examples=5)
+@given(SHAPES)
+def test_duckdb_counts_the_same_of_random_lines(spark: Any, tmp_path_factory: pytest.TempPathFactory, shape: Shape) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    log = RandomLog(shape).write(tmp_path_factory.mktemp("random"))
+    found = run(spark, Job(paths=[str(log)]))
+    read = f"read_json('{log}/*/*/*.jsonl*', format='newline_delimited', ignore_errors=true, columns={DUCKDB_COLUMNS})"
+    connection = duckdb.connect()
+    is_request = "api IS NOT NULL AND TRY_CAST(time AS TIMESTAMP) IS NOT NULL"
+    connection.execute(f"CREATE TABLE log AS SELECT DISTINCT ON (node, sequence) * FROM {read} WHERE {is_request}")
+    connection.execute("UPDATE log SET weight = coalesce(weight, 1)")
+    sums = (
+        "sum(weight), coalesce(sum(weight) FILTER (error IS NOT NULL), 0), coalesce(sum(weight) FILTER (throttle_us > 0), 0), "
+        "sum(weight * request_bytes), sum(weight * response_bytes), sum(weight * total_us), sum(weight * throttle_us)"
+    )
+    names = ("requests", "failed", "throttled", "request_bytes", "response_bytes", "total_us", "throttle_us")
+    assert tuple(found["total"][name] for name in names) == connection.execute(f"SELECT {sums} FROM log").fetchone()
+    apis = connection.execute(f"SELECT api, max(total_us), {sums} FROM log GROUP BY api").fetchall()
+    mine = {row["api"]: (row["max_us"], *(row[name] for name in names[:5])) for row in found["apis"]}
+    assert mine == {row[0]: row[1:7] for row in apis}
+    for table, keys in (("clients", ("client_id", "principal", "software", "software_version")), ("errors", ("api", "error"))):
+        condition = "error IS NOT NULL" if table == "errors" else "true"
+        rows = connection.execute(f"SELECT {', '.join(keys)}, sum(weight) FROM log WHERE {condition} GROUP BY ALL").fetchall()
+        expected = {row[: len(keys)]: row[len(keys)] for row in rows}
+        shown = {tuple(row[key] for key in keys): row["requests"] for row in found[table] if row[keys[-1]] is not None}
+        assert shown or table == "errors"
+        assert shown.items() <= expected.items()
+
+
+DUCKDB_COLUMNS = str(
+    dict.fromkeys(("time", "api", "client_id", "principal", "software", "software_version", "error"), "VARCHAR")
+    | dict.fromkeys(("node", "sequence", "weight", "request_bytes", "response_bytes", "total_us", "throttle_us"), "BIGINT")
+)
+
+
 def test_many_topics_are_counted_although_few_are_kept(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aggregate, "MOST_NAMES_SHOWN", 20)
     monkeypatch.setattr(aggregate, "MOST_CELLS", 0)
@@ -134,9 +249,30 @@ def test_many_topics_are_counted_although_few_are_kept(spark: Any, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_cluster_says_what_threads_say(tmp_path: Path) -> None:
-    log = written(tmp_path / "log", 4)
-    assert reported(log, tmp_path, "--master", "local-cluster[2,1,1024]") == reported(log, tmp_path, "--master", "local[2]")
+def test_a_cluster_says_what_threads_say(spark: Any, tmp_path: Path) -> None:
+    logs = [written(tmp_path / "log", 4)]
+    for seed in range(8):
+        shape = Shape(seed, seed % 3 + 1, seed % 3 + 1, seed % 2 + 1, 5 * seed + 1, 40, 2, 0.05, 0.3, seed % 2 == 1)
+        logs.append(RandomLog(shape).write(tmp_path / f"log-{seed}"))
+    texts = subprocess.run(
+        [sys.executable, "-c", IN_A_CLUSTER, *map(str, logs)], check=True, timeout=500, stdout=subprocess.PIPE
+    ).stdout
+    for log, text in zip(logs, texts.splitlines(), strict=True):
+        assert answers(json.loads(text)) == answers(json.loads(json.dumps(run(spark, Job(paths=[str(log)])), default=str)))
+
+
+IN_A_CLUSTER = """
+import json, sys
+from twisted_kafka_spark.pipeline import rollup
+from twisted_kafka_spark.pipeline.job import Job, run
+from twisted_kafka_spark.runtime import session
+
+spark = session.start("local-cluster[2,1,1024]")
+for number, path in enumerate(sys.argv[1:]):
+    rollup.SMALL_LOG_BYTES = number % 2 << 28
+    print(json.dumps(run(spark, Job(paths=[path])), default=str))
+spark.stop()
+"""
 
 
 def command(name: str, *arguments: object) -> list[str]:
@@ -154,7 +290,7 @@ def reported(directory: Path, tmp_path: Path, *options: str) -> dict[str, Any]:
 def test_a_rollup_that_is_killed_is_whole_once_it_is_written_again(tmp_path: Path) -> None:
     log, rolled = written(tmp_path / "log", 6), tmp_path / "rolled"
     whole = reported(log, tmp_path)
-    for begun in (".spark-staging-*", ".spark-staging-*/**/*.parquet", "date=*/hour=*"):
+    for begun in ("_writing-*", "_writing-*/**/*.parquet", "date=*/hour=*/cells.*"):
         running = start_tied(command("rollup", log, "--out", rolled, "--master", "local[2]"), start_new_session=True)
         deadline = time.monotonic() + 300
         while running.poll() is None and not any(rolled.glob(f"rollup=*/{begun}")):

@@ -7,23 +7,68 @@ import pytest
 pytest.importorskip("pyspark")
 
 from twisted_kafka_spark.runtime import session
+from twisted_kafka_spark.runtime.spark_errors import in_one_line
 
 
 def test_settings_of_the_user_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
-    assert session.set_by_user() == set()
+    assert session.set_by_user() == {}
     (tmp_path / "spark-defaults.conf").write_text(
         "# spark.ui.enabled true\nspark.driver.memory 3g\nspark.sql.shuffle.partitions=7\n  spark.log.level: WARN\n"
     )
-    assert session.set_by_user() == {"spark.driver.memory", "spark.sql.shuffle.partitions", "spark.log.level"}
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.driver.host=h --conf 'spark.ui.enabled=true' pyspark-shell")
-    assert session.set_by_user() >= {"spark.driver.memory", "spark.driver.host", "spark.ui.enabled"}
+    in_file = {"spark.driver.memory": "3g", "spark.sql.shuffle.partitions": "7", "spark.log.level": "WARN"}
+    assert session.set_by_user() == in_file
+    submit = "--master spark://h:7077 --conf spark.driver.host=h --conf='spark.ui.enabled=true' pyspark-shell"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", submit)
+    in_submit = {"spark.master": "spark://h:7077", "spark.driver.host": "h", "spark.ui.enabled": "true"}
+    assert session.set_by_user() == in_file | in_submit
+    assert session.set_by_user(["spark.driver.host=g", "spark.x=a=b"])["spark.driver.host"] == "g"
+    with pytest.raises(ValueError, match="is not a setting"):
+        session.set_by_user(["driver.host=g"])
 
 
 def test_settings_of_the_user_are_not_overridden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     (tmp_path / "spark-defaults.conf").write_text("spark.driver.memory 3g\n")
-    ours = session.own_settings("local[3]")
-    assert "spark.driver.memory" not in ours
-    assert ours["spark.sql.shuffle.partitions"] == "6"
+    ours = session.own_settings("local[3]", session.set_by_user(["spark.ui.enabled=true"]))
+    assert not {"spark.driver.memory", "spark.ui.enabled"} & set(ours)
+    assert (ours["spark.sql.shuffle.partitions"], ours["spark.driver.host"]) == ("6", "127.0.0.1")
+
+
+def test_a_cluster_is_not_told_to_reach_the_driver_on_this_machine() -> None:
+    ours = session.own_settings("spark://master:7077", {})
+    assert not [name for name in ours if name.startswith(("spark.driver.host", "spark.driver.bind", "spark.sql.shuffle"))]
+
+
+def test_paths_are_elsewhere_only_if_hadoop_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+    assert not session.may_have_other_default()
+    assert session.may_have_other_default(["spark.hadoop.fs.defaultFS=hdfs://name:8020"])
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    assert session.may_have_other_default()
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        (
+            "An error occurred while calling o5.getFileSystem.\n: java.lang.RuntimeException: java.lang.ClassNotFoundException: "
+            "Class org.apache.hadoop.fs.s3a.S3AFileSystem not found\n\tat org.apache.Foo.bar(Foo.java:1)",
+            "S3AFileSystem not found: add its jar",
+        ),
+        ("Traceback\nModuleNotFoundError: No module named 'pyarrow'\n", "No module named 'pyarrow': the workers' Python lacks it"),
+        ("Job aborted\nCaused by: java.nio.file.AccessDeniedException: s3a://b/x: 403", "Job aborted: check the credentials"),
+        ("[SOMETHING] else\n\tat org.apache", "[SOMETHING] else (--verbose shows more)"),
+    ],
+)
+def test_an_error_of_spark_is_one_line_with_what_to_do(message: str, line: str) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(RuntimeError) as raised, in_one_line():
+        raise PySparkException(message)
+    assert line in str(raised.value)
+    assert "\n" not in str(raised.value)
+    with pytest.raises(PySparkException), in_one_line(is_verbose=True):
+        raise PySparkException(message)

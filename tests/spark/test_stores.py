@@ -1,5 +1,6 @@
 """Logs outside local paths: URLs, and a file system that only Hadoop's classes support."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +162,117 @@ def test_a_plan_reads_the_hours_of_a_rollup_that_are_needed(spark: Any, log: Pat
     (scan,) = [text for text in found._jdf.queryExecution().executedPlan().toString().splitlines() if "FileScan parquet" in text]
     assert "(date#" in scan.partition("PartitionFilters: ")[2].partition("PushedFilters")[0]
     assert "EqualTo(kind,traffic)" in scan
+
+
+def rolled(log: Path, out: Path, spark: Any, **more: Any) -> dict[str, Any]:
+    return run(spark, Job(paths=[str(log)], rollup_out=str(out), **more))
+
+
+def one_hour(directory: Path, node: int, requests: int) -> Path:
+    directory.mkdir()
+    texts = [line("Fetch", minute % 60, node=node, sequence=minute) for minute in range(requests)]
+    (directory / f"node-{node}-000001.jsonl").write_text("".join(texts))
+    return directory
+
+
+def test_logs_with_names_of_their_own_share_a_directory_of_rollups(spark: Any, tmp_path: Path) -> None:
+    out = tmp_path / "rolled"
+    for node, requests in ((1, 5), (2, 7), (1, 6)):  # the first broker's hour is written again
+        log = one_hour(tmp_path / f"log-{node}-{requests}", node, requests)
+        rolled(log, out, spark, rollup_source=f"broker-{node}")
+    merged = run(spark, Job(paths=[str(out)], is_merge=True))
+    assert {row["node"]: row["requests"] for row in merged["listeners"]} == {1: 6, 2: 7}
+    names = sorted(path.name.split(".")[1] for path in out.glob("rollup=*/date=*/hour=*/*.parquet"))
+    assert names == ["broker-1", "broker-2"]
+
+
+def test_an_hour_is_its_newest_file_if_a_write_was_killed_before_it_deleted_the_others(spark: Any, tmp_path: Path) -> None:
+    out = tmp_path / "rolled"
+    rolled(one_hour(tmp_path / "a", 1, 5), out, spark)
+    (first,) = out.glob("rollup=*/date=*/hour=*/*.parquet")
+    kept = first.read_bytes()
+    rolled(one_hour(tmp_path / "b", 1, 6), out, spark)
+    first.write_bytes(kept)
+    first.with_name("part-00000-as-spark-names-them.parquet").write_bytes(kept)  # as earlier releases did
+    for _ in range(2):
+        assert run(spark, Job(paths=[str(out)], is_merge=True))["total"]["requests"] == 6
+        rolled(tmp_path / "b", out, spark)
+    assert len(list(out.glob("rollup=*/date=*/hour=*/*.parquet"))) == 1
+
+
+def test_a_rollup_that_is_replaced_while_it_is_read_is_read_again(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "rolled"
+    rolled(one_hour(tmp_path / "a", 1, 5), out, spark)
+    listed, one_hour_more = store.read, one_hour(tmp_path / "b", 1, 6)
+
+    def replaced_meanwhile(*arguments: Any) -> Any:
+        found = listed(*arguments)
+        monkeypatch.setattr(store, "read", listed)
+        rolled(one_hour_more, out, spark)
+        return found
+
+    monkeypatch.setattr(store, "read", replaced_meanwhile)
+    assert run(spark, Job(paths=[str(out)], is_merge=True))["total"]["requests"] == 6
+
+
+def test_what_a_killed_write_left_is_not_read_and_deleted_later(spark: Any, tmp_path: Path) -> None:
+    out, log = tmp_path / "rolled", one_hour(tmp_path / "a", 1, 5)
+    rolled(log, out, spark)
+    (file,) = out.glob("rollup=*/date=*/hour=*/*.parquet")
+    left = [out / "rollup=3" / name / "date=2026-11-21" / "hour=08" for name in ("_writing-1", ".spark-staging-1", "_writing-2")]
+    for folder_left in left:
+        folder_left.mkdir(parents=True)
+        (folder_left / "part-0.parquet").write_bytes(file.read_bytes())
+    for folder_left in left[:2]:
+        os.utime(folder_left.parent.parent, (0, 0))
+    assert run(spark, Job(paths=[str(out)], is_merge=True))["total"]["requests"] == 5
+    rolled(log, out, spark)
+    assert [folder_left.exists() for folder_left in left] == [False, False, True]  # the last one may be of a write beside this one
+
+
+@pytest.mark.parametrize(
+    ("folders", "message"),
+    [
+        (["rollup=4"], "a newer twisted-kafka-spark is required"),
+        (["rollup=3", "rollup=4"], "a newer twisted-kafka-spark is required"),
+        (["rollup=2"], "make it again from the log"),
+        (["grain=60"], "make it again from the log"),
+        (["rollup=3", "followed=4"], "separate them"),
+        (["other"], "is not a rollup"),
+        ([], "does not exist"),
+    ],
+)
+def test_a_rollup_of_another_version_is_an_error_of_one_line(spark: Any, tmp_path: Path, folders: list[str], message: str) -> None:
+    for name in folders:
+        (tmp_path / "rolled" / name).mkdir(parents=True)
+    with pytest.raises(NoAccessLogError, match=message):
+        run(spark, Job(paths=[str(tmp_path / "rolled")], is_merge=True))
+
+
+def test_rollups_are_compacted_into_another_directory(spark: Any, tmp_path: Path) -> None:
+    sources = []
+    for node in (1, 2):
+        sources.append(str(tmp_path / f"rolled-{node}"))
+        rolled(one_hour(tmp_path / f"log-{node}", node, 5 + node), Path(sources[-1]), spark)
+    whole = run(spark, Job(paths=sources, is_merge=True, rollup_out=str(tmp_path / "all")))
+    assert whole["total"]["requests"] == 13
+    assert run(spark, Job(paths=[str(tmp_path / "all")], is_merge=True))["listeners"] == whole["listeners"]
+    assert len(list((tmp_path / "all").rglob("*.parquet"))) == 1
+
+
+def test_paths_without_a_scheme_are_those_of_the_default_file_system(spark: Any, log: Path) -> None:
+    configuration = spark._jsc.hadoopConfiguration()
+    configuration.set("fs.viewfs.mounttable.whole.link./access", log.as_uri())
+    before = configuration.get("fs.defaultFS")
+    configuration.set("fs.defaultFS", "viewfs://whole/")
+    try:
+        assert run(spark, Job(paths=["/access"]))["total"]["requests"] == 27
+        assert run(spark, Job(paths=["/access/date=*/hour=*"]))["total"]["requests"] == 27
+    finally:
+        configuration.set("fs.defaultFS", before)
+
+
+def test_a_pattern_names_files(spark: Any, log: Path) -> None:
+    assert run(spark, Job(paths=[f"{log}/date=*/hour=08/*.zst"]))["total"]["requests"] == 9

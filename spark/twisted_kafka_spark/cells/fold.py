@@ -347,7 +347,7 @@ def _of_some(frame: Frame, grain_s: int) -> Iterator[tuple[str, pa.Table]]:
     of_request = {
         "client_minutes": _is(frame, lambda api, *_: api in STORM_APIS) | (frame.amounts["throttle_us"] > 0),
         "new_connections": _is(frame, _begins_a_connection) & ~has_failed,
-        "old_versions": _is(frame, lambda api, version, _: (version or 0) < OLDEST_IN_KAFKA_4.get(api, 0)),
+        "old_versions": _is(frame, lambda api, version, _: api in OLDEST_IN_KAFKA_4 and (version or 0) < OLDEST_IN_KAFKA_4[api]),
         "errors": has_failed,
         "groups": _is_of_interest_to_a_group(frame),
         "plain_text": _is(frame, lambda api, version, protocol: protocol in PLAIN_PROTOCOLS),

@@ -234,11 +234,14 @@ def old_clients(tables: Tables) -> Iterator[Finding]:
     """Find clients that do not work with Kafka 4."""
     used: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in tables["old_version"]:
+        if row["api"] not in OLDEST_IN_KAFKA_4:  # a SASL token without a header has version -1
+            continue
         used[row["client_id"], row["principal"], row["software"], row["software_version"]].append(row)
     for (client_id, principal, software, version), rows in used.items():
         count = sum(row["requests"] for row in rows)
         if count < limits.OLD_VERSION_FLOOR:
             continue
+        rows.sort(key=lambda row: (-row["requests"], row["api"], str(row["version"])))
         versions = ", ".join(f"{row['api']} v{row['version']}" for row in rows)
         conditions = " OR ".join(
             f"(api = '{api}' AND version < {OLDEST_IN_KAFKA_4[api]})" for api in sorted({row["api"] for row in rows})

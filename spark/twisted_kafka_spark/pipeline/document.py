@@ -105,17 +105,17 @@ def build(tables: Tables, about: About, tick_s: int, findings: Sequence[Values])
 
 def _source(tables: Tables, about: About) -> Values:
     lines: dict[str, int] = defaultdict(int)
-    samples: dict[str, list[str]] = defaultdict(list)
+    samples: dict[str, list[str]] = {}
     for row in tables["line"]:
         lines[row["error"]] += row["requests"]
-        if row["note"] is not None and len(samples[row["error"]]) < 5:
-            samples[row["error"]].append(row["note"])
+        if row["note"] is not None:  # one, the first of all: how many there are depends on how lines are divided
+            samples[row["error"]] = [min([row["note"], *samples.get(row["error"], ())])]
     return {
         "from": about.source,
         "files": about.files,
         "size_bytes": about.size_bytes,
         "lines": dict(lines),
-        "samples": dict(samples),
+        "samples": samples,
         "repeated_files": about.repeated_files,
         "repeated_lines": about.repeated_lines,
         "condition": about.condition,

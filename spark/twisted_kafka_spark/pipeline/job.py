@@ -15,7 +15,7 @@ from twisted_kafka_spark.pipeline import comparison, exchange, page, store
 from twisted_kafka_spark.pipeline.document import About, build, tick_length_s
 from twisted_kafka_spark.pipeline.few import FewCells
 from twisted_kafka_spark.pipeline.rollup import Selection, cells_of_files, cells_of_lines, cells_of_small_log, has_repeats, is_small
-from twisted_kafka_spark.records.read import NoAccessLogError, Sources, find_sources
+from twisted_kafka_spark.records.read import NoAccessLogError, Sources, find_sources, qualified
 from twisted_kafka_spark.records.topic import Topic, read_topic
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from twisted_kafka_spark.findings.finding import Finding
+
+_GONE = ("FILE_NOT_EXIST", "FileNotFoundException")
+"""In Spark's messages about a file that it has listed and that does not exist any more."""
+_MOST_LISTINGS = 5
 
 
 @dataclass(slots=True)
@@ -33,6 +37,7 @@ class Job:
     topic: Topic | None = None
     is_merge: bool = False
     rollup_out: str = ""
+    rollup_source: str = store.SOURCE
     is_compared: bool = False
     """Whether the period, which then has a beginning and an end, is compared with the one before."""
     group_by: Sequence[str] = ()
@@ -48,19 +53,34 @@ class Job:
 def run(spark: SparkSession, job: Job) -> dict[str, Any]:
     """Return the report's document, and write the rollup if requested.
 
+    Files that Spark reads itself may be replaced, archived or deleted after they were listed: then all is listed and read again.
     Raises NoAccessLogError when there is nothing to read, ValueError when a period to compare has no beginning or no end.
     """
     if not job.is_compared:
-        return _run(spark, job)
+        return _of_present_files(spark, job)
     begin, end = comparison.period_before(job.folding.since, job.folding.until)
-    document = _run(spark, job)
+    document = _of_present_files(spark, job)
     earlier = replace(job, rollup_out="", group_by=(), folding=replace(job.folding, since=begin, until=end))
     try:
-        before = _run(spark, earlier)
+        before = _of_present_files(spark, earlier)
     except NoAccessLogError:
         before = None
     document["before"] = comparison.compared(document, before, begin, end)
     return document
+
+
+def _of_present_files(spark: SparkSession, job: Job) -> dict[str, Any]:
+    """Return the document; if files have gone since they were listed, list them again."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    for _ in range(_MOST_LISTINGS - 1):
+        try:
+            return _run(spark, job)
+        except (PySparkException, Py4JJavaError) as error:
+            if not any(sign in str(error) for sign in _GONE):
+                raise
+    return _run(spark, job)
 
 
 def _run(spark: SparkSession, job: Job) -> dict[str, Any]:
@@ -85,7 +105,7 @@ def _of_few(spark: SparkSession, job: Job, few: FewCells, about: About, found: D
     if job.can_repeat_lines and few.has_repeats():
         return _deduplicated(spark, job, few.lines_read())
     if job.rollup_out and found is not None:
-        store.write(exchange.as_cells(page.by_hour(found, page.sizes(found))), job.rollup_out)
+        store.write(exchange.as_cells(page.by_hour(found, page.sizes(found))), job.rollup_out, job.rollup_source)
     return _document(job, about, few.sizes, few.of_page, few.findings_by_day)
 
 
@@ -95,7 +115,7 @@ def _of_many(spark: SparkSession, job: Job, found: DataFrame, sizes: page.Sizes,
         return _deduplicated(spark, job, _lines_read(found))
     with page.kept(page.by_hour(found, sizes)) as hourly:
         if job.rollup_out:
-            store.write(exchange.as_cells(hourly), job.rollup_out)
+            store.write(exchange.as_cells(hourly), job.rollup_out, job.rollup_source)
         return _document(job, about, sizes, partial(page.of_page, hourly, sizes), partial(page.findings_by_day, hourly))
 
 
@@ -141,7 +161,7 @@ def _sources(spark: SparkSession, job: Job) -> Sources | None:
     if job.is_merge or job.topic is not None:
         return None
     # A rollup that is kept for later reports must not contain parts of open files, which would be counted again the next time.
-    return find_sources(spark, job.paths, job.folding.since, job.folding.until, with_open=not job.rollup_out)
+    return find_sources(spark, qualified(spark, job.paths), job.folding.since, job.folding.until, with_open=not job.rollup_out)
 
 
 def _cells(spark: SparkSession, job: Job, sources: Sources | None, folding: Folding) -> DataFrame:

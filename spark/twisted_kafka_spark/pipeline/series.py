@@ -28,9 +28,13 @@ def floor(moment: datetime.datetime, tick_s: int) -> int:
     return int(moment.timestamp()) // tick_s * tick_s
 
 
+_LAST_S = 253_402_300_799
+"""The end of the year 9999, which a clock may show, but no minute after it can be written."""
+
+
 def text(second: int) -> str:
     """Return seconds since 1970 as text for the report."""
-    return datetime.datetime.fromtimestamp(second, datetime.UTC).strftime("%Y-%m-%dT%H:%M")
+    return datetime.datetime.fromtimestamp(min(second, _LAST_S), datetime.UTC).strftime("%Y-%m-%dT%H:%M")
 
 
 def over_time(tables: Tables, every: Sequence[int], tick_s: int) -> Values:

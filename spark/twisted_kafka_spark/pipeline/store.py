@@ -1,19 +1,22 @@
-"""Rollups as Parquet: `<directory>/rollup=3/date=2026-11-21/hour=08/*.parquet`, with one row per cell.
+"""Rollups as Parquet: `<directory>/rollup=3/date=2026-11-21/hour=08/cells.<source>.<write>.parquet`, with one row per cell.
 
-An hour's files replace those that were written for it before, so an hour that is rolled up twice is that hour. The first folder's
-name has the version of the schema.
+The first folder's name has the version of the schema. An hour of a source is one file, as bounded as its names are.
+A write makes its files aside, renames them into their hours, and then deletes those that they replace. Of an hour and a source only
+the newest file counts, so whoever reads meanwhile, or after a kill, gets an hour as it was before or as it is now.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+import re
+import secrets
+import time
+from collections.abc import Iterable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark.cells import kinds
 from twisted_kafka_spark.cells.kinds import KEY_NAMES, KINDS, MEASURE_NAMES, TIME
-from twisted_kafka_spark.pipeline.followed import Followed
+from twisted_kafka_spark.pipeline.followed import FOLLOWED, Followed
 from twisted_kafka_spark.records.read import NoAccessLogError
 
 if TYPE_CHECKING:
@@ -23,10 +26,18 @@ VERSION = 3
 """The version of the schema; the first two were those of rollups by grain, which cannot be read any more."""
 ROLLED_UP = f"rollup={VERSION}"
 """The folder of whole hours."""
+SOURCE = "log"
+"""The name of the lines that are rolled up, unless there are several logs for one directory."""
+STALE_S = 86_400
+"""The age at which the files of a write that was killed are deleted; nothing reads them."""
+_FOLDER = re.compile(r"(rollup|followed|grain)=(\d+)")
+_FILE = re.compile(r"/date=([^/]+)/hour=([^/]+)/(?:cells\.([\w-]+)\.(\d+)-[0-9a-f]+|part-[^/]+)\.parquet$")
+_ASIDE = ("_writing-", ".spark-staging-")
+"""How the folders of unfinished writes begin: ours, and those of Spark, which wrote the hours itself in earlier releases."""
 
 
-def write(found: DataFrame, directory: str) -> None:
-    """Write cells that are bounded by hour, replacing the hours that they are about and no others."""
+def write(found: DataFrame, directory: str, source: str = SOURCE) -> None:
+    """Write cells that are bounded by hour, replacing the hours of this source that they are about and no others."""
     from pyspark.sql import functions as sf
 
     stored = found.where(sf.col("kind").isin([kind for kind, each in KINDS.items() if each.is_stored]))
@@ -37,14 +48,90 @@ def write(found: DataFrame, directory: str) -> None:
         sf.date_format(TIME.name, "HH").alias("hour"),
     )
     files = hours.repartition("date", "hour").sortWithinPartitions("date", "hour", "kind", TIME.name)
-    writer = files.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy("date", "hour")
-    writer.option("compression", "zstd").parquet(f"{directory.rstrip('/')}/{ROLLED_UP}")
+    folder = _Folder(found.sparkSession, f"{directory.rstrip('/')}/{ROLLED_UP}")
+    aside = f"{folder.path}/{_ASIDE[0]}{secrets.token_hex(8)}"
+    try:
+        writer = files.write.partitionBy("date", "hour").option("maxRecordsPerFile", 0)  # one file for each hour
+        writer.option("compression", "zstd").parquet(aside)
+        folder.take(aside, source)
+    finally:
+        folder.delete(aside)
+    folder.delete_stale()
+
+
+class _Folder:
+    """The folder of hours, in any file system that Spark supports."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        jvm: Any = spark._jvm
+        self.path = path
+        self._path: Any = jvm.org.apache.hadoop.fs.Path
+        self._system = self._path(path).getFileSystem(spark._jsc.hadoopConfiguration())
+
+    def take(self, aside: str, source: str) -> None:
+        """Move the files of a write into their hours, and delete those of the same source that they replace."""
+        made = [(found, status) for status in self._files(aside) if (found := _FILE.search(status.getPath().toString()))]
+        hours = {f"{self.path}/date={found[1]}/hour={found[2]}": status.getPath() for found, status in made}
+        if len(hours) < len(made):
+            raise RuntimeError(f"Spark wrote several files for an hour below {aside}")
+        before = {hour: [status.getPath() for status in self._files(hour)] for hour in hours}
+        newest = max((_order(path.toString()) for paths in before.values() for path in paths), default=0)
+        write = f"{max(time.time_ns() // 1_000_000, newest + 1):013}-{secrets.token_hex(4)}"
+        for hour, path in hours.items():
+            self._system.mkdirs(self._path(hour))
+            if not self._system.rename(path, self._path(f"{hour}/cells.{source}.{write}.parquet")):
+                raise OSError(f"cannot write {hour}")
+        for paths in before.values():
+            for path in paths:
+                if _source(path.toString()) == source:
+                    self._system.delete(path, False)
+
+    def delete(self, path: str) -> None:
+        """Delete a folder, if it exists."""
+        self._system.delete(self._path(path), True)
+
+    def delete_stale(self) -> None:
+        """Delete what writes that were killed have left."""
+        oldest_ms = (time.time() - STALE_S) * 1000
+        for status in self._system.listStatus(self._path(self.path)):
+            if status.getPath().getName().startswith(_ASIDE) and status.getModificationTime() < oldest_ms:
+                self._system.delete(status.getPath(), True)
+
+    def _files(self, folder: str) -> list[Any]:
+        where = self._path(folder)
+        if not self._system.exists(where):
+            return []
+        found, each = [], self._system.listFiles(where, True)
+        while each.hasNext():
+            found.append(each.next())
+        return found
+
+
+def _source(path: str) -> str:
+    found = _FILE.search(path)
+    return (found[3] or SOURCE) if found else ""
+
+
+def _order(path: str) -> int:
+    """Return the number of the write that made a file; 0 for one that Spark named."""
+    found = _FILE.search(path)
+    return int(found[4] or 0) if found else 0
+
+
+def replaced(paths: Iterable[str]) -> list[str]:
+    """Return the names of those files in whose hour there is a newer one of the same source."""
+    known = [(found, path) for path in paths if (found := _FILE.search(path))]
+    newest: dict[tuple[str, ...], int] = {}
+    for found, path in known:
+        key = found[1], found[2], found[3] or SOURCE
+        newest[key] = max(_order(path), newest.get(key, 0))
+    return [path.rpartition("/")[2] for found, path in known if _order(path) < newest[found[1], found[2], found[3] or SOURCE]]
 
 
 def read(spark: SparkSession, directories: Sequence[str], since: str = "", until: str = "") -> DataFrame:
     """Return the cells of rollups, not merged, of the hours from `since` to before `until`, in the format of the field `time`.
 
-    Raises NoAccessLogError when a directory does not contain a rollup.
+    Raises NoAccessLogError when a directory does not contain a rollup of this version.
     """
     from pyspark.sql import functions as sf
 
@@ -59,13 +146,40 @@ def read(spark: SparkSession, directories: Sequence[str], since: str = "", until
 
 def _read(spark: SparkSession, directory: str) -> DataFrame:
     """Return the cells in a directory with their date and hour: of whole hours, or of the batches that `follow` wrote."""
-    from pyspark.errors import AnalysisException
     from pyspark.sql import functions as sf
 
-    with contextlib.suppress(AnalysisException):
-        return spark.read.schema(f"{kinds.ddl()}, date string, hour string").parquet(f"{directory}/{ROLLED_UP}")
+    if _folder(spark, directory) == ROLLED_UP:
+        reader = spark.read.option("ignoreMissingFiles", "false")
+        hours = reader.schema(f"{kinds.ddl()}, date string, hour string").parquet(f"{directory}/{ROLLED_UP}")
+        old = replaced(hours.inputFiles())
+        return hours.where(~sf.col("_metadata.file_name").isin(old)) if old else hours
     batches = Followed(spark, directory).cells()
     if batches is None:
-        raise NoAccessLogError(f"{directory} is not a rollup (written with --rollup) of this version")
+        raise NoAccessLogError(f"{directory} has no whole batch yet of what `follow` writes")
     date, hour = sf.date_format(TIME.name, "yyyy-MM-dd"), sf.date_format(TIME.name, "HH")
     return batches.withColumn("date", date).withColumn("hour", hour)
+
+
+def _folder(spark: SparkSession, directory: str) -> str:
+    """Return the name of the folder with rollups in a directory; raise NoAccessLogError unless there is one, of our version."""
+    jvm: Any = spark._jvm
+    where = jvm.org.apache.hadoop.fs.Path(directory)
+    system = where.getFileSystem(spark._jsc.hadoopConfiguration())
+    if not system.exists(where):
+        raise NoAccessLogError(f"{directory} does not exist")
+    names = [str(status.getPath().getName()) for status in system.listStatus(where)]
+    ours = {name: int(number) for name, _, number in (each.partition("=") for each in (ROLLED_UP, FOLLOWED))}
+    found = {name: (folder[1], int(folder[2])) for name in names if (folder := _FOLDER.fullmatch(name))}
+    for name, (what, version) in found.items():
+        if name not in (ROLLED_UP, FOLLOWED):
+            readable = ours.get(what, VERSION)
+            is_newer = what in ours and version > readable
+            advice = "a newer twisted-kafka-spark is required" if is_newer else "make it again from the log, in another directory"
+            raise NoAccessLogError(f"{directory}/{name} has another version than what can be read ({readable}): {advice}")
+    if len(found) > 1:
+        raise NoAccessLogError(
+            f"{directory} contains what `rollup` and what `follow` wrote, perhaps of the same lines: separate them"
+        )
+    if not found:
+        raise NoAccessLogError(f"{directory} is not a rollup (written with --rollup)")
+    return next(iter(found))

@@ -6,7 +6,10 @@ Spark's own readers cost more than all of the parsing; they are only used for fi
 from __future__ import annotations
 
 import bz2
+import contextlib
+import errno
 import gzip
+import json
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -21,6 +24,7 @@ _FILE_BYTES = 1 << 20
 """The cost of opening a file, as the equivalent number of bytes read."""
 _TASKS_PER_CORE = 4
 _TAIL_BYTES = 1 << 16
+_TABLE_ROWS = 4096
 
 
 class Piece(NamedTuple):
@@ -53,7 +57,11 @@ def file_size(path: str) -> tuple[str, int]:
         with open(path, "rb") as file:
             return path, _whole_lines_end(file) if is_open(path) else os.fstat(file.fileno()).st_size
     except FileNotFoundError:
-        return closed_name(path), os.path.getsize(closed_name(path))
+        with contextlib.suppress(OSError):
+            return closed_name(path), os.path.getsize(closed_name(path))
+    except OSError:
+        pass
+    return path, 0  # the task that reads it says what is wrong
 
 
 def _whole_lines_end(file: BinaryIO) -> int:
@@ -96,22 +104,57 @@ def _cut(path: str, size: int, limit: int) -> Iterator[tuple[Piece, int]]:
 def blocks(piece: Piece) -> Iterator[bytes]:
     """Yield the complete lines of a piece, about `BLOCK_BYTES` at a time.
 
-    A compressed file that is damaged or truncated yields the lines before the damage, and a line with the error, which counts as
-    garbled.
+    A file that is damaged or truncated yields the lines before the damage, and a line with the error, which counts as garbled; so
+    does a file that cannot be read or does not exist any more. One that was closed or archived since it was listed is read as it is
+    now.
     """
+    try:
+        yield from _blocks(piece)
+    except FileNotFoundError:
+        yield from _moved(piece)
+    except OSError as error:
+        yield _unreadable(piece, error)
+
+
+def _blocks(piece: Piece) -> Iterator[bytes]:
     if not piece.path.endswith(PACKED):
-        with _opened_lines(piece.path) as file:
+        with open(piece.path, "rb") as file:
             yield from _lines_between(file, piece.start, piece.stop)
         return
     with opened(piece.path) as file:
         yield from whole_lines(file, piece.path.rpartition(".")[2])
 
 
-def _opened_lines(path: str) -> BinaryIO:
+def _moved(piece: Piece) -> Iterator[bytes]:
+    """Yield the lines of a piece whose file the broker has closed or archived since it was listed."""
+    plain = closed_name(piece.path)
+    packed, table = plain + ZSTD, plain.removesuffix(".jsonl") + PARQUET
     try:
-        return open(path, "rb")
-    except FileNotFoundError:
-        return open(closed_name(path), "rb")  # the broker has closed it since it was listed
+        if os.path.exists(plain):
+            yield from _blocks(piece._replace(path=plain))
+        elif os.path.exists(packed):
+            with opened(packed) as file:
+                yield from _lines_within(whole_lines(file, "zst"), piece.start, piece.stop)
+        elif os.path.exists(table):
+            if not piece.start:  # one piece yields all lines
+                yield from _lines_of_table(table)
+        else:
+            raise FileNotFoundError(errno.ENOENT, "it was deleted")
+    except OSError as error:
+        yield _unreadable(piece, error)
+
+
+def _unreadable(piece: Piece, error: OSError) -> bytes:
+    return f"cannot read {piece.path}: {error.strerror or error}".replace("\n", " ").encode() + b"\n"
+
+
+def _lines_of_table(path: str) -> Iterator[bytes]:
+    """Yield the records of a Parquet file as lines."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(_TABLE_ROWS):
+            yield "".join(f"{json.dumps(row)}\n" for row in batch.to_pylist()).encode()
 
 
 def opened(path: str) -> Any:
@@ -121,6 +164,21 @@ def opened(path: str) -> Any:
 
         return pa.input_stream(path, compression="zstd")
     return (gzip.open if path.endswith(".gz") else bz2.open)(path)
+
+
+def _lines_within(blocks_of_lines: Iterable[bytes], start: int, stop: int) -> Iterator[bytes]:
+    """Yield the lines that begin at or after `start` and before `stop`, of a file that can only be read as a whole."""
+    position = 0
+    for block in blocks_of_lines:
+        first, end = (_line_from(block, at - position) for at in (start, stop))
+        if first < end:
+            yield block[first:end]
+        position += len(block)
+
+
+def _line_from(block: bytes, at: int) -> int:
+    """Return where the first line begins that begins at or after `at`."""
+    return (block.find(b"\n", at - 1) + 1 or len(block)) if at > 0 else 0
 
 
 def _lines_between(file: BinaryIO, start: int, stop: int) -> Iterator[bytes]:

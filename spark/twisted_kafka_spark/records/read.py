@@ -7,7 +7,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from glob import glob
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -50,6 +50,16 @@ def is_remote(path: str) -> bool:
     return bool(urlsplit(path).scheme) and not path.startswith("file:")
 
 
+def qualified(spark: SparkSession, paths: Sequence[str]) -> list[str]:
+    """Return paths with a scheme where Hadoop's `fs.defaultFS` is not this machine's file system."""
+    context: Any = spark.sparkContext
+    configuration = context._jsc.hadoopConfiguration()
+    if configuration.get("fs.defaultFS", "file:").startswith("file:"):
+        return list(paths)
+    located = [context._jvm.org.apache.hadoop.fs.Path(path) for path in paths]
+    return [str(path.getFileSystem(configuration).makeQualified(path).toString()) for path in located]
+
+
 def find_sources(
     spark: SparkSession | None, paths: Sequence[str], since: str = "", until: str = "", *, with_open: bool = True
 ) -> Sources:
@@ -59,17 +69,20 @@ def find_sources(
     begin after `until` (in the format of the field `time`), are skipped. Raises NoAccessLogError when no file is found.
     """
     listed: list[tuple[str, int]] = []
+    closed_to_us: list[str] = []
     for path in paths:
         if is_remote(path):
             assert spark is not None
             listed += _remote_files(spark, path)
         else:
-            listed += _local_files(Path(local_path(path)))
+            listed += _local_files(local_path(path), closed_to_us)
     wanted = [(path, size) for path, size in listed if _is_log(path, with_open) and _in_period(path, since, until)]
-    if not wanted:
+    if not wanted and not closed_to_us:
         which = "access-log file" if with_open else "closed access-log file"
         raise NoAccessLogError(f"{', '.join(paths)}: no {which} (date=.../hour=.../node-*.jsonl) nor a Kafka request log")
-    return _without_repeats(wanted)
+    sources = _without_repeats(wanted)
+    sources.lines += closed_to_us  # whoever opens them says so in the report
+    return sources
 
 
 def read_lines(spark: SparkSession, files: Sequence[str]) -> list[DataFrame]:
@@ -104,13 +117,21 @@ def read_parquet(spark: SparkSession, files: Sequence[str]) -> DataFrame:
     return spark.read.schema(access_log_schema()).parquet(*files)
 
 
-def _local_files(path: Path) -> list[tuple[str, int]]:
-    if path.is_file():
-        return [(str(path), path.stat().st_size)]
-    if not path.is_dir():
+def _local_files(path: str, closed_to_us: list[str]) -> list[tuple[str, int]]:
+    """List a file, a directory, or what a pattern names; directories that may not be listed are appended to `closed_to_us`."""
+    if not os.path.exists(path) and (matching := sorted(glob(path))):
+        return [each for match in matching for each in _local_files(match, closed_to_us)]
+    if os.path.isfile(path):
+        return [(path, os.path.getsize(path))]
+    if not os.path.isdir(path):
         raise NoAccessLogError(f"{path} is not a file or directory; expected the broker's access.log.dir or a Kafka request log")
-    found = map(_still_there, sorted(map(str, path.rglob("*"))))
-    return [(name, size) for name, size in dict.fromkeys(found) if size >= 0]
+
+    def refused(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            closed_to_us.append(str(error.filename))
+
+    names = [os.path.join(folder, name) for folder, _, files in os.walk(path, onerror=refused) for name in files]
+    return [(name, size) for name, size in dict.fromkeys(map(_still_there, sorted(names))) if size >= 0]
 
 
 def _still_there(path: str) -> tuple[str, int]:
@@ -120,6 +141,8 @@ def _still_there(path: str) -> tuple[str, int]:
             found = os.stat(name)
         except FileNotFoundError:
             continue
+        except OSError:
+            return name, 0  # whoever opens it says what is wrong
         return name, found.st_size if stat.S_ISREG(found.st_mode) else -1
     return path, -1
 
@@ -129,13 +152,15 @@ def _remote_files(spark: SparkSession, path: str) -> list[tuple[str, int]]:
     jvm: Any = spark._jvm
     where = jvm.org.apache.hadoop.fs.Path(path)
     system = where.getFileSystem(spark._jsc.hadoopConfiguration())
-    if not system.exists(where):
+    matching = [where] if system.exists(where) else [status.getPath() for status in system.globStatus(where) or ()]
+    if not matching:
         raise NoAccessLogError(f"{path} does not exist")
     found = []
-    files = system.listFiles(where, True)
-    while files.hasNext():
-        status = files.next()
-        found.append((status.getPath().toString(), status.getLen()))
+    for each in matching:
+        files = system.listFiles(each, True)
+        while files.hasNext():
+            status = files.next()
+            found.append((status.getPath().toString(), status.getLen()))
     return sorted(found)
 
 

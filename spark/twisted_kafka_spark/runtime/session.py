@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import re
+import shlex
 import sys
+import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +20,7 @@ from twisted_kafka_spark.runtime import class_cache
 from twisted_kafka_spark.runtime.java_home import ensure_java
 
 if TYPE_CHECKING:
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
 BATCH_LINES = 1 << 16
@@ -31,6 +35,9 @@ _JAVA_OPTIONS = (
 for two million lines, and more than that for fewer. Cells have some forty columns, and Java compiles the long methods that Spark
 makes for them only if it is told to. Verifying the byte code of some ten thousand classes, all from pyspark's jars, would take an
 eighth of the start."""
+_ZONE = ("spark.sql.session.timeZone", "UTC")
+"""Not a matter of taste: the hours of rollups are UTC."""
+_DEFAULT_FILE_SYSTEM = "spark.hadoop.fs.defaultFS"
 _MEMORY_SHARE, _MEMORY_MIN_MB, _MEMORY_MAX_MB = 0.25, 1024, 8192
 
 
@@ -47,37 +54,43 @@ def driver_memory_mb() -> int:
     return max(_MEMORY_MIN_MB, min(_MEMORY_MAX_MB, int(whole_mb * _MEMORY_SHARE)))
 
 
-def settings(cores: int, is_verbose: bool, java_options: str = "") -> dict[str, str]:
-    """Return Spark's settings for one machine."""
-    return {
-        "spark.ui.enabled": "false",
+def settings(master: str, is_verbose: bool, java_options: str = "") -> dict[str, str]:
+    """Return Spark's settings for this machine, or for its driver on this machine if the master is elsewhere."""
+    found = {
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "INFO" if is_verbose else "OFF",
         "spark.driver.memory": f"{driver_memory_mb()}m",
         "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} {java_options}".strip(),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(2 * cores),
         "spark.sql.files.maxPartitionBytes": str(64 << 20),
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_LINES),
         "spark.sql.execution.pythonUDF.arrow.enabled": "true",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
+    if is_local(master):
+        found |= {
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(2 * _cores(master)),
+        }
+    return found
 
 
 def start(
     master: str = "",
     *,
+    conf: Sequence[str] = (),
     is_verbose: bool = False,
     application: str = "access log report",
     class_cache_out: str = "",
     more: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Start Spark, or use the session that spark-submit created; without `master`, Spark uses all cores of this machine.
+    """Start Spark, or use the session that spark-submit created.
 
-    `class_cache_out`: the path to which Java writes the archive of loaded classes when it exits. `more`: settings that the user may
-    have made otherwise; those of spark-submit cannot be changed.
+    Without `master`, it is that of the user's settings, otherwise all cores of this machine. `conf`: settings, `NAME=VALUE`, before
+    those of spark-defaults.conf. `class_cache_out`: the path to which Java writes the archive of loaded classes when it exits.
+    `more`: settings that the user may have made otherwise; those of spark-submit cannot be changed.
+    Workers elsewhere get this package, so they only need Python with pyarrow and numpy.
 
     Raises SparkUnavailableError, with a message of one line, when Java or pyspark is missing or too old.
     """
@@ -88,51 +101,94 @@ def start(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkUnavailableError(f"{error.name} is not installed: pip install 'twisted_kafka[spark]'") from None
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    theirs = set_by_user(conf)
+    os.environ.setdefault("PYSPARK_PYTHON", theirs.get("spark.pyspark.python", sys.executable))
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if not is_verbose:
         warnings.filterwarnings("ignore", category=FutureWarning)
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
     if "SPARK_ENV_LOADED" in os.environ or is_submitted():
         session: SparkSession = _quietly(SparkSession.builder.appName(application).getOrCreate, is_verbose)
-        session.conf.set("spark.sql.session.timeZone", "UTC")  # the hours of rollups are UTC
+        for name, value in parsed(conf).items():
+            session.conf.set(name, value)
+        session.conf.set(*_ZONE)
         return session
     try:
         java_home = ensure_java()
     except RuntimeError as error:
         raise SparkUnavailableError(str(error)) from None
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    master = master or theirs.get("spark.master", "local[*]")
+    if is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for name in _MALLOC:
         os.environ.setdefault(name, str(_KEPT_BYTES))
-    mine = own_settings(master, is_verbose=is_verbose, java_options=class_cache.options(java_home, class_cache_out))
-    mine |= {name: value for name, value in (more or {}).items() if name not in set_by_user()}
-    conf = SparkConf().setAppName(application).setMaster(master or "local[*]").setAll(list(mine.items()))
+    mine = own_settings(master, theirs, is_verbose=is_verbose, java_options=class_cache.options(java_home, class_cache_out))
+    mine |= {name: value for name, value in (more or {}).items() if name not in theirs}
+    whole = {**mine, **parsed(conf), **dict([_ZONE])}
     try:
-        late: Any = _LateSession(conf, is_verbose)
+        late: Any = _LateSession(SparkConf().setAppName(application).setMaster(master).setAll(list(whole.items())), is_verbose)
     except PySparkRuntimeError as error:
         packages = mine.get("spark.jars.packages")
         if packages is None or "JAVA_GATEWAY_EXITED" not in str(error):
             raise
         raise SparkUnavailableError(f"Spark did not start: it may not have found {packages}, which --jars can replace") from None
+    if not is_local(master):
+        _ship(late.sparkContext)
     return cast("SparkSession", late)
 
 
-def own_settings(master: str, *, is_verbose: bool = False, java_options: str = "") -> dict[str, str]:
-    """Return the settings for one machine that the user has not made."""
-    theirs = set_by_user()
-    wanted = settings(_cores(master), is_verbose, java_options)
-    return {name: value for name, value in wanted.items() if name not in theirs}
+def own_settings(master: str, theirs: Mapping[str, str], *, is_verbose: bool = False, java_options: str = "") -> dict[str, str]:
+    """Return the settings that the user has not made."""
+    return {name: value for name, value in settings(master, is_verbose, java_options).items() if name not in theirs}
 
 
-def set_by_user() -> set[str]:
-    """Return the names of the settings in spark-defaults.conf and PYSPARK_SUBMIT_ARGS, which are not overridden."""
-    directory = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
-    names = set(re.findall(r"--conf[ =]['\"]?([\w.]+)=", os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
+def set_by_user(conf: Sequence[str] = ()) -> dict[str, str]:
+    """Return the settings in spark-defaults.conf, PYSPARK_SUBMIT_ARGS and `conf`, which are not overridden."""
+    import pyspark
+
+    home = os.environ.get("SPARK_HOME") or os.path.dirname(pyspark.__file__)
+    found: dict[str, str] = {}
     with contextlib.suppress(OSError):
-        for text in Path(directory, "spark-defaults.conf").read_text().splitlines():
-            found = re.match(r"\s*(spark[\w.]*)[\s=:]", text)
-            names |= {found[1]} if found else set()
-    return names
+        for text in Path(os.environ.get("SPARK_CONF_DIR") or f"{home}/conf", "spark-defaults.conf").read_text().splitlines():
+            if setting := re.match(r"\s*(spark[\w.]*)[\s=:]+(.*)", text):
+                found[setting[1]] = setting[2].strip()
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "").replace("--conf=", "--conf "))
+    for option, value in itertools.pairwise(words):
+        if option == "--conf":
+            found |= parsed([value])
+        elif option == "--master":
+            found["spark.master"] = value
+    return found | parsed(conf)
+
+
+def parsed(conf: Sequence[str]) -> dict[str, str]:
+    """Return settings of the form `NAME=VALUE`; raise ValueError for others."""
+    for text in conf:
+        if not re.match(r"spark\.[\w.-]+=", text):
+            raise ValueError(f"{text!r} is not a setting such as spark.executor.memory=4g")
+    return {name: value for name, _, value in (text.partition("=") for text in conf)}
+
+
+def is_local(master: str) -> bool:
+    """Return whether Spark runs on this machine only."""
+    return master.startswith("local") or not master
+
+
+def may_have_other_default(conf: Sequence[str] = ()) -> bool:
+    """Return whether paths without a scheme may be elsewhere than on this machine: whether somebody has configured Hadoop."""
+    is_configured = any(name in os.environ for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
+    return is_configured or is_submitted() or _DEFAULT_FILE_SYSTEM in set_by_user(conf)
+
+
+def _ship(context: SparkContext) -> None:
+    """Send this package to the workers."""
+    package = Path(__file__).parent.parent
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, f"{package.name}.zip")
+        with zipfile.ZipFile(path, "w") as file:
+            for source in sorted(package.rglob("*.py")):
+                file.write(source, source.relative_to(package.parent))
+        context.addPyFile(str(path))
 
 
 class _LateSession:

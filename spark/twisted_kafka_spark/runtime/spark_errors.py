@@ -1,14 +1,56 @@
-"""One-line messages of Spark's errors."""
+"""One-line messages of Spark's errors, with what to do about the usual ones."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _PYTHON_ERROR = re.compile(r"[\w.]*(Error|Exception|Invalid|NotImplemented): ")
+_CALL = re.compile(r"An error occurred while calling ")
+_LIBRARIES = ("pyspark.", "py4j.")
+_ADVICE = (
+    (
+        r"Class \S+ not found|ClassNotFoundException|No FileSystem for scheme",
+        "add its jar, of the version of Spark's Hadoop: --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION",
+    ),
+    (r"No module named", "the workers' Python lacks it: install it there, or name another Python with PYSPARK_PYTHON"),
+    (r"Cannot run program", "the workers do not have this Python: set PYSPARK_PYTHON to one that they have"),
+    (r"PYTHON_VERSION_MISMATCH|different version .*than that in driver", "set PYSPARK_PYTHON to a Python of the driver's version"),
+    (
+        r"All masters are unresponsive|stopped SparkContext|SparkContext was shut down|Master removed our application",
+        "check the address in --master, and whether the master runs",
+    ),
+    (r"Answer from Java side is empty|Error while sending or receiving", "Java has ended; perhaps the machine had no memory left"),
+    (r"OutOfMemoryError|Java heap space", "give it more memory: --conf spark.driver.memory=4g, or spark.executor.memory"),
+    (r"AccessDenied|AccessControlException|[Pp]ermission denied|Forbidden|403", "check the credentials and their permissions"),
+    (r"UnknownStore|NoSuchBucket|bucket does not exist", "check the name of the bucket"),
+    (r"UnknownHostException|ConnectException|Connection refused", "check the address and the network"),
+    (r"No space left on device", "free space, or set spark.local.dir to another disk"),
+)
+
+
+@contextmanager
+def in_one_line(*, is_verbose: bool = False) -> Iterator[None]:
+    """Turn errors of Spark into RuntimeErrors with a message of one line, unless `is_verbose`."""
+    try:
+        yield
+    except Exception as error:
+        if is_verbose or not type(error).__module__.startswith(_LIBRARIES):
+            raise
+        raise RuntimeError(explained(error)) from None
+
+
+def explained(error: BaseException) -> str:
+    """Return the message of a Spark error in one line, with advice if there is any."""
+    message, whole = first_line(error), str(error)
+    advice = next((advice for cause, advice in _ADVICE if re.search(cause, message) or re.search(cause, whole)), "")
+    return f"{message.rstrip('.')}: {advice}" if advice else f"{message} (--verbose shows more)"
 
 
 def first_line(error: BaseException) -> str:
     """Return the message of a Spark error without plans and stack traces; for an error in a Python process, Python's message."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in lines if not _CALL.match(line)] or lines
     raised = [line for line in lines if _PYTHON_ERROR.match(line)]
     return next(iter([*raised[:1], *lines]), type(error).__name__)
