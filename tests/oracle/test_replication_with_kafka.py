@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
+from kafka.errors import KafkaConnectionError
 
 from tests.eventually import eventually
 from tests.oracle.apache_kafka import ApacheKafka
@@ -66,10 +67,13 @@ class Pair:
         return first == second != b""
 
     def state(self, topic: str) -> tuple[int, list[int]]:
-        """Return the leader and the in-sync replicas, as the controller tells clients."""
-        admin = KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap)
-        (found,) = admin.describe_topics([topic])
-        admin.close()
+        """Return the leader and the in-sync replicas, as clients are told; -1 if a client asked a broker that is gone."""
+        try:
+            admin = KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap)
+            (found,) = admin.describe_topics([topic])
+            admin.close()
+        except KafkaConnectionError:
+            return -1, []
         (partition,) = found["partitions"]
         return partition["leader_id"], sorted(partition["isr_nodes"])
 
