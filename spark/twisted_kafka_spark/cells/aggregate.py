@@ -32,6 +32,8 @@ MOST_CELLS_OF_A_KIND = 50_000
 SAMPLED_NAMES = 1000
 """Topics that are kept whatever they moved: those with the smallest hashes, from which the number of topics is estimated."""
 SAMPLED_KIND = "topics"
+TOPIC_KINDS = ("topics", "topic_errors", "partitions")
+"""The kinds whose `topic` may be a topic id."""
 BY_HOUR = "partitions"
 """The kind whose cells are dropped for what they count in an hour, also where their grain is finer."""
 
@@ -50,7 +52,7 @@ def named_topics(cells: DataFrame) -> DataFrame:
     from pyspark.sql import functions as sf
 
     ids = cells.where("kind = 'topic_ids'").groupBy(sf.col("topic").alias("topic_id")).agg(sf.min("note").alias("topic_name"))
-    is_named = sf.col("kind").isin("topics", "topic_errors", "partitions") & (sf.col("topic") == sf.col("topic_id"))
+    is_named = sf.col("kind").isin(list(TOPIC_KINDS)) & (sf.col("topic") == sf.col("topic_id"))
     joined = cells.join(sf.broadcast(ids), is_named, "left")
     return joined.withColumn("topic", sf.coalesce("topic_name", "topic")).drop("topic_id", "topic_name")
 

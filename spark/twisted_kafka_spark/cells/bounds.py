@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 OTHERS = "others"
+CLIENT_MINUTES = "client_minutes"
 _SEPARATOR, _NULL = "\x1f", "\x1e"
 _MERGE_ROWS = 1 << 20
 """Rows that are merged at a time."""
@@ -80,12 +81,21 @@ class Merger:
 def relevant(kind: str, table: pa.Table) -> pa.Table:
     """Return merged cells without minutes of clients in which too little happened for a storm, and partitions that hardly move."""
     if kind == BY_HOUR:
-        return table.filter(pc.greater_equal(table["requests"], PARTITION_FLOOR))
-    if kind != "client_minutes":
-        return table
+        return table.filter(is_moved(table))
+    if kind == CLIENT_MINUTES:
+        return table.filter(pc.and_(is_busy(table), pc.is_null(table[OTHERS])))
+    return table
+
+
+def is_busy(table: pa.Table) -> pa.ChunkedArray:
+    """Return of each minute of a client whether enough happened for a storm."""
     busy = pc.or_(pc.greater_equal(table["requests"], MINUTE_FLOOR), pc.greater(pc.fill_null(table["throttled"], 0), 0))
-    busy = pc.or_(pc.fill_null(busy, False), pc.is_in(table["api"], pa.array(REBALANCE_APIS)))
-    return table.filter(pc.and_(busy, pc.is_null(table[OTHERS])))
+    return pc.or_(pc.fill_null(busy, False), pc.is_in(table["api"], pa.array(REBALANCE_APIS)))
+
+
+def is_moved(table: pa.Table) -> pa.ChunkedArray:
+    """Return of each hour of a partition whether it moves."""
+    return pc.greater_equal(table["requests"], PARTITION_FLOOR)
 
 
 def bounded(kind: str, table: pa.Table, most: int, room: int = 1) -> pa.Table:

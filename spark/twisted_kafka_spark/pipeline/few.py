@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
-from twisted_kafka_spark.cells import aggregate, bundles
+from twisted_kafka_spark.cells import aggregate, bounds, bundles
 from twisted_kafka_spark.cells.fold import READ
 from twisted_kafka_spark.cells.kinds import DAY_S, HOUR_S, KEY_NAMES, KINDS, MEASURES, TIME
 from twisted_kafka_spark.pipeline import page
 from twisted_kafka_spark.pipeline.rollup import RUN_SLACK
-from twisted_kafka_spark.thresholds import MINUTE_FLOOR, PARTITION_FLOOR, REBALANCE_APIS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from twisted_kafka_spark.findings.finding import Finding
 
 _MICROSECOND = 1_000_000
-_TOPICS = ("topics", "topic_errors", "partitions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +111,9 @@ def _merged(table: pa.Table) -> pa.Table:
     grouped = table.group_by(list(KEY_NAMES), use_threads=False).aggregate(sums)
     names = [f"{name}_{how}" for name, how in sums]
     merged = grouped.select([*KEY_NAMES, *names]).rename_columns([*KEY_NAMES, *(name for name, _ in sums)])
-    is_busy = pc.or_(pc.greater_equal(merged["requests"], MINUTE_FLOOR), pc.greater(merged["throttled"], 0))
-    is_busy = pc.or_(pc.fill_null(is_busy, False), pc.is_in(merged["api"], pa.array(REBALANCE_APIS)))
-    is_busy = pc.or_(pc.not_equal(merged["kind"], "client_minutes"), is_busy)
-    is_moved = pc.or_(pc.not_equal(merged["kind"], aggregate.BY_HOUR), pc.greater_equal(merged["requests"], PARTITION_FLOOR))
-    return merged.filter(pc.and_(is_busy, is_moved))
+    kind = merged["kind"]
+    is_busy = pc.or_(pc.not_equal(kind, bounds.CLIENT_MINUTES), bounds.is_busy(merged))
+    return merged.filter(pc.and_(is_busy, pc.or_(pc.not_equal(kind, aggregate.BY_HOUR), bounds.is_moved(merged))))
 
 
 def _crowded(merged: pa.Table) -> list[str]:
@@ -142,7 +138,7 @@ def _with_names_of_topics(table: pa.Table) -> pa.Table:
     for topic_id, name in zip(ids["topic"].to_pylist(), ids["note"].to_pylist(), strict=True):
         names[topic_id] = min(name, names.get(topic_id, name))
     topics = pa.array([names.get(topic, topic) for topic in table["topic"].to_pylist()], pa.string())
-    return _set(table, "topic", pc.if_else(_is_one_of(table, _TOPICS), topics, table["topic"]))
+    return _set(table, "topic", pc.if_else(_is_one_of(table, aggregate.TOPIC_KINDS), topics, table["topic"]))
 
 
 def _by_grain(grains_s: dict[str, int]) -> dict[int, list[str]]:

@@ -125,7 +125,7 @@ def grains_s(sized: Sizes, tick_s: int) -> dict[str, int]:
 
 
 def _with_names_of_topics(found: DataFrame) -> DataFrame:
-    about_topics = _is_one_of(("topics", "topic_errors", "partitions", "topic_ids"))
+    about_topics = _is_one_of((*aggregate.TOPIC_KINDS, "topic_ids"))
     named = aggregate.named_topics(exchange.as_cells(found.where(about_topics)))
     return exchange.as_shards(named).unionByName(found.where(~about_topics))
 

@@ -12,12 +12,13 @@ import secrets
 import time
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twisted_kafka_spark.cells import kinds
 from twisted_kafka_spark.cells.kinds import KEY_NAMES, KINDS, MEASURE_NAMES, TIME
 from twisted_kafka_spark.pipeline.followed import FOLLOWED, Followed
 from twisted_kafka_spark.records.read import NoAccessLogError
+from twisted_kafka_spark.runtime.folder import Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +32,7 @@ SOURCE = "log"
 STALE_S = 86_400
 """The age at which the files of a write that was killed are deleted; nothing reads them."""
 _FOLDER = re.compile(r"(rollup|followed|grain)=(\d+)")
-_FILE = re.compile(r"/date=([^/]+)/hour=([^/]+)/(?:cells\.([\w-]+)\.(\d+)-[0-9a-f]+|part-[^/]+)\.parquet$")
+_FILE = re.compile(r"(?:^|/)date=([^/]+)/hour=([^/]+)/(?:cells\.([\w-]+)\.(\d+)-[0-9a-f]+|part-[^/]+)\.parquet$")
 _ASIDE = ("_writing-", ".spark-staging-")
 """How the folders of unfinished writes begin: ours, and those of Spark, which wrote the hours itself in earlier releases."""
 
@@ -48,63 +49,42 @@ def write(found: DataFrame, directory: str, source: str = SOURCE) -> None:
         sf.date_format(TIME.name, "HH").alias("hour"),
     )
     files = hours.repartition("date", "hour").sortWithinPartitions("date", "hour", "kind", TIME.name)
-    folder = _Folder(found.sparkSession, f"{directory.rstrip('/')}/{ROLLED_UP}")
-    aside = f"{folder.path}/{_ASIDE[0]}{secrets.token_hex(8)}"
+    folder = _Hours(found.sparkSession, f"{directory.rstrip('/')}/{ROLLED_UP}")
+    aside = f"{_ASIDE[0]}{secrets.token_hex(8)}"
     try:
         writer = files.write.partitionBy("date", "hour").option("maxRecordsPerFile", 0)  # one file for each hour
-        writer.option("compression", "zstd").parquet(aside)
+        writer.option("compression", "zstd").parquet(f"{folder.url}/{aside}")
         folder.take(aside, source)
     finally:
         folder.delete(aside)
     folder.delete_stale()
 
 
-class _Folder:
-    """The folder of hours, in any file system that Spark supports."""
-
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        jvm: Any = spark._jvm
-        self.path = path
-        self._path: Any = jvm.org.apache.hadoop.fs.Path
-        self._system = self._path(path).getFileSystem(spark._jsc.hadoopConfiguration())
+class _Hours(Folder):
+    """The folder of hours."""
 
     def take(self, aside: str, source: str) -> None:
         """Move the files of a write into their hours, and delete those of the same source that they replace."""
-        made = [(found, status) for status in self._files(aside) if (found := _FILE.search(status.getPath().toString()))]
-        hours = {f"{self.path}/date={found[1]}/hour={found[2]}": status.getPath() for found, status in made}
+        made = [(found, path) for path in self.files(aside) if (found := _FILE.search(path))]
+        hours = {f"date={found[1]}/hour={found[2]}": path for found, path in made}
         if len(hours) < len(made):
-            raise RuntimeError(f"Spark wrote several files for an hour below {aside}")
-        before = {hour: [status.getPath() for status in self._files(hour)] for hour in hours}
-        newest = max((_order(path.toString()) for paths in before.values() for path in paths), default=0)
+            raise RuntimeError(f"Spark wrote several files for an hour below {self.url}/{aside}")
+        before = {hour: self.files(hour) for hour in hours}
+        newest = max((_order(path) for paths in before.values() for path in paths), default=0)
         write = f"{max(time.time_ns() // 1_000_000, newest + 1):013}-{secrets.token_hex(4)}"
         for hour, path in hours.items():
-            self._system.mkdirs(self._path(hour))
-            if not self._system.rename(path, self._path(f"{hour}/cells.{source}.{write}.parquet")):
-                raise OSError(f"cannot write {hour}")
+            self.move(path, f"{hour}/cells.{source}.{write}.parquet")
         for paths in before.values():
             for path in paths:
-                if _source(path.toString()) == source:
-                    self._system.delete(path, False)
-
-    def delete(self, path: str) -> None:
-        """Delete a folder, if it exists."""
-        self._system.delete(self._path(path), True)
+                if _source(path) == source:
+                    self.delete(path)
 
     def delete_stale(self) -> None:
         """Delete what writes that were killed have left."""
         oldest_ms = (time.time() - STALE_S) * 1000
-        for status in self._system.listStatus(self._path(self.path)):
-            if status.getPath().getName().startswith(_ASIDE) and status.getModificationTime() < oldest_ms:
-                self._system.delete(status.getPath(), True)
-
-    def _files(self, folder: str) -> list[Any]:
-        where = self._path(folder)
-        if not self._system.exists(where):
-            return []
-        found, each = [], self._system.listFiles(where, True)
-        while each.hasNext():
-            found.append(each.next())
-        return found
+        for name in self.names():
+            if name.startswith(_ASIDE) and self.modified_ms(name) < oldest_ms:
+                self.delete(name)
 
 
 def _source(path: str) -> str:
@@ -162,14 +142,11 @@ def _read(spark: SparkSession, directory: str) -> DataFrame:
 
 def _folder(spark: SparkSession, directory: str) -> str:
     """Return the name of the folder with rollups in a directory; raise NoAccessLogError unless there is one, of our version."""
-    jvm: Any = spark._jvm
-    where = jvm.org.apache.hadoop.fs.Path(directory)
-    system = where.getFileSystem(spark._jsc.hadoopConfiguration())
-    if not system.exists(where):
+    folder = Folder(spark, directory)
+    if not folder.exists(""):
         raise NoAccessLogError(f"{directory} does not exist")
-    names = [str(status.getPath().getName()) for status in system.listStatus(where)]
     ours = {name: int(number) for name, _, number in (each.partition("=") for each in (ROLLED_UP, FOLLOWED))}
-    found = {name: (folder[1], int(folder[2])) for name in names if (folder := _FOLDER.fullmatch(name))}
+    found = {name: (each[1], int(each[2])) for name in folder.names() if (each := _FOLDER.fullmatch(name))}
     for name, (what, version) in found.items():
         if name not in (ROLLED_UP, FOLLOWED):
             readable = ours.get(what, VERSION)

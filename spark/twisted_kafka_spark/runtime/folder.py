@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Folder:
-    """The operations of a folder that streams need, with Hadoop's classes. Names may contain slashes.
+    """The operations of a folder that streams and rollups need, with Hadoop's classes. Names may contain slashes.
 
     `url`: the folder with its scheme; a path without one is in the default file system (`fs.defaultFS`).
     """
@@ -53,6 +53,25 @@ class Folder:
         if not self._system.exists(self._at("")):
             return []
         return [status.getPath().getName() for status in self._system.listStatus(self._at(""))]
+
+    def files(self, name: str) -> list[str]:
+        """Return the names of the files in a folder of this name and in all below it; none if it does not exist."""
+        if not self.exists(name):
+            return []
+        found, each = [], self._system.listFiles(self._at(name), True)
+        while each.hasNext():
+            found.append(str(each.next().getPath().toString()).removeprefix(f"{self.url}/"))
+        return found
+
+    def modified_ms(self, name: str) -> int:
+        """Return when a file or folder was changed, in milliseconds since 1970."""
+        return int(self._system.getFileStatus(self._at(name)).getModificationTime())
+
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name, at which there is none; make the folders above it. Raises OSError."""
+        self._system.mkdirs(self._at(to).getParent())
+        if not self._system.rename(self._at(name), self._at(to)):
+            raise OSError(f"{self.url}/{to} could not be written")
 
     def delete(self, name: str) -> None:
         """Delete a file, or a folder with all that is in it, if it exists."""
