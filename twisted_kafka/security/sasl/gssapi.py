@@ -84,7 +84,8 @@ class GssapiSaslServer:
         if token:
             raise SaslError("the client sent something between its context and the offer of security layers")
         self._next = self._take_choice
-        return raw.wrap(self._context, OFFER, confidential=False).message
+        offer: bytes = raw.wrap(self._context, OFFER, confidential=False).message
+        return offer
 
     def _take_choice(self, token: bytes) -> None:
         message: bytes = raw.unwrap(self._context, token).message
