@@ -209,12 +209,19 @@ def _class_path(pom: str, name: str, *properties: str) -> str | None:
     known = cache / "class-path.txt"
     if not known.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        shutil.copy(HERE / "java" / pom, cache / "pom.xml")
-        new = cache / "class-path.new"
-        goal = ["dependency:build-classpath", f"-Dmdep.outputFile={new}", *properties]
-        run(["mvn", "-q", "-B", "-ntp", "-f", str(cache / "pom.xml"), *goal], timeout_s=900)
-        new.rename(known)
+        with (cache.parent / "maven.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # workers collect the same tests, and Maven's repository takes one writer at a time
+            if not known.exists():
+                _fetch(cache, pom, known, *properties)
     return known.read_text()
+
+
+def _fetch(cache: Path, pom: str, known: Path, *properties: str) -> None:
+    shutil.copy(HERE / "java" / pom, cache / "pom.xml")
+    new = cache / "class-path.new"
+    goal = ["dependency:build-classpath", f"-Dmdep.outputFile={new}", *properties]
+    run(["mvn", "-q", "-B", "-ntp", "-f", str(cache / "pom.xml"), *goal], timeout_s=900)
+    new.rename(known)
 
 
 LATER_KAFKA = "4.3.1"
