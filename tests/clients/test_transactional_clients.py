@@ -26,6 +26,8 @@ TOO_LATE = re.compile(f"{FENCED.pattern}|InvalidTxnState|INVALID_TXN_STATE")
 """Who has an epoch for each transaction is told that it was aborted, and may go on."""
 NOT_IN_GROUP = re.compile("CommitFailed|UNKNOWN_MEMBER_ID|aborted|No current assignment")
 """The last is the Java client's, if it loses its partitions between a poll and the look at its position in them."""
+STARTS_AGAIN = frozenset({"kafka-clients 3.9.2"})
+"""Fixed in 4.0. The access log shows ListOffsets for a partition whose offset was committed, and no OffsetFetch."""
 SETTINGS = (
     "group.initial.rebalance.delay.ms=0",
     "group.min.session.timeout.ms=1000",
@@ -407,6 +409,8 @@ class Transforming:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_each_record_is_transformed_once_whoever_dies(start: Start, kind: str, mortal: ServedBroker, protocol: str) -> None:
+    if kind in STARTS_AGAIN and protocol == "consumer":
+        pytest.skip("a partition that it is assigned while it asks for offsets is read from the beginning (KAFKA-17674)")
     source, target = make_topic(mortal, "source", 4), make_topic(mortal, "target", 4)
     client = start(mortal)
     expected = fill(client, source, 800, 4)
