@@ -1,15 +1,17 @@
 """The time of a report on an access log, compared to DuckDB, Polars and GoAccess if they are installed.
 
-    python -m benchmarks.access_log_report [--rows 1000000] [--brokers 1] [--skewed] [--directory DIR] [--rounds 1]
-                                          [--only report,duckdb] [--jsonl-only]
+    python -m benchmarks.access_log_report [--rows 1000000] [--brokers 1] [--skewed] [--realistic] [--clients 400]
+                                          [--directory DIR] [--rounds 1] [--only report,duckdb] [--jsonl-only]
 
 A quiet synthetic day is written as JSONL, and converted to Parquet as by the broker's archive. Each program runs in a separate
 process, and its wall time is measured from start to end. `report` creates the complete report (all tables, page and JSON); DuckDB
-and Polars compute a part of it: requests, errors, bytes and p99 by minute, API and client, and bytes by topic. GoAccess reads the
+and Polars compute a part of it: requests, errors, bytes and p99 by minute, API and client, and bytes by topic; "duckdb tables"
+groups by the keys of all kinds of cells, from which a report is made (`access_log_rivals`). GoAccess reads the
 same requests as lines of a web server and creates its own report. The marginal rate excludes the time of a report on a thousand
 rows, which is the start of Java and Spark. The programs run in turn in each round; the fastest round of each is printed, with the
 machine's load before it and the peak memory of all its processes. `--brokers N` repeats the lines of the day for N brokers, N times
-`--rows` in total; with `--skewed`, nine of ten lines are from one client. Files in `--directory` are created once and kept.
+`--rows` in total; with `--skewed`, nine of ten lines are from one client. `--realistic` takes the day of `realistic_day`, with
+`--clients`, all of whose lines differ, also those of several brokers. Files in `--directory` are created once and kept.
 """
 
 import argparse
@@ -25,6 +27,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks import realistic_day
+from benchmarks.access_log_rivals import DUCKDB_PART, DUCKDB_TABLES, POLARS_PART
 from benchmarks.scratch import scratch
 from twisted_kafka.access_log.archive import PARQUET, Archive
 from twisted_kafka.timing.clock import ManualClock
@@ -34,31 +38,6 @@ FAR_AHEAD_MS = 4_000_000_000_000
 SMALL_ROWS = 1000
 SAMPLE_S = 0.5
 CLIENT = re.compile(rb'"client_id":"[^"]*"')
-
-DUCKDB = """
-import duckdb, sys
-log = sys.argv[1]
-source = f"read_parquet('{log}/*/*/*.parquet')" if sys.argv[2] == "parquet" else (
-    f"read_json('{log}/*/*/*.jsonl', format='newline_delimited', columns={{time: 'VARCHAR', api: 'VARCHAR', client_id: 'VARCHAR', "
-    "error: 'VARCHAR', request_bytes: 'BIGINT', response_bytes: 'BIGINT', total_us: 'BIGINT', "
-    "topics: 'STRUCT(topic VARCHAR, partitions INT, records BIGINT, bytes BIGINT, error VARCHAR)[]'})")
-c = duckdb.connect()
-c.execute("CREATE TABLE log AS SELECT time[:16] AS minute, api, client_id, error, request_bytes, response_bytes, total_us, topics "
-          f"FROM {source}")
-c.execute("SELECT minute, api, client_id, count(*), count(error), sum(request_bytes), sum(response_bytes), "
-          "quantile_cont(total_us, 0.99) FROM log GROUP BY ALL").fetchall()
-c.execute("SELECT t.topic, sum(t.bytes) FROM (SELECT unnest(topics) AS t FROM log) GROUP BY ALL").fetchall()
-"""
-POLARS = """
-import polars as pl, sys
-log = sys.argv[1]
-frame = pl.scan_parquet(f"{log}/*/*/*.parquet") if sys.argv[2] == "parquet" else pl.scan_ndjson(f"{log}/*/*/*.jsonl")
-by = [pl.col("time").str.slice(0, 16).alias("minute"), "api", "client_id"]
-one = frame.group_by(by).agg(pl.len(), pl.col("error").count(), pl.col("request_bytes", "response_bytes").sum(),
-                             pl.col("total_us").quantile(0.99))
-two = frame.select(pl.col("topics").explode()).unnest("topics").group_by("topic").agg(pl.col("bytes").sum())
-pl.collect_all([one, two])
-"""
 
 
 def to_parquet(directory: Path, node: int) -> None:
@@ -93,21 +72,29 @@ def multiplied(log: Path, out: Path, brokers: int, *, is_skewed: bool) -> None:
             copy.write_bytes(data.replace(b'"node":1,', b'"node":%d,' % node))
 
 
-def prepared(
-    directory: Path, rows: int, brokers: int = 1, *, is_skewed: bool = False, is_jsonl_only: bool = False
-) -> dict[str, Path]:
+def name_of(options: argparse.Namespace) -> str:
+    """Return the name of the files of one size."""
+    brokers = f"x{options.brokers}" if options.brokers > 1 else ""
+    return f"{options.rows}{brokers}" + (f"-{options.clients}-clients" if options.realistic else "-skewed" * options.skewed)
+
+
+def prepared(directory: Path, options: argparse.Namespace) -> dict[str, Path]:
     """Create the files of one size, unless they exist; return the path of each form."""
-    name = str(rows) + (f"x{brokers}" if brokers > 1 else "") + ("-skewed" if is_skewed else "")
+    name, rows = name_of(options), options.rows
     forms = {"JSONL": directory / name, "Parquet": directory / f"{name}-parquet", "web": directory / f"{name}.log"}
-    if not (directory / str(rows)).exists():
+    if options.realistic:
+        if not forms["JSONL"].exists():
+            connections = max(3000, 2 * options.clients)
+            realistic_day.write(forms["JSONL"], rows * options.brokers, options.clients, connections, nodes=options.brokers)
+    elif not (directory / str(rows)).exists():
         Day(rows).write(directory / str(rows))
     if not forms["JSONL"].exists():
-        multiplied(directory / str(rows), forms["JSONL"], brokers, is_skewed=is_skewed)
-    if is_jsonl_only:
+        multiplied(directory / str(rows), forms["JSONL"], options.brokers, is_skewed=options.skewed)
+    if options.jsonl_only:
         return {"JSONL": forms["JSONL"]}
     if not forms["Parquet"].exists():
         shutil.copytree(forms["JSONL"], forms["Parquet"])
-        for node in range(1, brokers + 1):
+        for node in range(1, options.brokers + 1):
             to_parquet(forms["Parquet"], node)
     if not forms["web"].exists():
         as_web_log(forms["JSONL"], forms["web"])
@@ -164,11 +151,12 @@ def commands(forms: dict[str, Path], out: Path) -> dict[str, list[str]]:
     found = {}
     for form in (form for form in ("JSONL", "Parquet") if form in forms):
         found[f"report, {form}"] = report(forms[form], out)
-        for name, program in {"duckdb": DUCKDB, "polars": POLARS}.items():
-            if importlib.util.find_spec(name) is not None:
+        for name, program in {"duckdb": DUCKDB_PART, "duckdb tables": DUCKDB_TABLES, "polars": POLARS_PART}.items():
+            package = name.split()[0]
+            if importlib.util.find_spec(package) is not None:
                 found[f"{name}, {form}"] = [sys.executable, "-c", program, str(forms[form]), form.lower()]
             else:
-                print(f"{name} is not installed: pip install {name}")
+                print(f"{package} is not installed: pip install {package}")
     if "web" not in forms:
         return found
     if shutil.which("goaccess") is not None:
@@ -179,27 +167,29 @@ def commands(forms: dict[str, Path], out: Path) -> dict[str, list[str]]:
 
 
 def measure(directory: Path, options: argparse.Namespace) -> None:
-    small = prepared(directory, SMALL_ROWS)
-    forms = prepared(directory, options.rows, options.brokers, is_skewed=options.skewed, is_jsonl_only=options.jsonl_only)
+    small = directory / str(SMALL_ROWS)
+    if not small.exists():
+        Day(SMALL_ROWS).write(small)
+    forms = prepared(directory, options)
     rows = options.rows * options.brokers
     size_mb = sum(path.stat().st_size for path in forms["JSONL"].rglob("*.jsonl")) / 1e6
     print(f"{rows:,} rows, {size_mb:,.0f} MB of JSONL, {os.cpu_count()} cores")
     out = directory / "report.html"
     chosen = options.only.split(",") if options.only else ()
     whole = commands(forms, out)
-    wanted = {"start": report(small["JSONL"], out)}
+    wanted = {"start": report(small, out)}
     wanted.update((name, command) for name, command in whole.items() if not chosen or name.partition(",")[0] in chosen)
     best: dict[str, Usage] = {}
     for _ in range(options.rounds):
         for name, command in wanted.items():
             usage = timed(command)
             best[name] = min(best.get(name, usage), usage)
-    print(f"{'':20}{'wall':>9}{'CPU':>12}{'memory':>11}{'rows/s':>12}{'marginal rows/s':>17}{'load':>7}")
+    print(f"{'':22}{'wall':>9}{'CPU':>12}{'memory':>11}{'rows/s':>12}{'marginal rows/s':>17}{'load':>7}")
     base = best.pop("start")
-    print(f"{'report of 1,000 rows':20}{base.wall_s:7.1f} s{base.cpu_s:10.1f} s{base.memory_mb:8,.0f} MB{'':29}{base.load:7.1f}")
+    print(f"{'report of 1,000 rows':22}{base.wall_s:7.1f} s{base.cpu_s:10.1f} s{base.memory_mb:8,.0f} MB{'':29}{base.load:7.1f}")
     for name, (wall, cpu, memory, load) in best.items():
         marginal = f"{rows / max(wall - base.wall_s, 0.1):17,.0f}" if name.startswith("report") else f"{'':17}"
-        print(f"{name:20}{wall:7.1f} s{cpu:10.1f} s{memory:8,.0f} MB{rows / wall:12,.0f}{marginal}{load:7.1f}")
+        print(f"{name:22}{wall:7.1f} s{cpu:10.1f} s{memory:8,.0f} MB{rows / wall:12,.0f}{marginal}{load:7.1f}")
 
 
 def main() -> None:
@@ -207,9 +197,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("--skewed", action="store_true")
+    parser.add_argument(
+        "--realistic", action="store_true", help="many clients, connections and topics, whose shares follow Zipf's law"
+    )
+    parser.add_argument("--clients", type=int, default=400, help="the clients of a realistic day")
     parser.add_argument("--jsonl-only", action="store_true", help="skip Parquet and GoAccess, whose files take long to create")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", default="", help="comma-separated programs: report, duckdb, polars, goaccess")
+    parser.add_argument("--only", default="", help="comma-separated programs: report, duckdb, duckdb tables, polars, goaccess")
     parser.add_argument("--directory", type=Path, help="directory for the files; default: a temporary directory")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
