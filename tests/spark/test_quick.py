@@ -163,3 +163,28 @@ def test_blocks_of_one_reader_share_their_names_also_between_other_lines() -> No
     whole = concatenated(frames)
     assert sorted(rows(whole), key=str) == sorted(by_json(texts), key=str)
     assert (len(frames), whole.identities.num_rows, len(whole.topics.topic.values)) == (10, 7 + 1, 5 + 1)
+
+
+def test_the_api_is_found_whatever_the_names_before_it_contain() -> None:
+    texts = [
+        line("Fetch", 1, sequence=5, client_id=name) for name in ('x","api":"y', ',"api":"Produce","api_key":0,"version":1', "api")
+    ]
+    found, others = by_position(QuickReader(), texts)
+    assert (found, others) == (by_json(texts), [])
+
+
+@pytest.mark.parametrize("twice", ['"api":"Produce","node":1', '"node":1,"version":3'])
+def test_a_line_with_a_field_twice_is_left_to_the_json_reader(twice: str) -> None:
+    mine = line("Fetch", 1, sequence=5)
+    _, others = by_position(QuickReader(), [mine, mine.replace('"node":1', twice, 1), mine])
+    assert others == [1]
+
+
+def test_pairs_beyond_the_room_for_them_are_left_to_the_json_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [line("Fetch", 1, sequence=number, client_id=f"client-{number}") for number in range(8)]
+    monkeypatch.setattr("twisted_kafka_spark.records.quick._MOST_PAIRS", 10)
+    reader = QuickReader()
+    assert by_position(reader, texts[:2]) == (by_json(texts[:2]), [])
+    assert by_position(reader, texts) == ([], list(range(8)))
+    lines = LineReader()
+    assert [len(frame) for frame in lines.frames_of_block("".join(texts).encode())] == [8]

@@ -1,10 +1,10 @@
 """Parse the lines of this broker by position: numpy finds and checks every field of thousands of lines at a time.
 
 The broker writes fields in a fixed order and without spaces, so the text between the values is the same in every line. Values are
-parsed backwards from the end of the line, numbers eight digits at a time as 64-bit words. The part from `node` to `version` is the
-same in most lines of a connection: it is compared as a whole, and each distinct text is parsed as JSON once. The text between the
-values is compared too. A line that differs anywhere (another program's, incomplete, an additional field, a negative number) is left
-to the JSON reader in `lines`.
+parsed backwards from the end of the line, numbers eight digits at a time as 64-bit words. The part from `node` to
+`software_version` is the same in all lines of a connection, that from `api` to `version` in most of a client library: each is
+compared as a whole, and each distinct text is parsed as JSON once. The text between the values is compared too. A line that differs
+anywhere (another program's, incomplete, an additional field, a negative number) is left to the JSON reader in `lines`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ _WORD = 8
 _HEAD, _HEAD_2 = b'{"v":1,"time":"', b'{"v":2,"time":"'
 _TIME_END = len(_HEAD) + len("2026-11-21T08:15:30.250Z")
 _BEFORE_NUMBERS = b',"correlation_id":'
+_API = b',"api":"'
+_LEAST_OF_API, _MOST_OF_API = len(b',"api":"A","api_key":0,"version":0'), 100
+"""Bytes from the name of an API to the end of its version; a longer text is left to the JSON reader."""
 _NUMBERS = (
     *("request_bytes", "response_bytes", "request_queue_us", "local_us", "remote_us", "throttle_us", "response_queue_us"),
     *("send_us", "total_us"),
@@ -47,8 +50,12 @@ _TOPIC, _PARTITIONS, _RECORDS, _BYTES = b'{"topic":"', b'","partitions":', b',"r
 _OPEN_LIST, _CLOSE_LIST, _CLOSE_OBJECT, _QUOTE, _COMMA = b'[]}",'
 _MINUTE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 _BAD = -1
-_MOST_IDENTITIES = 100_000
-_IDENTITIES: dict[bytes, tuple[Any, ...]] = {}
+_OF_CONNECTION, _OF_API = IDENTITY[: IDENTITY.index("api")], IDENTITY[IDENTITY.index("api") :]
+_MOST_CONNECTIONS = 100_000
+_CONNECTIONS: dict[bytes, tuple[Any, ...]] = {}
+_MOST_PAIRS = 1 << 25
+"""The most pairs of a connection and an API that a reader has room for; lines with further ones are left to the JSON reader."""
+_CONNECTION_SCHEMA, _API_SCHEMA = (pa.schema([IDENTITY_SCHEMA.field(name) for name in part]) for part in (_OF_CONNECTION, _OF_API))
 
 
 def _word(text: bytes) -> np.uint64:
@@ -156,11 +163,13 @@ def _string(text: bytes) -> str:
     return found
 
 
-def _identity(text: bytes) -> tuple[Any, ...]:
-    """Return the values of the part of a line from `node` to `version`; raise ValueError when a value has the wrong type."""
+def _fields(text: bytes, names: tuple[str, ...]) -> tuple[Any, ...]:
+    """Return the values of a part of a line; raise ValueError when one has the wrong type or belongs to the other part."""
     fields = json.loads(b"{" + text + b"}")
-    values = tuple(fields.get(name) for name in IDENTITY)
-    for name, value in zip(IDENTITY, values, strict=True):
+    if any(name in fields for name in IDENTITY if name not in names):
+        raise ValueError(text)
+    values = tuple(fields.get(name) for name in names)
+    for name, value in zip(names, values, strict=True):
         wanted = int if name in ("node", "version") else str
         if type(value) is not wanted and (value is not None or name == "api"):
             raise ValueError(name)
@@ -169,13 +178,18 @@ def _identity(text: bytes) -> tuple[Any, ...]:
     return values
 
 
-def _known_identity(text: bytes) -> tuple[Any, ...]:
-    """Return the same; a worker reads many pieces with the same texts."""
-    found = _IDENTITIES.get(text)
+def _api(text: bytes) -> tuple[Any, ...]:
+    """Return the values of the part of a line from `api` to `version`."""
+    return _fields(text, _OF_API)
+
+
+def _connection(text: bytes) -> tuple[Any, ...]:
+    """Return the values of the part from `node` to `software_version`; a worker reads many pieces with the same texts."""
+    found = _CONNECTIONS.get(text)
     if found is None:
-        if len(_IDENTITIES) >= _MOST_IDENTITIES:
-            _IDENTITIES.clear()
-        found = _IDENTITIES[text] = _identity(text)
+        if len(_CONNECTIONS) >= _MOST_CONNECTIONS:
+            _CONNECTIONS.clear()
+        found = _CONNECTIONS[text] = _fields(text, _OF_CONNECTION)
     return found
 
 
@@ -193,6 +207,70 @@ def _ids_text(text: bytes) -> str:
     if not _IDS.fullmatch(text):
         raise ValueError(text)
     return text.decode("ascii")
+
+
+class _Rows:
+    """A table of the values of distinct texts, which grows with them."""
+
+    def __init__(self, texts: _Texts, schema: pa.Schema) -> None:
+        self._texts, self._table = texts, schema.empty_table()
+
+    def table(self) -> pa.Table:
+        """Return the values of all texts so far."""
+        new = self._texts.values[self._table.num_rows :]
+        if new:
+            schema = self._table.schema
+            columns = [pa.array(column, field.type) for column, field in zip(zip(*new, strict=True), schema, strict=True)]
+            self._table = pa.concat_tables([self._table, pa.table(columns, schema)])
+        return self._table
+
+
+class _Identities:
+    """Numbers the pairs of a connection and an API that occur, which are many more than there are connections or APIs."""
+
+    def __init__(self) -> None:
+        self.connections, self.apis = _Texts(_connection), _Texts(_api)
+        self._rows = _Rows(self.connections, _CONNECTION_SCHEMA), _Rows(self.apis, _API_SCHEMA)
+        self._codes = np.zeros((0, 0), np.int32)
+        """The number of each pair plus one, 0 for a pair that has not occurred."""
+        self._table = IDENTITY_SCHEMA.empty_table()
+
+    def codes(self, connection: Numbers, api: Numbers) -> Numbers:
+        """Return the numbers of the pairs; a pair with a part that cannot be parsed has the number `_BAD`."""
+        found = np.full(len(connection), _BAD, np.int64)
+        known = np.flatnonzero((connection != _BAD) & (api != _BAD))
+        if not len(known) or not self._has_room():
+            return found
+        connection, api = connection[known], api[known]
+        new = np.flatnonzero(self._codes[connection, api] == 0)
+        if len(new):
+            width = self._codes.shape[1]
+            self._add(*np.divmod(np.unique(connection[new] * width + api[new]), width))
+        found[known] = self._codes[connection, api] - 1
+        return found
+
+    def table(self) -> pa.Table:
+        """Return the values of all pairs so far."""
+        return self._table
+
+    def _add(self, connection: Numbers, api: Numbers) -> None:
+        first = self._table.num_rows
+        self._codes[connection, api] = np.arange(first + 1, first + 1 + len(connection))
+        parts = [rows.table().take(pa.array(codes)) for rows, codes in zip(self._rows, (connection, api), strict=True)]
+        added = pa.table([*parts[0].columns, *parts[1].columns], IDENTITY_SCHEMA)
+        self._table = pa.concat_tables([self._table, added])
+
+    def _has_room(self) -> bool:
+        """Make room for the pairs of all texts so far; return whether there is."""
+        have, wanted = self._codes.shape, (len(self.connections.values), len(self.apis.values))
+        if wanted[0] > have[0] or wanted[1] > have[1]:
+            size = [old if old >= new else 2 * new for old, new in zip(have, wanted, strict=True)]
+            if size[0] * size[1] > _MOST_PAIRS:
+                return False
+            larger = np.zeros(size, np.int32)
+            larger[: have[0], : have[1]] = self._codes
+            self._codes = larger
+        return True
 
 
 class _Reading:
@@ -342,13 +420,36 @@ class _Reading:
         codes[rows] = texts.codes(self.block, starts[rows], stops[rows])
         return codes
 
-    def read_identities(self, texts: _Texts) -> Numbers:
+    def read_identities(self, identities: _Identities) -> Numbers:
         """Return the number of each line's part from `node` to `version`."""
         begin = self.starts + _TIME_END
         self.is_ours &= (self.block.bytes[begin] == _QUOTE) & (self.block.bytes[begin + 1] == _COMMA)
-        codes = self._coded(texts, self.is_ours, begin + 2, self.identity_stop)
+        begin += len(b'",')
+        api = self._before_api()
+        self.is_ours &= api > begin
+        rows = np.flatnonzero(self.is_ours)
+        begin, api, end = begin[rows], api[rows], self.identity_stop[rows]
+        connections = identities.connections.codes(self.block, begin, api)
+        codes = np.full(len(self.starts), _BAD, np.int64)
+        codes[rows] = identities.codes(connections, identities.apis.codes(self.block, api + 1, end))
         self.is_ours &= codes != _BAD
         return codes
+
+    def _before_api(self) -> Numbers:
+        """Return the position of the comma before each line's API, before all lines if there is none in reach.
+
+        The text `,"api":"` is nowhere else: in a string it would have backslashes, and in an inner object no part would be JSON.
+        """
+        found = np.zeros(len(self.starts), np.int64)
+        rows = np.flatnonzero(self.is_ours)
+        at = self.identity_stop[rows] - _LEAST_OF_API
+        for _ in range(_LEAST_OF_API, _MOST_OF_API):
+            is_there = self.block.has(_API, at)
+            found[rows[is_there]] = at[is_there]
+            rows, at = rows[~is_there], at[~is_there] - 1
+            if not len(rows):
+                break
+        return found
 
     def read_errors(self, texts: _Texts) -> Numbers:
         """Return the number of each line's error."""
@@ -389,8 +490,7 @@ class QuickReader:
     """Parses blocks of lines; the numbers of texts stay the same from block to block."""
 
     def __init__(self) -> None:
-        self._identities = _Texts(_known_identity)
-        self._identity_rows = IDENTITY_SCHEMA.empty_table()
+        self._identities = _Identities()
         self._errors = _Texts(_string)
         self._errors.values.append(None)
         self._topics = _Texts(_string)
@@ -423,7 +523,7 @@ class QuickReader:
         frame = Frame(
             time_us,
             identity,
-            self._identity_table(),
+            self._identities.table(),
             reading.amounts,
             reading.weight,
             reading.sequence,
@@ -446,11 +546,3 @@ class QuickReader:
 
     def _error_names(self) -> pa.Array:
         return pa.array(self._errors.values, pa.string())
-
-    def _identity_table(self) -> pa.Table:
-        new = self._identities.values[self._identity_rows.num_rows :]
-        if new:
-            columns = [pa.array(column, field.type) for column, field in zip(zip(*new, strict=True), IDENTITY_SCHEMA, strict=True)]
-            whole = pa.concat_tables([self._identity_rows, pa.table(columns, IDENTITY_SCHEMA)])
-            self._identity_rows = whole.combine_chunks()
-        return self._identity_rows
