@@ -16,9 +16,11 @@ from twisted.logger import Logger
 
 from twisted_kafka.broker.kafka_server import KafkaServer, StartError, StartInterruptedError
 from twisted_kafka.broker.main_reactor import MainReactor
+from twisted_kafka.broker.personas import persona_of
 from twisted_kafka.broker.temporary_directory import make_temporary_directory
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
+from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.timing.clock import IClock, SystemClock
 
@@ -50,26 +52,33 @@ class Broker:
         reactor: Any = None,
         clock: IClock | None = None,
         on_fatal: Callable[[str], object] | None = None,
+        persona: str | None = None,
     ) -> None:
         """Check the settings; raise ConfigError for a bad one.
+
+        ``persona`` is the Kafka as which it answers: "0.11", "2.8", "3.9" or "4.1", with that one's APIs, versions and defaults.
 
         ``on_fatal`` is called with one line when the broker cannot go on (all its directories failed, say), and has to `stop` it.
         Without it the broker stops by itself.
         """
         if config is not None and (properties is not None or data_dir is not None):
             raise TypeError("pass either config, or properties and data_dir")
+        played = None if persona is None else persona_of(persona)
+        if played is not None and (config is not None or (properties or {}).get("zookeeper.connect")):
+            raise ConfigError("A persona is for a broker that runs alone: leave out config and zookeeper.connect")
         self._clock = clock if clock is not None else SystemClock()
         self._reactor = reactor
         self._remove_temporary: Callable[[], object] = _nothing
         if config is None:
-            settings = {key: _setting(value) for key, value in (properties or {}).items() if value is not None}
+            settings = {} if played is None else dict(played.defaults)
+            settings |= {key: _setting(value) for key, value in (properties or {}).items() if value is not None}
             if data_dir is None and not ("log.dirs" in settings or "log.dir" in settings):
                 data_dir, self._remove_temporary = make_temporary_directory(self)
             if data_dir is not None:
                 settings["log.dirs"] = str(Path(data_dir).absolute() / "log")
             settings.setdefault("listeners", _LOCAL_LISTENER)
             config = self._checked(settings)
-        self._server = KafkaServer(config, self._clock, on_fatal if on_fatal is not None else self._give_up)
+        self._server = KafkaServer(config, self._clock, on_fatal if on_fatal is not None else self._give_up, played)
         self._main: MainReactor | None = None
         self._lock = threading.Lock()
         self._is_running = False

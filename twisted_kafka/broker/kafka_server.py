@@ -1,7 +1,7 @@
 """KafkaServer: makes, starts and stops the parts of a broker, in the order of Kafka's ``KafkaServer.startup`` and ``shutdown``."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from twisted_kafka.broker.identity import establish
 from twisted_kafka.broker.inter_broker_client import InterBrokerClient
 from twisted_kafka.broker.main_reactor import MainReactor
 from twisted_kafka.broker.metadata_store import open_metadata_store
+from twisted_kafka.broker.personas import Persona
 from twisted_kafka.broker.reconfigurables import (
     ConnectionLimits,
     Listeners,
@@ -150,11 +151,14 @@ class _Running:
 class KafkaServer:
     """All parts of one broker. It starts once."""
 
-    def __init__(self, config: KafkaConfig, clock: IClock, on_fatal: Callable[[str], object]) -> None:
+    def __init__(
+        self, config: KafkaConfig, clock: IClock, on_fatal: Callable[[str], object], persona: Persona | None = None
+    ) -> None:
         """``on_fatal`` is called, on one of the broker's threads, with one line that says why it cannot go on.
 
-        Another thread has to stop it then.
+        Another thread has to stop it then. ``persona``: whose APIs it serves; None: its own.
         """
+        self._persona = persona
         self.config = config
         self.cluster_id = ""
         self.metrics = MetricsRegistry(clock)
@@ -244,14 +248,14 @@ class KafkaServer:
             quotas=quotas,
             control=control,
             broker_epoch=lambda: registrar.epoch,
-            supported=lambda: self.supported_apis,
+            supported=self._told_apis,
             access_log=access_log,
             authorizer=authorizer,
             tokens=tokens,
         )
         follow_group_configs(configs, groups.group_config_manager)
         throttler = self._start_quotas(quotas, configs, scheduler, sockets, replicas)
-        handlers = self._start_request_handlers(running, ApiRegistry(make_families(dependencies)), data_plane, sockets, throttler)
+        handlers = self._start_request_handlers(running, self._make_registry(dependencies), data_plane, sockets, throttler)
         self._start_metrics_listener(running, main)
         sockets.enable_request_processing()
         main.start()
@@ -563,6 +567,17 @@ class KafkaServer:
         throttler = RequestThrottler(quotas, self._clock)
         quotas.start(configs, scheduler, lambda: sockets.add_observer(throttler))
         return throttler
+
+    def _make_registry(self, dependencies: ApiDependencies) -> ApiRegistry:
+        families, persona = make_families(dependencies), self._persona
+        return (
+            ApiRegistry(families)
+            if persona is None
+            else ApiRegistry(families, persona.served, tells_supported=persona.tells_supported)
+        )
+
+    def _told_apis(self) -> Mapping[int, tuple[int, int]]:
+        return self.supported_apis if self._persona is None else self._persona.told(self.supported_apis)
 
     def _start_request_handlers(
         self,

@@ -155,6 +155,8 @@ class Together(NamedTuple):
     """Returns the answer to one of them, given what it says and its result."""
 
 
+_NO_VERSIONS = (0, -1)
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -200,6 +202,11 @@ class Api:
         self.handler = handler
         self.error_places = error_places(response_class)
 
+    def narrow(self, versions: tuple[int, int]) -> bool:
+        """Serve only these, first and last; return whether any is left."""
+        self.min_version, self.max_version = max(self.min_version, versions[0]), min(self.max_version, versions[1])
+        return self.min_version <= self.max_version
+
     def serves(self, version: int) -> bool:
         """Whether this version is supported."""
         return self.min_version <= version <= self.max_version
@@ -234,13 +241,25 @@ def api(
 class ApiRegistry:
     """The APIs of the given families, by key."""
 
-    def __init__(self, families: Iterable[object]) -> None:
+    def __init__(
+        self,
+        families: Iterable[object],
+        only: Mapping[int, tuple[int, int]] | None = None,
+        *,
+        tells_supported: bool = True,
+    ) -> None:
+        """``only``: serve no other APIs and versions than these, by key.
+
+        ``tells_supported``: answer ApiVersions of a version that is too new with the supported versions (KIP-511).
+        """
+        self.tells_supported = tells_supported
         self.apis: dict[int, Api] = {}
         for family in families:
             for found in _declared(family):
                 if found.key in self.apis:
                     raise ValueError(f"{found.name} has two handlers")
-                self.apis[found.key] = found
+                if only is None or found.narrow(only.get(found.key, _NO_VERSIONS)):
+                    self.apis[found.key] = found
 
     @property
     def supported(self) -> dict[int, tuple[int, int]]:

@@ -61,6 +61,7 @@ class KafkaApis:
     ) -> None:
         """Without ``throttler`` there are no quotas."""
         self._apis = registry.apis
+        self._tells_supported = registry.tells_supported
         self._throttler = throttler
         self._quotas: QuotaManagers | NoQuotas = NO_QUOTAS if throttler is None else throttler.quotas
         self._channel = request_channel
@@ -332,7 +333,7 @@ class KafkaApis:
         context = request.context
         if api is not None and api.key == ApiKey.API_VERSIONS:
             context.note_error(ErrorCode.UNSUPPORTED_VERSION)
-            response = unsupported_version_response(api.min_version, api.max_version)
+            response = unsupported_version_response((api.min_version, api.max_version) if self._tells_supported else None)
             self._channel.send_response(request, *self._encode_plain(context.correlation_id, response))
         elif api is None:
             self._refuse(request, f"API key {context.api_key} is not supported")

@@ -69,7 +69,11 @@ def _response(supported: Mapping[int, tuple[int, int]], features: FinalizedFeatu
     )
 
 
-def unsupported_version_response(min_version: int, max_version: int) -> ApiVersionsResponse:
-    """Return the response to an ApiVersions request of an unsupported version; it has to be encoded as v0."""
-    this = ApiVersion(api_key=int(ApiKey.API_VERSIONS), min_version=min_version, max_version=max_version)
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[this])
+def unsupported_version_response(versions: tuple[int, int] | None) -> ApiVersionsResponse:
+    """Return the response to an ApiVersions request of an unsupported version; it has to be encoded as v0.
+
+    ``versions`` of ApiVersions are told, unless they are None, as before KIP-511.
+    """
+    this = int(ApiKey.API_VERSIONS)
+    told = [] if versions is None else [ApiVersion(api_key=this, min_version=versions[0], max_version=versions[1])]
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=told)

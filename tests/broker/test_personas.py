@@ -1,0 +1,90 @@
+"""Personas: the broker answers as other versions of Kafka do, and real clients get along with each."""
+
+import socket
+from typing import Any
+
+import pytest
+
+import twisted_kafka
+from tests.clients.clients import read_aiokafka, read_confluent, read_kafka_python, send_aiokafka, send_confluent, send_kafka_python
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.messages.api_versions import ApiVersionsResponse
+
+NAMES = ("0.11", "2.8", "3.9", "4.1")
+
+
+def ask(bootstrap: str, api_key: int, version: int, body: bytes = b"") -> bytes:
+    """Send one request; return the answer without its correlation id, or nothing if the connection is closed."""
+    host, port = bootstrap.rsplit(":", 1)
+    header = api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + (7).to_bytes(4, "big") + b"\xff\xff"
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(len(header + body).to_bytes(4, "big") + header + body)
+        with connection.makefile("rb") as answer:
+            size = answer.read(4)
+            return answer.read(int.from_bytes(size, "big"))[4:] if size else b""
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def played(request: pytest.FixtureRequest) -> Any:
+    with twisted_kafka.Broker({"num.partitions": 1}, persona=request.param) as broker:
+        yield request.param, broker
+
+
+def test_it_tells_its_kafkas_versions_as_far_as_the_broker_has_them(played: Any) -> None:
+    name, broker = played
+    answer = ApiVersionsResponse.decode(ask(broker.bootstrap_servers, ApiKey.API_VERSIONS, 0), 0)
+    told = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    expected = {  # Produce, Fetch, LeaderAndIsr, DescribeCluster, and how many
+        "0.11": ((0, 3), (0, 5), (0, 0), None, 34),
+        "2.8": ((0, 9), (0, 12), (0, 5), (0, 0), 56),
+        "3.9": ((0, 11), (0, 17), (0, 7), (0, 1), 61),
+        "4.1": ((0, 12), (4, 17), None, (0, 2), 59),
+    }
+    keys = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LEADER_AND_ISR, ApiKey.DESCRIBE_CLUSTER)
+    assert (*(told.get(key) for key in keys), len(told)) == expected[name]
+
+
+def test_a_version_that_is_too_new_is_answered_as_its_kafka_does(played: Any) -> None:
+    name, broker = played
+    answer = ApiVersionsResponse.decode(ask(broker.bootstrap_servers, ApiKey.API_VERSIONS, 9, b"\0\0"), 0)
+    own = {"0.11": [], "2.8": [(18, 0, 3)]}.get(name, [(18, 0, 4)])
+    assert (answer.error_code, [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys]) == (35, own)
+
+
+@pytest.mark.parametrize(
+    ("name", "api", "version"),
+    [("0.11", ApiKey.METADATA, 5), ("0.11", ApiKey.DELETE_GROUPS, 0), ("2.8", ApiKey.METADATA, 12), ("4.1", ApiKey.PRODUCE, 2)],
+)
+def test_a_request_outside_of_its_table_closes_the_connection(name: str, api: int, version: int) -> None:
+    with twisted_kafka.Broker(persona=name) as broker:
+        assert ask(broker.bootstrap_servers, api, version, b"\0\0\0\0\0\0\0\0") == b""
+
+
+def test_settings_of_the_test_win_over_its_defaults() -> None:
+    with twisted_kafka.Broker({"message.max.bytes": 5000}, persona="0.11") as broker:
+        assert (broker.config.int("message.max.bytes"), broker.config.int("offsets.retention.minutes")) == (5000, 1440)
+
+
+def test_one_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with pytest.raises(ConfigError, match=r"^There is no persona '1\.0': take one of 0\.11, 2\.8, 3\.9, 4\.1$"):
+        twisted_kafka.Broker(persona="1.0")
+
+
+def test_it_is_for_a_broker_that_runs_alone() -> None:
+    with pytest.raises(ConfigError, match="runs alone"):
+        twisted_kafka.Broker({"zookeeper.connect": "127.0.0.1:1"}, persona="4.1")
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize(
+    ("send", "read"),
+    [(send_kafka_python, read_kafka_python), (send_confluent, read_confluent), (send_aiokafka, read_aiokafka)],
+    ids=["kafka-python", "librdkafka", "aiokafka"],
+)
+def test_real_clients_produce_and_consume_in_a_group(played: Any, send: Any, read: Any) -> None:
+    pytest.importorskip("confluent_kafka")
+    _, broker = played
+    topic = f"topic-{send.__name__}"
+    send(broker.bootstrap_servers, topic, [b"one", b"two"])
+    assert read(broker.bootstrap_servers, topic, 2, f"group-{topic}") == [b"one", b"two"]
