@@ -43,14 +43,21 @@ class Options(usage.Options):
     longdesc = (
         "A Kafka broker. Without options it listens on port 9092 of every interface and stores its data in ./kafka-data: records "
         "in log/, one line per request in access/. Settings have Apache Kafka's names, and --config reads Kafka's "
-        "server.properties. --listeners, --data-dir and --broker-id override --override, which overrides --config, which "
-        "overrides the defaults. SIGTERM, SIGINT (ctrl-C) and SIGHUP stop the broker cleanly."
+        "server.properties. --listeners, --data-dir and --broker-id override --override, which overrides --environment, "
+        "which overrides --config, which overrides the defaults. SIGTERM, SIGINT (ctrl-C) and SIGHUP stop the broker cleanly."
     )
     optParameters = [  # noqa: N815, RUF012  (the form that usage.Options reads)
         ["config", "c", None, "Settings in the form of Kafka's server.properties."],
         ["listeners", "l", None, "Addresses to listen on, NAME://host:port, separated by commas; port 0 takes a free one."],
         ["data-dir", "d", None, "Directory for all data, in log/ and access/. [default: ./kafka-data]"],
         ["broker-id", "b", None, "This broker's id in its cluster."],
+    ]
+    optFlags = [  # noqa: N815, RUF012
+        [
+            "environment",
+            "e",
+            "Settings in variables: KAFKA_LOG_RETENTION_HOURS is log.retention.hours, as in Kafka's container image.",
+        ],
     ]
 
     def __init__(self) -> None:
@@ -97,7 +104,7 @@ class Options(usage.Options):
         for name in ("config", "listeners", "data-dir", "broker-id"):
             if self[name] == "":
                 raise usage.UsageError(f"option --{name} must not be empty")
-        self.config = make_config(self, self.overrides)
+        self.config = make_config(self, self.overrides, os.environ if self["environment"] else {})
 
 
 def makeService(options: Options, reactor: Any) -> "BrokerService":

@@ -12,6 +12,7 @@ from pathlib import Path
 import twisted_kafka
 from tests.broker.api_table import api_table, written_table
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.environment import settings_in
 from twisted_kafka.config.keys import BROKER_KEYS, EXTENSION_KEYS
 from twisted_kafka.config.properties import load_properties
 
@@ -112,6 +113,16 @@ def test_the_readmes_example_passes_as_it_is(tmp_path: Path) -> None:
 def test_the_sample_settings_load_without_a_warning() -> None:
     config = KafkaConfig.from_properties(load_properties(ROOT / "etc" / "server.properties"))
     assert config.warnings == ()
+
+
+def test_the_settings_of_the_container_files_load_without_a_warning() -> None:
+    image = re.findall(r"(KAFKA_\w+)=(\S+)", (ROOT / "Dockerfile").read_text().partition("\nENV ")[2])
+    compose = re.findall(r"(KAFKA_\w+): (\S+)", (ROOT / "etc" / "docker" / "compose.yaml").read_text())
+    assert len(image) == len(compose) == 3
+    for variables in (dict(image), dict(image) | dict(compose)):
+        config = KafkaConfig.from_properties(settings_in(variables))
+        assert config.warnings == ()
+        assert "localhost:9092" in config["advertised.listeners"]
 
 
 def _anchors(path: Path) -> set[str]:

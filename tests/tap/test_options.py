@@ -34,6 +34,27 @@ def test_options_go_before_overrides_before_the_file(tmp_path: Path) -> None:
     assert config.log_dirs == (str(tmp_path / "log"),)
 
 
+def test_variables_go_before_the_file_if_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=1\nnum.partitions=1\nnum.io.threads=9\nlog.dirs=/file\n")
+    variables = {
+        "KAFKA_NUM_PARTITIONS": "2",
+        "KAFKA_BROKER_ID": "5",
+        "KAFKA_HEAP_OPTS": "-Xmx1G",
+        "KAFKA_RACK": "",
+        "LOG_DIRS": "/no",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    config = config_of("--environment", "--config", str(file), "--override", "broker.id=7")
+    assert (config["num.partitions"], config["num.io.threads"], config.broker_id, config.log_dirs) == (2, 9, 7, ("/file",))
+    assert not config.warnings
+    assert config_of("--config", str(file))["num.partitions"] == 1
+    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "none")
+    with pytest.raises(SystemExit):
+        config_of("--environment")
+
+
 def test_a_file_may_say_where_the_log_lies(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("log.dirs=/a,/b\n")

@@ -5,15 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from twisted_kafka.config.broker_config import KafkaConfig, parse_overrides
+from twisted_kafka.config.environment import settings_in
 from twisted_kafka.config.properties import load_properties
 
 
-def make_config(options: Mapping[str, Any], overrides: Sequence[str]) -> KafkaConfig:
+def make_config(options: Mapping[str, Any], overrides: Sequence[str], environment: Mapping[str, str] = {}) -> KafkaConfig:
     """Return the configuration from the options and KEY=VALUE overrides; raises ConfigError.
 
-    The options are ``config``, a file, ``data-dir``, ``listeners`` and ``broker-id``; None for those that are not given.
+    The options are ``config``, a file, ``data-dir``, ``listeners`` and ``broker-id``; None for those that are not given. Variables
+    of ``environment`` that are named for settings go before the file.
     """
     properties = load_properties(options["config"]) if options["config"] else {}
+    properties.update(settings_in(environment))
     properties.update(parse_overrides(overrides))
     if options["listeners"]:
         properties["listeners"] = options["listeners"]
