@@ -1,0 +1,172 @@
+"""How the report grows: its memory with lines and clients, its time with workers, and the time to plan many files.
+
+    python -m benchmarks.access_log_scale memory [--rows 1000000,10000000] [--clients 100,100000] [--brokers 64] [--directory DIR]
+    python -m benchmarks.access_log_scale workers [--rows 2000000] [--clients 400] [--directory DIR]
+    python -m benchmarks.access_log_scale listing [--files 100000]
+
+`memory` makes a report of each number of lines for each number of clients, all of whose lines differ, and prints the peak memory of
+the driver (Python) and of the JVM with a heap of 512 MiB. `workers` starts a standalone cluster on this
+machine with one and then two workers of one core each. `listing` creates small files, lists them and divides them into tasks.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import realistic_day
+from benchmarks.access_log_report import SMALL_ROWS, report
+from benchmarks.scratch import scratch
+from twisted_kafka_spark.cells.fold import Folding, Planned
+from twisted_kafka_spark.pipeline.rollup import is_small
+from twisted_kafka_spark.records.pieces import file_size, tasks
+from twisted_kafka_spark.records.read import find_sources
+from twisted_kafka_spark.runtime.java_home import ensure_java
+from twisted_kafka_spark.synthetic.day import Day
+
+HEAP = "512m"
+SAMPLE_S = 0.2
+MASTER_PORT = 17077
+CORES = 2
+START_TIMEOUT_S = 60
+
+
+def prepared(directory: Path, rows: int, clients: int, brokers: int) -> Path:
+    """Create the files of a day, unless they exist."""
+    log = directory / f"{rows}-{clients}-{brokers}"
+    if not log.exists():
+        realistic_day.write(log, rows, clients, max(3000, 2 * clients), nodes=brokers)
+    return log
+
+
+def peaks(command: list[str]) -> dict[str, float]:
+    """Run a program; return its seconds, and the peak memory in MB of the driver and the JVM."""
+    most = {"driver": 0.0, "JVM": 0.0}
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as running:
+        while running.poll() is None:
+            for pid in _with_children(running.pid):
+                for name, peak_mb in _peak(pid, "driver" if pid == running.pid else ""):
+                    most[name] = max(most[name], peak_mb)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.wait(SAMPLE_S)
+    if running.returncode:
+        raise subprocess.CalledProcessError(running.returncode, command)
+    return {"s": time.perf_counter() - began, **most}
+
+
+def _with_children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        threads = Path(f"/proc/{pid}/task").iterdir()
+        return [pid, *(int(child) for thread in threads for child in (thread / "children").read_text().split())]
+    return []
+
+
+def _peak(pid: int, name: str) -> Iterator[tuple[str, float]]:
+    """Yield the peak memory in MB of the driver or the JVM."""
+    with contextlib.suppress(OSError):
+        status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
+        name = "JVM" if status["Name"].strip() == "java" else name
+        if name and "VmHWM" in status:
+            yield name, int(status["VmHWM"].split()[0]) / 1024
+
+
+def memory(directory: Path, options: argparse.Namespace) -> None:
+    for clients in map(int, options.clients.split(",")):
+        for rows in map(int, options.rows.split(",")):
+            log = prepared(directory, rows, clients, options.brokers)
+            found = peaks([*report(log, directory / "report.html"), "--conf", f"spark.driver.memory={HEAP}"])
+            shown = ", ".join(f"{name} {peak_mb:,.0f} MB" for name, peak_mb in found.items() if name != "s")
+            print(f"{rows:,} lines of {clients:,} clients, {options.brokers} brokers: {found['s']:.1f} s, {shown}", flush=True)
+
+
+@contextlib.contextmanager
+def cluster(workers: int) -> Iterator[str]:
+    """Run a master and workers of one core each on this machine; yield the master's URL."""
+    import pyspark
+
+    jars = Path(pyspark.__file__).parent / "jars" / "*"
+    java = [str(ensure_java() / "bin" / "java"), "-cp", str(jars), "-Xmx512m"]
+    url = f"spark://127.0.0.1:{MASTER_PORT}"
+    web = str(MASTER_PORT + 1)
+    names = ["Master", "--host", "127.0.0.1", "--port", str(MASTER_PORT), "--webui-port", web]
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    with contextlib.ExitStack() as stack, scratch() as work:
+
+        def begin(module: str, *arguments: str) -> None:
+            command = [*java, f"org.apache.spark.deploy.{module.lower()}.{module}", *arguments]
+            process = stack.enter_context(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL))
+            stack.callback(process.terminate)
+
+        begin(*names)
+        for number in range(workers):
+            port = str(MASTER_PORT + 2 + number)
+            begin("Worker", "--cores", "1", "--memory", "2g", "--work-dir", str(work), "--webui-port", port, url)
+        _wait_for(workers, web)
+        yield url
+
+
+def _wait_for(workers: int, web: str) -> None:
+    from urllib.request import urlopen
+
+    began = time.monotonic()
+    while time.monotonic() - began < START_TIMEOUT_S:
+        with contextlib.suppress(OSError), urlopen(f"http://127.0.0.1:{web}/json/") as answer:
+            if json.load(answer)["aliveworkers"] == workers:
+                return
+        time.sleep(SAMPLE_S)
+    raise RuntimeError(f"{workers} workers did not start within {START_TIMEOUT_S} s")
+
+
+def workers(directory: Path, options: argparse.Namespace) -> None:
+    log = prepared(directory, int(options.rows), int(options.clients), 1)
+    small = directory / str(SMALL_ROWS)
+    if not small.exists():
+        Day(SMALL_ROWS).write(small)
+    took: list[float] = []
+    for count in range(1, CORES + 1):
+        with cluster(count) as master:
+            out = ["--master", master, "--conf", "spark.driver.host=127.0.0.1"]
+            start, whole = (peaks([*report(each, directory / "report.html"), *out])["s"] for each in (small, log))
+        took.append(whole - start)
+        print(f"{count} workers: {whole:.1f} s, of {SMALL_ROWS:,} lines {start:.1f} s, load {os.getloadavg()[0]:.1f}", flush=True)
+    print(f"without the start, {CORES} workers are {took[0] / took[-1]:.2f} times as fast as one")
+
+
+def listing(directory: Path, options: argparse.Namespace) -> None:
+    for number in range(options.files):
+        hour, node = divmod(number, 100)
+        folder = directory / f"date=2026-{1 + hour // 24 // 28:02}-{1 + hour // 24 % 28:02}" / f"hour={hour % 24:02}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"node-{node}-000001.jsonl").write_bytes(b"{}\n")
+    began = time.perf_counter()
+    sources = find_sources(None, [str(directory)])
+    is_small(sources)
+    planned = tasks(map(file_size, sources.lines), CORES)
+    sent = pickle.dumps(Planned(Folding(), planned))
+    taken = time.perf_counter() - began
+    print(f"{len(sources):,} files: {taken:.1f} s, {len(planned):,} tasks, a plan of {len(sent) / 1e6:.1f} MB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("what", choices=("memory", "workers", "listing"))
+    parser.add_argument("--rows", default="2000000")
+    parser.add_argument("--clients", default="400")
+    parser.add_argument("--brokers", type=int, default=64)
+    parser.add_argument("--files", type=int, default=100_000)
+    parser.add_argument("--directory", type=Path, help="directory for the files; default: a temporary directory")
+    options = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        directory = options.directory or stack.enter_context(scratch())
+        {"memory": memory, "workers": workers, "listing": listing}[options.what](directory, options)
+
+
+if __name__ == "__main__":
+    main()
