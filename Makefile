@@ -20,7 +20,7 @@ TEST_TMPDIR ?= $(shell test "$$(df --output=avail -m /dev/shm 2>/dev/null | tail
 	echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint etc/pypy-constraints.txt
 
-.PHONY: install run test-unit test test-all test-subset test-served lint smoke mutants bench report demo-report
+.PHONY: install run test-unit test test-all test-subset test-served lint smoke docs mutants bench report demo-report
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed $(if $(ON_PYPY),,$(VENV)/.spark-installed)
@@ -94,7 +94,7 @@ test-all: install
 	$(PYTEST) $(INSIDE)
 	$(ON_CPYTHON) test-served BROKER_PYTHON=$(abspath $(BIN)/python) SERVED='tests/clients tests/cluster tests/oracle'
 
-lint smoke mutants report demo-report:
+lint smoke docs mutants report demo-report:
 	$(ON_CPYTHON) $@ SMOKE_PYTHON=$(PYTHON)
 endif
 
@@ -112,6 +112,14 @@ lint: $(VENV)/.dev-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+$(VENV)/.docs-installed: $(VENV)/.dev-installed
+	$(INSTALL) 'twisted_kafka[docs]'
+	touch $@
+
+# The API pages, in build/docs.
+docs: $(VENV)/.docs-installed
+	$(BIN)/mkdocs build --quiet
 
 # Installs the wheel and the sdist each in an empty environment of SMOKE_PYTHON and uses them.
 SMOKE_PYTHON ?= $(PYTHON)

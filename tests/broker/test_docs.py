@@ -125,6 +125,15 @@ def test_the_settings_of_the_container_files_load_without_a_warning() -> None:
         assert "localhost:9092" in str(config["advertised.listeners"])
 
 
+def test_what_the_api_pages_show_exists() -> None:
+    pages = [ROOT / "docs" / "api" / name for name in re.findall(r": (\w+\.md)", (ROOT / "mkdocs.yml").read_text())]
+    shown = [name for page in pages for name in re.findall(r"^::: (\S+)$", page.read_text(), re.MULTILINE)]
+    assert len(shown) > len(pages) == len(list((ROOT / "docs" / "api").iterdir()))
+    for name in shown:
+        module, _, attribute = name.rpartition(".")
+        assert getattr(importlib.import_module(module), attribute).__doc__, name
+
+
 def _anchors(path: Path) -> set[str]:
     """Return the anchors of a document's headings as repository hosts make them."""
     headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
