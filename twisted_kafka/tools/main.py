@@ -36,7 +36,7 @@ def _inspect(arguments: Sequence[str]) -> int:
     from twisted_kafka import __version__
     from twisted_kafka.log.directories.log_directory import LogDirectoryError
     from twisted_kafka.metadata.store import StoreError
-    from twisted_kafka.tools import certificates, inspection, metadata, passwords
+    from twisted_kafka.tools import certificates, doctor, inspection, metadata, passwords
 
     parser = argparse.ArgumentParser(
         prog="twisted-kafka",
@@ -52,6 +52,7 @@ def _inspect(arguments: Sequence[str]) -> int:
     passwords.add_commands(commands)
     certificates.add_command(commands)
     metadata.add_command(commands)
+    doctor.add_command(commands)
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)
