@@ -91,16 +91,16 @@ def cluster(workers: int) -> Iterator[str]:
     """Run a master and workers of one core each on this machine; yield the master's URL."""
     import pyspark
 
-    jars = Path(pyspark.__file__).parent / "jars" / "*"
-    java = [str(ensure_java() / "bin" / "java"), "-cp", str(jars), "-Xmx512m"]
+    home = Path(pyspark.__file__).parent
+    ensure_java()
     url = f"spark://127.0.0.1:{MASTER_PORT}"
     web = str(MASTER_PORT + 1)
     names = ["Master", "--host", "127.0.0.1", "--port", str(MASTER_PORT), "--webui-port", web]
-    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
     with contextlib.ExitStack() as stack, scratch() as work:
 
         def begin(module: str, *arguments: str) -> None:
-            command = [*java, f"org.apache.spark.deploy.{module.lower()}.{module}", *arguments]
+            command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{module.lower()}.{module}", *arguments]
             process = stack.enter_context(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL))
             stack.callback(process.terminate)
 

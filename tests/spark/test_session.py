@@ -1,6 +1,9 @@
 """What Spark is started with: our settings for one machine, but for those that the user has made."""
 
+import zipfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -72,3 +75,10 @@ def test_an_error_of_spark_is_one_line_with_what_to_do(message: str, line: str) 
     assert "\n" not in str(raised.value)
     with pytest.raises(PySparkException), in_one_line(is_verbose=True):
         raise PySparkException(message)
+
+
+def test_the_package_for_workers_is_there_when_they_fetch_it(tmp_path: Path) -> None:
+    """They start, and fetch it, at any time until Spark stops."""
+    sent: list[str] = []
+    session._ship(cast("Any", SimpleNamespace(_temp_dir=str(tmp_path), addPyFile=sent.append)))
+    assert [zipfile.is_zipfile(path) for path in sent] == [True]

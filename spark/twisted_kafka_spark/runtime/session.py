@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import sys
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -181,14 +180,13 @@ def may_have_other_default(conf: Sequence[str] = ()) -> bool:
 
 
 def _ship(context: SparkContext) -> None:
-    """Send this package to the workers."""
+    """Send this package to the workers. They fetch the file when they start, so it is kept until Spark stops."""
     package = Path(__file__).parent.parent
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, f"{package.name}.zip")
-        with zipfile.ZipFile(path, "w") as file:
-            for source in sorted(package.rglob("*.py")):
-                file.write(source, source.relative_to(package.parent))
-        context.addPyFile(str(path))
+    path = Path(context._temp_dir, f"{package.name}.zip")
+    with zipfile.ZipFile(path, "w") as file:
+        for source in sorted(package.rglob("*.py")):
+            file.write(source, source.relative_to(package.parent))
+    context.addPyFile(str(path))
 
 
 class _LateSession:
