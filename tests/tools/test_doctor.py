@@ -8,6 +8,13 @@ from contextlib import contextmanager
 import pytest
 
 import twisted_kafka
+from twisted_kafka.protocol.messages.api_versions import ApiVersionsResponse
+from twisted_kafka.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from twisted_kafka.tools.main import main
 
 
@@ -50,6 +57,9 @@ def test_a_broker_that_advertises_an_address_where_nobody_listens(capsys: pytest
         (b"\x15\x03\x03\x00\x02\x02\x46", "wants TLS"),
         (b"HTTP/1.1 400 No\r\n\r\n", "web server"),
         (b"", "closes the connection"),
+        (b"\0\0\0\6\0\0\0\1\0\0", "answers as no Kafka broker does"),
+        (b"\0\0\0\6\0\0", "does not answer as a Kafka broker"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer as a Kafka broker"),
     ],
 )
 def test_what_is_no_plain_text_listener(answer: bytes, told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,6 +68,53 @@ def test_what_is_no_plain_text_listener(answer: bytes, told: str, capsys: pytest
     printed = capsys.readouterr().out
     assert printed.startswith("problem: ")
     assert told in printed
+
+
+@contextmanager
+def a_broker_that_tells(metadata: MetadataResponse, elsewhere: str = "") -> Iterator[str]:
+    """Answer the requests that doctor sends: versions, the cluster, and what the one broker's advertised address says of itself."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        metadata.brokers = [MetadataResponseBroker(node_id=1, host="127.0.0.1", port=port)]
+        itself = MetadataResponse(cluster_id=elsewhere or metadata.cluster_id)
+        answers = [ApiVersionsResponse().encode(0), metadata.encode(2), itself.encode(2)]
+
+        def serve() -> None:
+            for answer in answers:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall((len(answer) + 4).to_bytes(4, "big") + (1).to_bytes(4, "big") + answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{port}"
+        thread.join(10)
+
+
+def partition(leader_id: int, isr_nodes: list[int]) -> MetadataResponsePartition:
+    return MetadataResponsePartition(leader_id=leader_id, replica_nodes=[1, 2, 3], isr_nodes=isr_nodes)
+
+
+def test_a_cluster_that_is_ill(capsys: pytest.CaptureFixture[str]) -> None:
+    partitions = [partition(1, [1, 2, 3]), partition(1, [1, 2]), partition(-1, [])]
+    topics = [MetadataResponseTopic(name="orders", partitions=partitions)]
+    with a_broker_that_tells(MetadataResponse(cluster_id="ours", topics=topics), elsewhere="theirs") as address:
+        assert main(["doctor", address]) == 1
+    _, *told = capsys.readouterr().out.splitlines()
+    assert told == [
+        "problem: no controller is known: look at the brokers' logs, and at ZooKeeper or the quorum",
+        f"problem: broker 1 advertises {address}, where another cluster answers: theirs, not ours",
+        "problem: 1 of 3 partitions have no leader: start the brokers that have them",
+        "warning: 2 of 3 partitions are under-replicated: a broker is down or slow",
+    ]
+
+
+def test_what_is_only_behind_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    topics = [MetadataResponseTopic(name="orders", partitions=[partition(1, [1])])]
+    with a_broker_that_tells(MetadataResponse(cluster_id="ours", controller_id=1, topics=topics)) as address:
+        assert main(["doctor", address]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("warning: 1 of 1 partitions")
 
 
 def test_an_address_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,12 +3,13 @@
 import argparse
 import socket
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from twisted_kafka.protocol.wire import MalformedMessageError
 
 OK: Final = "ok"
 WARNING: Final = "warning"
@@ -21,6 +22,8 @@ _METADATA_VERSION: Final = 2
 """Old enough for any Kafka since 0.10.1, and the first with the cluster's id."""
 _TLS_ALERT: Final = b"\x15\x03"
 _HTTP: Final = b"HTTP"
+
+_Response = TypeVar("_Response", bound=Message)
 
 
 class Finding(NamedTuple):
@@ -56,9 +59,9 @@ def _run(options: argparse.Namespace) -> int:
 def examine(host: str, port: int) -> Iterator[Finding]:
     """Ask the broker at this address; yield what is found. Each answer is waited for 5 seconds."""
     try:
-        versions = ApiVersionsResponse.decode(*_ask(host, port, ApiVersionsRequest(), 0))
+        versions = _ask(host, port, ApiVersionsRequest(), ApiVersionsResponse, 0)
         yield Finding(OK, f"{host}:{port} is a Kafka broker with {len(versions.api_keys)} APIs")
-        metadata = MetadataResponse.decode(*_ask(host, port, MetadataRequest(topics=None), _METADATA_VERSION))
+        metadata = _ask(host, port, MetadataRequest(topics=None), MetadataResponse, _METADATA_VERSION)
     except NoAnswerError as error:
         yield Finding(PROBLEM, str(error))
         return
@@ -72,7 +75,7 @@ def _advertised(metadata: MetadataResponse) -> Iterator[Finding]:
     for broker in metadata.brokers[:_MAX_BROKERS]:
         where = f"broker {broker.node_id} advertises {broker.host}:{broker.port}"
         try:
-            answer = MetadataResponse.decode(*_ask(broker.host, broker.port, MetadataRequest(topics=[]), _METADATA_VERSION))
+            answer = _ask(broker.host, broker.port, MetadataRequest(topics=[]), MetadataResponse, _METADATA_VERSION)
         except NoAnswerError as error:
             yield Finding(PROBLEM, f"{where}, where clients go next, but {error}; set advertised.listeners to what clients reach")
             continue
@@ -80,6 +83,8 @@ def _advertised(metadata: MetadataResponse) -> Iterator[Finding]:
             yield Finding(PROBLEM, f"{where}, where another cluster answers: {answer.cluster_id}, not {metadata.cluster_id}")
         else:
             yield Finding(OK, where)
+    if len(metadata.brokers) > _MAX_BROKERS:
+        yield Finding(WARNING, f"{len(metadata.brokers) - _MAX_BROKERS} more brokers were not asked: ask one of them")
 
 
 def _partitions(metadata: MetadataResponse) -> Iterator[Finding]:
@@ -94,8 +99,8 @@ def _partitions(metadata: MetadataResponse) -> Iterator[Finding]:
         yield Finding(OK, f"{len(partitions)} partitions have a leader and all of their replicas")
 
 
-def _ask(host: str, port: int, request: Message, version: int) -> tuple[bytes, int, int]:
-    """Return an answer's frame, its version and where its body begins; raise NoAnswerError."""
+def _ask(host: str, port: int, request: Message, response: type[_Response], version: int) -> _Response:
+    """Return the answer of a broker; raise NoAnswerError."""
     frame = encode_request_header(request.KEY, version, 1, "twisted-kafka-doctor") + request.encode(version)
     received = b""
     try:
@@ -107,13 +112,15 @@ def _ask(host: str, port: int, request: Message, version: int) -> tuple[bytes, i
                     size = int.from_bytes(received, "big")
                     body = answer.read(size) if 4 <= size <= _MAX_ANSWER_BYTES else b""
                     if body and len(body) == size:
-                        return body, version, parse_response_header(request.KEY, version, body)[1]
+                        return response.decode(body, version, parse_response_header(request.KEY, version, body)[1])
     except socket.gaierror:
         raise NoAnswerError(f"{host} has no address: check the name, or DNS") from None
     except TimeoutError:
         raise NoAnswerError(f"{host}:{port} does not answer within {_TIMEOUT_S:g} s: a firewall, or a TLS listener") from None
     except OSError as error:
         raise NoAnswerError(f"{host}:{port} cannot be talked to: {error.strerror or error}") from None
+    except MalformedMessageError as error:
+        raise NoAnswerError(f"{host}:{port} answers as no Kafka broker does ({error}): take the port of a Kafka listener") from None
     raise NoAnswerError(f"{host}:{port} {_reason(received)}")
 
 
