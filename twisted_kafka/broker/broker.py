@@ -22,6 +22,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.server.interception import IRequestInterceptor
 from twisted_kafka.timing.clock import IClock, SystemClock
 
 __all__ = ["Broker", "StartError", "StartInterruptedError"]
@@ -53,10 +54,13 @@ class Broker:
         clock: IClock | None = None,
         on_fatal: Callable[[str], object] | None = None,
         persona: str | None = None,
+        interceptor: IRequestInterceptor | None = None,
     ) -> None:
         """Check the settings; raise ConfigError for a bad one.
 
         ``persona`` is the Kafka as which it answers: "0.11", "2.8", "3.9" or "4.1", with that one's APIs, versions and defaults.
+
+        ``interceptor`` sees requests and responses (``twisted_kafka.testing.Broker`` has one).
 
         ``on_fatal`` is called with one line when the broker cannot go on (all its directories failed, say), and has to `stop` it.
         Without it the broker stops by itself.
@@ -78,7 +82,8 @@ class Broker:
                 settings["log.dirs"] = str(Path(data_dir).absolute() / "log")
             settings.setdefault("listeners", _LOCAL_LISTENER)
             config = self._checked(settings)
-        self._server = KafkaServer(config, self._clock, on_fatal if on_fatal is not None else self._give_up, played)
+        on_fatal = on_fatal if on_fatal is not None else self._give_up
+        self._server = KafkaServer(config, self._clock, on_fatal, played, interceptor)
         self._main: MainReactor | None = None
         self._lock = threading.Lock()
         self._is_running = False

@@ -83,6 +83,7 @@ from twisted_kafka.security.authorizer.loading import make_authorizer
 from twisted_kafka.security.delegation_tokens import DelegationTokenManager, TokenSettings
 from twisted_kafka.server.apis.transactions.transaction_notes import end_note, topic_notes
 from twisted_kafka.server.dispatch import ApiRegistry
+from twisted_kafka.server.interception import IRequestHandling, IRequestInterceptor
 from twisted_kafka.server.kafka_apis import KafkaApis
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
 from twisted_kafka.server.request_throttler import RequestThrottler
@@ -152,13 +153,19 @@ class KafkaServer:
     """All parts of one broker. It starts once."""
 
     def __init__(
-        self, config: KafkaConfig, clock: IClock, on_fatal: Callable[[str], object], persona: Persona | None = None
+        self,
+        config: KafkaConfig,
+        clock: IClock,
+        on_fatal: Callable[[str], object],
+        persona: Persona | None = None,
+        interceptor: IRequestInterceptor | None = None,
     ) -> None:
         """``on_fatal`` is called, on one of the broker's threads, with one line that says why it cannot go on.
 
         Another thread has to stop it then. ``persona``: whose APIs it serves; None: its own.
         """
         self._persona = persona
+        self._interceptor = interceptor
         self.config = config
         self.cluster_id = ""
         self.metrics = MetricsRegistry(clock)
@@ -590,8 +597,16 @@ class KafkaServer:
         self.supported_apis = registry.supported
         self._request_metrics.register(self.supported_apis)
 
+        def make_apis(channel: RequestChannel) -> KafkaApis:
+            return KafkaApis(registry, channel, self._clock, throttler)
+
         def make_pool(plane: RequestPlane, threads: int) -> KafkaRequestHandlerPool:
-            apis = KafkaApis(registry, plane.request_channel, self._clock, throttler)
+            apis: IRequestHandling
+            if self._interceptor is None:
+                apis = make_apis(plane.request_channel)
+            else:
+                assert self.metadata is not None
+                apis = self._interceptor.intercept(make_apis, plane.request_channel, self.metadata.topic_name)
             return KafkaRequestHandlerPool(plane, apis.handle, threads, self._clock, self.metrics, self._on_fatal, apis)
 
         running.handlers = handlers = make_pool(data_plane, self.config.int("num.io.threads"))

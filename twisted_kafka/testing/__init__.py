@@ -1,5 +1,24 @@
 """Kafka for tests: a broker whose time, faults and records a test controls."""
 
+from typing import TYPE_CHECKING, Any
+
 from twisted_kafka.testing.clock import Clock
 
-__all__ = ["Clock"]
+if TYPE_CHECKING:
+    from twisted_kafka.testing.broker import Broker
+    from twisted_kafka.testing.faults import Rule
+
+__all__ = ["Broker", "Clock", "Rule"]
+
+
+def __getattr__(name: str) -> Any:
+    # On first use: a broker takes a third of a second to import.
+    if name == "Broker":
+        from twisted_kafka.testing.broker import Broker
+
+        return Broker
+    if name == "Rule":
+        from twisted_kafka.testing.faults import Rule
+
+        return Rule
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

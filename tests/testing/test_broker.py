@@ -1,0 +1,216 @@
+"""The broker under test: its records, its requests and its faults, with real clients over TCP."""
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
+from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
+from twisted_kafka.testing import Broker, Rule
+from twisted_kafka.testing.broker import BrokerError
+from twisted_kafka.testing.faults import Arrival, Fault
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        running.create_topic("orders")
+        yield running
+
+
+def producer(broker: Broker, **settings: object) -> Any:
+    fast = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "shop", "linger.ms": 0, "retry.backoff.ms": 10}
+    return confluent_kafka.Producer({**fast, **{name.replace("_", "."): value for name, value in settings.items()}})
+
+
+def send(broker: Broker, *values: bytes, **settings: object) -> list[Any]:
+    errors: list[Any] = []
+    sender = producer(broker, **settings)
+    for value in values:
+        sender.produce("orders", value, on_delivery=lambda error, message: errors.append(error and error.name()))
+        sender.flush(20)
+    return errors
+
+
+def values(broker: Broker) -> list[bytes]:
+    return [record.value for record in broker.records("orders")]
+
+
+def ask(broker: Broker, request: Message, version: int = 0) -> bytes:
+    """Return the answer's frame; empty if the connection is closed."""
+    frame = encode_request_header(request.KEY, version, 7, "raw") + request.encode(version)
+    host, port = broker.bootstrap_servers.split(":")
+    with socket.create_connection((host, int(port)), 20) as connection, connection.makefile("rb") as stream:
+        connection.sendall(len(frame).to_bytes(4, "big") + frame)
+        return stream.read(int.from_bytes(stream.read(4), "big"))
+
+
+def test_records_go_in_and_out_without_a_client(broker: Broker) -> None:
+    assert broker.produce("orders", [b"1", "two"], key=b"k") == 0
+    assert broker.produce("orders", ["3"]) == 2
+    assert [(record.offset, record.key, record.value) for record in broker.records("orders")] == [
+        (0, b"k", b"1"),
+        (1, b"k", b"two"),
+        (2, None, b"3"),
+    ]
+    assert (broker.end_offset("orders"), len(broker.requests)) == (3, 0)
+    with pytest.raises(BrokerError, match="topic 'other' cannot be read: UNKNOWN_TOPIC_OR_PARTITION"):
+        broker.records("other")
+    with pytest.raises(BrokerError, match="cannot create topic 'orders': TOPIC_ALREADY_EXISTS"):
+        broker.create_topic("orders")
+
+
+def test_requests_are_told_with_what_they_say_and_what_they_were_answered(broker: Broker) -> None:
+    assert send(broker, b"1", b"2") == [None, None]
+    produced = broker.requests.of("Produce").where(acks=-1, topic="orders", client_id="shop")
+    assert [each.response.responses[0].partition_responses[0].base_offset for each in produced.wait_for(2)] == [0, 1]
+    assert produced.count() == len(produced) == 2
+    assert produced.last.partitions == (("orders", 0),)
+    assert "Produce v" in str(produced.last)
+    assert "from shop  orders-0  -> answered in " in str(produced)
+    assert not broker.requests.of("Produce").where(error="NOT_LEADER_OR_FOLLOWER")
+    broker.requests.clear()
+    assert str(broker.requests) == "no requests"
+
+
+def test_waits_say_what_there_was_instead(broker: Broker) -> None:
+    send(broker, b"1")
+    broker.wait_for_offset("orders", 0, 1)
+    with pytest.raises(TimeoutError, match=r"waited 0\.01 s for end of orders-0 at 5 or more; it was 1 at last; the last requests"):
+        broker.wait_for_offset("orders", 0, 5, timeout_s=0.01)
+    with pytest.raises(TimeoutError, match=r"waited 0\.01 s for group 'g' Stable; it was 'Dead' at last"):
+        broker.wait_for_group("g", timeout_s=0.01)
+    with pytest.raises(TimeoutError, match=r"0 of 1 requests Fetch with topic='orders' came in 0\.01 s; the last requests were:\n"):
+        broker.requests.of("Fetch").where(topic="orders").wait_for(timeout_s=0.01)
+
+
+def test_a_group_is_waited_for(broker: Broker) -> None:
+    broker.produce("orders", ["1"])
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.subscribe(["orders"])
+    assert consumer.poll(20).value() == b"1"
+    broker.wait_for_group("g")
+    consumer.commit(asynchronous=False)
+    broker.wait_for_commit("g", "orders", 0, 1)
+    assert broker.committed("g") == {("orders", 0): 1}
+    assert broker.requests.of("JoinGroup").where(group="g")
+    consumer.close()
+    broker.wait_for_group("g", "Empty")
+
+
+def test_an_error_is_answered_to_the_second_produce_and_nothing_stored_for_it(broker: Broker) -> None:
+    with broker.faults.inject(api="Produce", topic="orders", nth=2, error="NOT_LEADER_OR_FOLLOWER") as fault:
+        assert send(broker, b"1", b"2", b"3") == [None, None, None]
+    assert (fault.fired, values(broker)) == (1, [b"1", b"2", b"3"])
+    assert [each.error for each in broker.requests.of("Produce")] == [None, "NOT_LEADER_OR_FOLLOWER", None, None]
+    with broker.faults.inject(api="Produce", error="MESSAGE_TOO_LARGE"):
+        assert send(broker, b"4") == ["MSG_SIZE_TOO_LARGE"]
+    assert values(broker) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_records_whose_answer_is_not_sent_are_stored_once_by_an_idempotent_producer(broker: Broker, idempotent: bool) -> None:
+    with broker.faults.inject(api="Produce", close="after", times=1) as fault:
+        assert send(broker, b"1", enable_idempotence=idempotent) == [None]
+    assert (fault.fired, values(broker)) == (1, [b"1"] if idempotent else [b"1", b"1"])
+    assert [each.outcome for each in broker.requests.of("Produce")] == ["closed", "answered"]
+
+
+def test_a_connection_is_closed_before_handling(broker: Broker) -> None:
+    with broker.faults.inject(api="Produce", close="before", times=1):
+        assert send(broker, b"1", enable_idempotence=False) == [None]
+    assert values(broker) == [b"1"]
+
+
+def test_a_lost_response_is_waited_for_in_vain(broker: Broker) -> None:
+    with broker.faults.inject(api="Produce", lose_response=True, times=1):
+        assert send(broker, b"1", enable_idempotence=False, socket_timeout_ms=1000, request_timeout_ms=900) == [None]
+    assert values(broker) == [b"1", b"1"]
+    assert [each.outcome for each in broker.requests.of("Produce")] == ["lost", "answered"]
+
+
+def test_a_delay_follows_the_broker_s_clock(broker: Broker) -> None:
+    with broker.faults.inject(api="Produce", delay_ms=3_600_000, times=1), broker.clock.held():
+        sender = producer(broker)
+        sender.produce("orders", b"1")
+        broker.wait_for_offset("orders", 0, 1)
+        assert not broker.requests.of("Produce")
+        broker.clock.advance(hours=1)
+        assert broker.requests.of("Produce").wait_for()[0].answered_ms >= 3_600_000
+        assert sender.flush(20) == 0
+
+
+def test_an_answer_is_spoiled_throttled_or_right(broker: Broker) -> None:
+    right = ask(broker, ApiVersionsRequest(), 1)
+    with broker.faults.inject(api="ApiVersions", client_id="raw", corrupt_response=True):
+        corrupt = ask(broker, ApiVersionsRequest(), 1)
+    assert (len(corrupt), corrupt[:4], set(corrupt[4:])) == (len(right), right[:4], {255})
+    with broker.faults.inject(api="ApiVersions", throttle_ms=250):
+        throttled = ApiVersionsResponse.decode(ask(broker, ApiVersionsRequest(), 1), 1, 4)
+    assert throttled.throttle_time_ms == 250
+    with broker.faults.inject(group="g", error="REBALANCE_IN_PROGRESS"):
+        answer = ask(broker, HeartbeatRequest(group_id="g"))
+    assert HeartbeatResponse.decode(answer, 0, parse_response_header(12, 0, answer)[1]).error_code == 27
+    with broker.faults.inject(api="Heartbeat", where={"member_id": "m"}, close="before") as fault:
+        assert ask(broker, HeartbeatRequest(group_id="g"))
+        assert ask(broker, HeartbeatRequest(group_id="g", member_id="m")) == b""
+    assert (fault.fired, list(broker.faults)) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ({"api": "Produced", "error": "X"}, "there is no API 'Produced': did you mean 'Produce'?"),
+        ({"api": "Produce", "version": 99, "delay_ms": 1}, r"Produce has versions 0 to 13, not 99"),
+        ({"version": 3, "delay_ms": 1}, "version needs an api"),
+        ({"api": "Heartbeat", "topic": "t", "delay_ms": 1}, "Heartbeat requests name no topic; these do: Produce, Fetch"),
+        ({"api": "Produce", "group": "g", "delay_ms": 1}, "Produce requests name no group; these do: OffsetCommit"),
+        (
+            {"api": "Produce", "where": {"ack": 1}, "delay_ms": 1},
+            "Produce requests have no field 'ack', only transactional_id, acks",
+        ),
+        ({"api": "Produce", "error": "NOT_LEADER"}, "there is no error 'NOT_LEADER': did you mean 'NOT_"),
+        ({"api": "Produce"}, "a rule that does nothing: give one of error, delay_ms"),
+        ({"error": "NONE"}, "there is no error 'NONE'"),
+        ({"close": "during"}, "close='during': expected 'before' or 'after'"),
+        ({"close": "after", "lose_response": True}, "a rule does one of close and lose_response: make two rules"),
+        ({"nth": 0, "delay_ms": 1}, "nth=0: expected 1 or more"),
+        ({"probability": 2, "delay_ms": 1}, "probability=2: expected more than 0"),
+        ({"delay_ms": -1}, "delay_ms cannot be negative"),
+        ({"throttle_ms": 5}, "throttle_ms needs an api"),
+        ({"api": "SaslHandshake", "throttle_ms": 5}, "SaslHandshake responses tell no throttle time"),
+        ({"apis": "Produce"}, "a rule has no 'apis', only api, version"),
+    ],
+)
+def test_a_rule_that_cannot_work_is_refused_in_one_line(rule: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why.replace("?", r"\?")) as refused:
+        Rule.from_mapping(rule)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_asked_of_the_record_is_checked(broker: Broker) -> None:
+    with pytest.raises(ValueError, match="there is no API 'Fetsch': did you mean 'Fetch'"):
+        broker.requests.of("Fetsch")
+    with pytest.raises(ValueError, match="Fetch requests have no field 'acks', only cluster_id"):
+        broker.requests.of("Fetch").where(acks=1)
+    with pytest.raises(ValueError, match="there is no error 'OOPS'"):
+        broker.requests.where(error="OOPS")
+
+
+def test_chance_is_the_same_each_time() -> None:
+    arrival = Arrival(0, 9, "shop", "User:ANONYMOUS", (("orders", 0),), (), None)
+    rule = Rule(topic="orders", probability=0.3, seed=5, error="REQUEST_TIMED_OUT")
+    runs = []
+    for _ in range(2):
+        fault = Fault(rule)
+        runs.append([fault.takes(arrival) for _ in range(200)])
+    assert runs[0] == runs[1]
+    assert 30 < sum(runs[0]) < 90
+    assert str(rule) == "topic=orders probability=0.3 seed=5 error=REQUEST_TIMED_OUT"

@@ -1,0 +1,31 @@
+"""The seam for whoever wants to see requests before they are handled and responses before they are sent: the testing kit."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.server.kafka_apis import KafkaApis
+from twisted_kafka.server.request_handler import IBundleHandling
+
+MakeApis = Callable[[RequestChannel], KafkaApis]
+"""Makes what handles requests, and answers them through this channel."""
+
+
+class IRequestHandling(IBundleHandling, Protocol):
+    """What request handlers call; KafkaApis, say."""
+
+    def handle(self, request: Request) -> None:
+        """Answer a request exactly once, now or later."""
+
+
+class IRequestInterceptor(Protocol):
+    """Stands between the request handlers and KafkaApis. A broker without one pays nothing for it."""
+
+    def intercept(
+        self, make_apis: MakeApis, channel: RequestChannel, topic_name: Callable[[bytes], str | None]
+    ) -> IRequestHandling:
+        """Return what handlers are to call. Called once for each plane, while the broker starts.
+
+        ``topic_name`` returns the name of a topic with this id, None if there is none.
+        """

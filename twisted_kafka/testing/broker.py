@@ -1,0 +1,254 @@
+"""A broker under test, with what tests need besides: its clock, its faults, its requests, and records without a client.
+
+with Broker() as broker:
+    broker.create_topic("orders")
+    ...  # clients connect to broker.bootstrap_servers
+    broker.wait_for_offset("orders", 0, 3)
+    assert [record.value for record in broker.records("orders")] == [b"1", b"2", b"3"]
+"""
+
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from twisted_kafka.broker.broker import Broker as EmbeddedBroker
+from twisted_kafka.protocol.api import response_class
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from twisted_kafka.protocol.messages.groups import DescribeGroupsRequest
+from twisted_kafka.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from twisted_kafka.protocol.messages.offsets import OffsetFetchRequest
+from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import Record, SimpleRecord
+from twisted_kafka.testing.clock import Clock
+from twisted_kafka.testing.faults import Faults
+from twisted_kafka.testing.interception import OWN_CLIENT_ID, Interceptor
+from twisted_kafka.testing.requests import Requests
+
+_TIMEOUT_S: Final = 30.0
+_LOOK_S: Final = 0.05
+"""How often a wait looks, besides after each request: a group changes when time passes, too."""
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_FETCH_BYTES: Final = 8 * 1024 * 1024
+_VERSIONS: Final[dict[type[Message], int]] = {
+    ProduceRequest: 7,
+    FetchRequest: 11,
+    ListOffsetsRequest: 5,
+    MetadataRequest: 5,
+    CreateTopicsRequest: 4,
+    DescribeGroupsRequest: 4,
+    OffsetFetchRequest: 5,
+}
+"""Versions that are in every persona from 2.8 on."""
+
+
+_NO_COORDINATOR: Final = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""Until a first client asks for the coordinator, the topic of groups does not exist."""
+
+
+class BrokerError(Exception):
+    """The broker refused what the test asked for. The text is one line, with Kafka's name of the error."""
+
+
+class Broker:
+    """A broker of its own in a temporary directory. It has to have a PLAINTEXT listener for what it does without a client.
+
+    Its own requests are not in ``requests``, and no fault is about them. It starts once, as ``twisted_kafka.Broker``.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, object] | None = None,
+        *,
+        data_dir: Path | str | None = None,
+        clock: Clock | None = None,
+        persona: str | None = None,
+    ) -> None:
+        """Check the settings, which are Kafka's, by its names; raise ConfigError for a bad one."""
+        self.clock = clock if clock is not None else Clock()
+        self.faults = Faults()
+        self.requests = Requests()
+        self._interceptor = Interceptor(self.faults, self.requests, self.clock)
+        self._broker = EmbeddedBroker(
+            properties, data_dir=data_dir, clock=self.clock, persona=persona, interceptor=self._interceptor
+        )
+
+    def start(self) -> None:
+        """Start and serve; raise StartError, one line."""
+        self._broker.start()
+
+    def stop(self) -> None:
+        """Stop, and remove the data. Harmless when it does not run."""
+        # Faults first: a delayed answer must not keep a connection's last request open.
+        self.faults.clear()
+        self.clock.release()
+        self._interceptor.stop()
+        self._broker.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has started and not stopped."""
+        return self._broker.is_running
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients connect to: host:port."""
+        return self._broker.bootstrap_servers
+
+    @property
+    def embedded(self) -> EmbeddedBroker:
+        """The broker itself: its configuration, its metrics."""
+        return self._broker
+
+    def create_topic(self, topic: str, partitions: int = 1, **config: object) -> str:
+        """Create a topic, with Kafka's topic settings, ``_`` for ``.``; return its name. Raises BrokerError."""
+        settings = [CreatableTopicConfig(name=name.replace("_", "."), value=str(value)) for name, value in config.items()]
+        new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, configs=settings)
+        (result,) = self._ask(CreateTopicsRequest(topics=[new], timeout_ms=int(_TIMEOUT_S * 1000))).topics
+        _check(result.error_code, f"cannot create topic {topic!r}", result.error_message)
+        return topic
+
+    def produce(self, topic: str, values: Iterable[bytes | str], *, key: bytes | None = None, partition: int = 0) -> int:
+        """Append records to a partition; return the offset of the first one. Raises BrokerError."""
+        now_ms = self.clock.wall_ms()
+        records = [SimpleRecord(now_ms, key, each.encode() if isinstance(each, str) else each) for each in values]
+        if not records:
+            raise ValueError("there are no values to produce")
+        data = PartitionProduceData(index=partition, records=build_batch(records))
+        request = ProduceRequest(
+            acks=-1, timeout_ms=int(_TIMEOUT_S * 1000), topic_data=[TopicProduceData(name=topic, partition_data=[data])]
+        )
+        answer = self._ask(request).responses[0].partition_responses[0]
+        _check(answer.error_code, f"cannot produce to {topic}-{partition}")
+        return int(answer.base_offset)
+
+    def records(self, topic: str, partition: int | None = None) -> list[Record]:
+        """Return what a topic, or one partition of it, has now; of transactions that are open or aborted, too.
+
+        Raises BrokerError for a topic that does not exist.
+        """
+        wanted = self._partitions(topic) if partition is None else [partition]
+        return [record for index in wanted for record in self._read(topic, index)]
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        """Return the offset after the last record. Raises BrokerError."""
+        return self._offset(topic, partition, _LATEST)
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        """Return the offsets that a group has committed, by topic and partition."""
+        answer = self._ask(OffsetFetchRequest(group_id=group, topics=None))
+        if answer.error_code in _NO_COORDINATOR:
+            return {}
+        _check(answer.error_code, f"group {group!r} has no offsets")
+        return {(topic.name, each.partition_index): each.committed_offset for topic in answer.topics for each in topic.partitions}
+
+    def group_state(self, group: str) -> str:
+        """Return the state of a group: Stable, Empty, PreparingRebalance, CompletingRebalance, or Dead if there is none."""
+        (found,) = self._ask(DescribeGroupsRequest(groups=[group])).groups
+        if found.error_code in _NO_COORDINATOR:
+            return "Dead"
+        _check(found.error_code, f"group {group!r} cannot be described")
+        return str(found.group_state)
+
+    def wait_for_offset(self, topic: str, partition: int, offset: int, timeout_s: float = 10.0) -> None:
+        """Wait until ``end_offset`` has reached this one. Raises TimeoutError, which says what there was."""
+        self._wait(
+            lambda: self._end_or_none(topic, partition),
+            lambda end: end is not None and end >= offset,
+            f"end of {topic}-{partition} at {offset} or more",
+            timeout_s,
+        )
+
+    def wait_for_group(self, group: str, state: str = "Stable", timeout_s: float = 10.0) -> None:
+        """Wait until a group is in this state. Raises TimeoutError, which says in which it was."""
+        self._wait(lambda: self.group_state(group), lambda seen: seen == state, f"group {group!r} {state}", timeout_s)
+
+    def wait_for_commit(self, group: str, topic: str, partition: int, offset: int, timeout_s: float = 10.0) -> None:
+        """Wait until a group has committed at least this offset. Raises TimeoutError, which says what it had committed."""
+        self._wait(
+            lambda: self.committed(group).get((topic, partition), -1),
+            lambda seen: seen >= offset,
+            f"group {group!r} at {offset} or more of {topic}-{partition}",
+            timeout_s,
+        )
+
+    def _wait(self, look: Callable[[], Any], is_there: Callable[[Any], bool], wanted: str, timeout_s: float) -> None:
+        seen: list[Any] = [None]
+
+        def there() -> bool:
+            seen[0] = look()
+            return is_there(seen[0])
+
+        if not self.requests.wait_until(there, timeout_s, _LOOK_S):
+            raise TimeoutError(f"waited {timeout_s:g} s for {wanted}; it was {seen[0]!r} at last; {self.requests.told()}")
+
+    def _end_or_none(self, topic: str, partition: int) -> int | None:
+        try:
+            return self.end_offset(topic, partition)
+        except BrokerError:  # the topic may be created yet
+            return None
+
+    def _partitions(self, topic: str) -> list[int]:
+        (found,) = self._ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)).topics
+        _check(found.error_code, f"topic {topic!r} cannot be read")
+        return sorted(each.partition_index for each in found.partitions)
+
+    def _read(self, topic: str, partition: int) -> list[Record]:
+        at, end, found = self._offset(topic, partition, _EARLIEST), self.end_offset(topic, partition), list[Record]()
+        while at < end:
+            part = FetchPartition(partition=partition, fetch_offset=at, partition_max_bytes=_FETCH_BYTES)
+            request = FetchRequest(max_bytes=_FETCH_BYTES, topics=[FetchTopic(topic=topic, partitions=[part])])
+            answer = self._ask(request).responses[0].partitions[0]
+            _check(answer.error_code, f"{topic}-{partition} cannot be read")
+            before = at
+            for batch in batches(answer.records or b""):
+                at = batch.last_offset + 1
+                if not batch.is_control:
+                    found += [record for record in batch.records() if before <= record.offset]
+            if at == before:
+                raise BrokerError(f"{topic}-{partition} cannot be read: nothing at offset {at} of {end}")
+        return found
+
+    def _offset(self, topic: str, partition: int, position: int) -> int:
+        asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=position)])
+        answer = self._ask(ListOffsetsRequest(replica_id=-1, topics=[asked])).topics[0].partitions[0]
+        _check(answer.error_code, f"{topic}-{partition} has no offsets")
+        return int(answer.offset)
+
+    def _ask(self, request: Message) -> Any:
+        """Send a request over a connection of its own, as any client would; return the response."""
+        version = _VERSIONS[type(request)]
+        frame = encode_request_header(request.KEY, version, 1, OWN_CLIENT_ID) + request.encode(version)
+        host, _, port = self.bootstrap_servers.split(",")[0].rpartition(":")
+        with socket.create_connection((host.strip("[]"), int(port)), _TIMEOUT_S) as connection:
+            connection.sendall(len(frame).to_bytes(4, "big") + frame)
+            with connection.makefile("rb") as stream:
+                answer = stream.read(int.from_bytes(stream.read(4), "big"))
+        if not answer:
+            raise BrokerError(f"the broker closed the connection instead of answering {type(request).__name__} v{version}")
+        return response_class(request.KEY).decode(answer, version, parse_response_header(request.KEY, version, answer)[1])
+
+
+def _check(code: int, what: str, why: str | None = None) -> None:
+    if code:
+        raise BrokerError(f"{what}: {ErrorCode(code).name}{f', {why}' if why else ''}")

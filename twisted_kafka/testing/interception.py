@@ -1,0 +1,262 @@
+"""Where the testing kit stands in a broker: before KafkaApis for requests, and behind it for responses.
+
+Handlers call Handling, which asks the rules and calls KafkaApis. KafkaApis answers through Responses, which does what the rule
+says, records the request, and passes the response on. No thread waits here: what is delayed is in a timer.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from twisted_kafka.network.requests.request import CLOSE_CONNECTION, NO_OP, SEND, Request
+from twisted_kafka.network.requests.request_channel import RequestBundle, RequestChannel
+from twisted_kafka.protocol.api import request_class, response_class
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.headers import encode_response_header, parse_response_header
+from twisted_kafka.protocol.regions import Part
+from twisted_kafka.protocol.wire import join
+from twisted_kafka.server.error_counts import error_places, first_error
+from twisted_kafka.server.error_responses import error_response
+from twisted_kafka.server.interception import IRequestHandling, MakeApis
+from twisted_kafka.testing.faults import Arrival, Faults, Rule
+from twisted_kafka.testing.requests import RecordedRequest, Requests, api_name
+from twisted_kafka.testing.subjects import groups_of, partitions_of
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.timer import Timer
+
+OWN_CLIENT_ID: Final = "twisted_kafka.testing"
+"""The client id of the kit's own requests, which are not recorded, and which no rule is about."""
+
+_SIZE_BYTES: Final = 4
+_CORRELATION_ID_END: Final = 8
+_OUTCOMES: Final = {NO_OP: "no response", CLOSE_CONNECTION: "closed"}
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """A request that is being handled, and the rule that fires for it."""
+
+    arrival: Arrival
+    arrived_ns: int
+    rule: Rule | None
+
+
+class Interceptor:
+    """Makes requests known to a record, and subject to rules (``IRequestInterceptor``)."""
+
+    def __init__(self, faults: Faults, requests: Requests, clock: IClock) -> None:
+        self.faults = faults
+        self.requests = requests
+        self.clock = clock
+        self._made_ns = clock.monotonic_ns()
+        self._timer: Timer | None = None
+        self._lock = threading.Lock()
+
+    def intercept(self, make_apis: MakeApis, channel: RequestChannel, topic_name: Callable[[bytes], str | None]) -> "Handling":
+        """Return what handlers call (``IRequestInterceptor.intercept``)."""
+        responses = Responses(self, channel)
+        # Of a channel, KafkaApis and the quotas call only what Responses has.
+        return Handling(self, responses, make_apis(cast(RequestChannel, responses)), topic_name)
+
+    def later(self, delay_ms: float, call: Callable[[], object]) -> None:
+        """Call after a delay by the broker's clock."""
+        with self._lock:
+            if self._timer is None:
+                self._timer = Timer(self.clock, "faults")
+                self._timer.start()
+            self._timer.add(delay_ms, call)
+
+    def stop(self) -> None:
+        """Drop what is delayed."""
+        with self._lock:
+            timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.shutdown()
+
+    def since_start_ms(self, at_ns: int) -> float:
+        """Return a time of the clock as milliseconds since this was made."""
+        return (at_ns - self._made_ns) / 1e6
+
+
+class Handling:
+    """Stands before KafkaApis (``IRequestHandling``). Requests are handled one by one, so that each can be told from others."""
+
+    bundled: frozenset[int] = frozenset()
+
+    def __init__(
+        self,
+        interceptor: Interceptor,
+        responses: "Responses",
+        apis: IRequestHandling,
+        topic_name: Callable[[bytes], str | None],
+    ) -> None:
+        self._interceptor = interceptor
+        self._responses = responses
+        self._apis = apis
+        self._topic_name = topic_name
+
+    def handle(self, request: Request) -> None:
+        """Handle a request, unless a rule says otherwise."""
+        if request.context.client_id == OWN_CLIENT_ID:
+            self._apis.handle(request)
+            return
+        arrival = self._arrival(request)
+        rule = self._interceptor.faults.choose(arrival)
+        self._responses.expect(request, _Exchange(arrival, self._interceptor.clock.monotonic_ns(), rule))
+        try:
+            if rule is not None and rule.close == "before":
+                self._responses.close_connection(request)
+            elif rule is None or rule.error is None or not self._responses.answer_error(request, arrival, rule.error):
+                self._apis.handle(request)
+        except BaseException:
+            self._responses.forget(request)
+            raise
+
+    def sort(self, requests: Sequence[Request]) -> list[RequestBundle]:
+        """Not called: nothing is ``bundled``."""
+        return self._apis.sort(requests)
+
+    def handle_bundle(self, bundle: RequestBundle) -> None:
+        """Not called: nothing is ``bundled``."""
+        self._apis.handle_bundle(bundle)
+
+    def _arrival(self, request: Request) -> Arrival:
+        context = request.context
+        message: Message | None = None
+        partitions: tuple[Any, ...] = ()
+        groups: tuple[str, ...] = ()
+        try:
+            # A copy: the frame's bytes are used again.
+            message = request_class(context.api_key).decode(bytes(request.frame), context.api_version, request.body_offset)
+            partitions, groups = tuple(partitions_of(message, self._topic_name)), groups_of(message)
+        except Exception:  # noqa: BLE001 KafkaApis says what is wrong with it; a token without a header is none
+            message = None
+        client_id, principal = context.client_id, str(context.principal)
+        return Arrival(context.api_key, context.api_version, client_id, principal, partitions, groups, message)
+
+
+class Responses:
+    """Stands between KafkaApis and its channel, and has the methods of RequestChannel that KafkaApis and quotas call."""
+
+    def __init__(self, interceptor: Interceptor, channel: RequestChannel) -> None:
+        self._interceptor = interceptor
+        self._channel = channel
+        self._expected: dict[Request, _Exchange] = {}
+        self.start_throttling = channel.start_throttling
+        self.end_throttling = channel.end_throttling
+
+    def expect(self, request: Request, exchange: _Exchange) -> None:
+        """Be told of a request that is going to be answered."""
+        self._expected[request] = exchange
+
+    def forget(self, request: Request) -> None:
+        """Expect no answer any more."""
+        self._expected.pop(request, None)
+
+    def answer_error(self, request: Request, arrival: Arrival, error: str) -> bool:
+        """Answer an error; close the connection if the request expects no answer. Return False if it could not be read."""
+        if arrival.message is None:
+            return False
+        code = ErrorCode[error]
+        request.context.note_error(code)
+        response = error_response(arrival.message, response_class(arrival.key), arrival.version, code, "A test says so.")
+        if response is None:
+            self.close_connection(request)
+        else:
+            self.send_response(request, *_encoded(request, response))
+        return True
+
+    def send_no_op(self, request: Request) -> None:
+        """Complete a request without response (``RequestChannel.send_no_op``)."""
+        self.send_response(request, (), 0, NO_OP)
+
+    def close_connection(self, request: Request) -> None:
+        """Close the connection (``RequestChannel.close_connection``)."""
+        self.send_response(request, (), 0, CLOSE_CONNECTION)
+
+    def send_response(
+        self, request: Request, parts: Sequence[Part], size_bytes: int, kind: int = SEND, is_claimed: bool = False
+    ) -> None:
+        """Record the response, and send it as the rule says (``RequestChannel.send_response``)."""
+        exchange = self._expected.pop(request, None)
+        if exchange is None:
+            self._channel.send_response(request, parts, size_bytes, kind, is_claimed)
+            return
+        response: Message | None = None
+        if size_bytes:
+            parts = [join(list(parts))]  # bytes: what they were read from may be gone when the answer is due
+            response = _decoded(request, parts[0])  # type: ignore[arg-type]
+        rule = exchange.rule
+        outcome = _OUTCOMES.get(kind, "answered" if size_bytes else "no response")
+        if rule is not None and size_bytes:
+            parts, size_bytes, kind, outcome = self._spoil(request, rule, response, parts, (size_bytes, kind))
+        if rule is None or not rule.delay_ms or (not is_claimed and not request.claim()):
+            self._channel.send_response(request, parts, size_bytes, kind, is_claimed)
+            self._record(request, exchange, response, outcome)
+            return
+
+        def send() -> None:
+            self._channel.send_response(request, parts, size_bytes, kind, is_claimed=True)
+            self._record(request, exchange, response, outcome)
+
+        self._interceptor.later(rule.delay_ms, send)
+
+    def _spoil(
+        self, request: Request, rule: Rule, response: Message | None, parts: Sequence[Part], size_and_kind: tuple[int, int]
+    ) -> tuple[Sequence[Part], int, int, str]:
+        size_bytes, kind = size_and_kind
+        if rule.close == "after":
+            return (), 0, CLOSE_CONNECTION, "closed"
+        if rule.lose_response:
+            return (), 0, NO_OP, "lost"
+        if rule.corrupt_response:
+            whole = bytes(parts[0])  # type: ignore[arg-type]
+            return [whole[:_CORRELATION_ID_END] + b"\xff" * (size_bytes - _CORRELATION_ID_END)], size_bytes, kind, "corrupt"
+        if rule.throttle_ms and response is not None:
+            response.throttle_time_ms = rule.throttle_ms  # type: ignore[attr-defined]
+            parts, size_bytes = _encoded(request, response)
+            self._channel.start_throttling(request)
+            self._interceptor.later(rule.throttle_ms, lambda: self._channel.end_throttling(request))
+        return parts, size_bytes, kind, "answered"
+
+    def _record(self, request: Request, exchange: _Exchange, response: Message | None, outcome: str) -> None:
+        arrival, since = exchange.arrival, self._interceptor.since_start_ms
+        code = first_error(response, error_places(type(response))) if response is not None else request.context.error
+        self._interceptor.requests.add(
+            RecordedRequest(
+                api_name(arrival.key),
+                arrival.version,
+                arrival.client_id,
+                arrival.principal,
+                request.context.connection_id,
+                arrival.message,
+                arrival.partitions,
+                arrival.groups,
+                response,
+                ErrorCode(code).name if code else None,
+                outcome,
+                None if exchange.rule is None else str(exchange.rule),
+                since(exchange.arrived_ns),
+                since(self._interceptor.clock.monotonic_ns()),
+                request.request_bytes + request.response_bytes,
+            )
+        )
+
+
+def _encoded(request: Request, response: Message) -> tuple[list[Part], int]:
+    context = request.context
+    header = encode_response_header(context.api_key, context.api_version, context.correlation_id)
+    body = header + response.encode(context.api_version)
+    return [len(body).to_bytes(_SIZE_BYTES, "big") + body], len(body) + _SIZE_BYTES
+
+
+def _decoded(request: Request, answer: bytes) -> Message | None:
+    context = request.context
+    frame = answer[_SIZE_BYTES:]
+    try:
+        _, at = parse_response_header(context.api_key, context.api_version, frame)
+        return response_class(context.api_key).decode(frame, context.api_version, at)
+    except Exception:  # noqa: BLE001 a token without a header, or the answer to a version of ApiVersions that is too new
+        return None

@@ -1,0 +1,233 @@
+"""The record of what clients asked a broker under test and what they were answered.
+
+assert broker.requests.of("Produce").where(acks=-1, topic="orders").count() == 3
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.testing.subjects import Partition
+
+MAX_REQUESTS: Final = 10_000
+"""So many requests are remembered; of more, the latest."""
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""Their bytes and their responses', at most, apart from the latest."""
+
+_API_NAMES: Final = {key.title: key for key in ApiKey}
+
+
+def api_key(name: str) -> ApiKey:
+    """Return the key of an API by Kafka's name. Raises ValueError, one line, which tells a name that is like it."""
+    key = _API_NAMES.get(name)
+    if key is None:
+        import difflib
+
+        near = difflib.get_close_matches(name, _API_NAMES, 1, 0.5)
+        raise ValueError(f"there is no API {name!r}" + (f": did you mean {near[0]!r}?" if near else ": names are like 'Produce'"))
+    return key
+
+
+def api_name(key: int) -> str:
+    """Return Kafka's name of an API, also for a key that no API has."""
+    try:
+        return ApiKey(key).title
+    except ValueError:
+        return f"API key {key}"
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedRequest:
+    """One request and how it was answered. Do not change its messages."""
+
+    api: str
+    """Kafka's name: ``Produce``."""
+    version: int
+    client_id: str | None
+    principal: str
+    """``User:ANONYMOUS``."""
+    connection: str
+    fields: Message | None
+    """The request; None if it could not be read."""
+    partitions: tuple[Partition, ...]
+    groups: tuple[str, ...]
+    response: Message | None
+    """What KafkaApis answered, whether or not a fault kept it from the client; None if it answered nothing."""
+    error: str | None
+    """The first error of the response, by Kafka's name; None if it has none."""
+    outcome: str
+    """``answered``, ``no response``, ``lost``, ``corrupt`` or ``closed``."""
+    fault: str | None
+    """The rule that changed what happened."""
+    arrived_ms: float
+    """Since the broker was made, by its clock."""
+    answered_ms: float
+    size_bytes: int
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that it names, in order."""
+        return tuple(dict.fromkeys(topic for topic, _ in self.partitions))
+
+    def __str__(self) -> str:
+        about = [f"{topic}-{index}" if index is not None else topic for topic, index in self.partitions[:4]]
+        about += ["..."] if len(self.partitions) > 4 else []
+        about += [f"group {group}" for group in self.groups]
+        told = self.error or self.outcome
+        return (
+            f"{self.arrived_ms:9.1f} ms  {self.api} v{self.version} from {self.client_id or '-'}"
+            f"{'  ' + ' '.join(about) if about else ''}  -> {told} in {self.answered_ms - self.arrived_ms:.1f} ms"
+            f"{f'  (fault: {self.fault})' if self.fault else ''}"
+        )
+
+    def matches(self, name: str, value: object) -> bool:
+        """Whether a property, or a field of the request, has this value."""
+        if name == "topic":
+            return value in self.topics
+        if name == "partition":
+            return any(index == value for _, index in self.partitions)
+        if name == "group":
+            return value in self.groups
+        if name in _PROPERTIES:
+            return bool(getattr(self, name) == value)
+        return self.fields is not None and hasattr(self.fields, name) and bool(getattr(self.fields, name) == value)
+
+
+_PROPERTIES: Final = ("api", "version", "client_id", "principal", "connection", "error", "outcome", "fault")
+_SUBJECTS: Final = ("topic", "partition", "group")
+
+
+class Selection:
+    """Some of the requests of a record. It follows the record: what comes later is in it, too."""
+
+    def __init__(self, record: "Requests", key: ApiKey | None, wanted: dict[str, object]) -> None:
+        self._record = record
+        self._key = key
+        self._wanted = wanted
+
+    def of(self, api: str) -> "Selection":
+        """Return those of one API, by Kafka's name. Raises ValueError for an unknown one."""
+        return Selection(self._record, api_key(api), self._wanted)
+
+    def where(self, **wanted: object) -> "Selection":
+        """Return those with these properties, topic, partition, group or fields of the request, by name.
+
+        Raises ValueError for a name that requests of the API do not have, and for an unknown error.
+        """
+        for name in wanted:
+            self._check(name)
+        error = wanted.get("error")
+        if isinstance(error, str) and error not in ErrorCode.__members__:
+            raise ValueError(f"there is no error {error!r}: names are like 'NOT_LEADER_OR_FOLLOWER'")
+        return Selection(self._record, self._key, {**self._wanted, **wanted})
+
+    def _check(self, name: str) -> None:
+        if self._key is None or name in _PROPERTIES or name in _SUBJECTS:
+            return
+        from twisted_kafka.protocol.api import request_class
+
+        names = [field.name for field in request_class(self._key).FIELDS]
+        if name not in names:
+            raise ValueError(f"{self._key.title} requests have no field {name!r}, only {', '.join(names)}")
+
+    def _matches(self, request: RecordedRequest) -> bool:
+        if self._key is not None and request.api != self._key.title:
+            return False
+        return all(request.matches(name, value) for name, value in self._wanted.items())
+
+    def __iter__(self) -> Iterator[RecordedRequest]:
+        return iter([each for each in self._record.snapshot() if self._matches(each)])
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def __bool__(self) -> bool:
+        return self.count() > 0
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self)) or "no requests"
+
+    def count(self) -> int:
+        """Return how many there are."""
+        return sum(1 for _ in self)
+
+    @property
+    def last(self) -> RecordedRequest | None:
+        """The one that was answered last; None if there is none."""
+        return next(reversed(list(self)), None)
+
+    def wait_for(self, count: int = 1, timeout_s: float = 10.0) -> list[RecordedRequest]:
+        """Wait until there are so many; return them. Raises TimeoutError, with what there was instead, after ``timeout_s``."""
+        found: list[RecordedRequest] = []
+
+        def there() -> bool:
+            found[:] = self
+            return len(found) >= count
+
+        if not self._record.wait_until(there, timeout_s):
+            raise TimeoutError(f"{len(found)} of {count} requests{self._told()} came in {timeout_s:g} s; {self._record.told()}")
+        return found
+
+    def _told(self) -> str:
+        api = f" {self._key.title}" if self._key is not None else ""
+        wanted = ", ".join(f"{name}={value!r}" for name, value in self._wanted.items())
+        return api + (f" with {wanted}" if wanted else "")
+
+
+class Requests(Selection):
+    """All requests that were answered, oldest first. Any thread may use it."""
+
+    def __init__(self) -> None:
+        super().__init__(self, None, {})
+        self._recorded: deque[RecordedRequest] = deque()
+        self._bytes = 0
+        self._changed = threading.Condition()
+
+    def add(self, request: RecordedRequest) -> None:
+        """Record one more, and forget the oldest if there are too many."""
+        with self._changed:
+            self._recorded.append(request)
+            self._bytes += request.size_bytes
+            while len(self._recorded) > 1 and (len(self._recorded) > MAX_REQUESTS or self._bytes > MAX_BYTES):
+                self._bytes -= self._recorded.popleft().size_bytes
+            self._changed.notify_all()
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._changed:
+            self._recorded.clear()
+            self._bytes = 0
+
+    def snapshot(self) -> list[RecordedRequest]:
+        """Return those that there are now."""
+        with self._changed:
+            return list(self._recorded)
+
+    def told(self, count: int = 20) -> str:
+        """Return the last ones, a line each."""
+        last = self.snapshot()[-count:]
+        return "the last requests were:\n" + "\n".join(map(str, last)) if last else "there were no requests"
+
+    def wait_until(self, condition: Callable[[], bool], timeout_s: float, look_s: float | None = None) -> bool:
+        """Wait until ``condition`` is true, looking after each request and every ``look_s``; return False after ``timeout_s``."""
+        from twisted_kafka.timing.clock import SystemClock
+
+        clock = SystemClock()  # real time: the broker's may be held
+        due_ns = clock.monotonic_ns() + int(timeout_s * 1e9)
+        while True:
+            with self._changed:
+                seen: Any = self._recorded[-1] if self._recorded else None
+            if condition():
+                return True
+            left_s = (due_ns - clock.monotonic_ns()) / 1e9
+            if left_s <= 0:
+                return False
+            with self._changed:
+                if (self._recorded[-1] if self._recorded else None) is seen:
+                    self._changed.wait(left_s if look_s is None else min(left_s, look_s))

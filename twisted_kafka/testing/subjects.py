@@ -1,0 +1,94 @@
+"""What a request is about, read from its fields: topics with partitions, and groups."""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from twisted_kafka.protocol.api import ApiKey, request_class
+from twisted_kafka.protocol.codec import Message
+
+Partition = tuple[str, int | None]
+"""A topic and one of its partitions; None: the request names the topic alone."""
+
+
+class _Path(NamedTuple):
+    """Where a request names topics: a list, the name in its items (empty: the item itself), their partitions and those' number."""
+
+    topics: str
+    name: str = "name"
+    partitions: str = ""
+    number: str = ""
+
+
+_PATHS: Final[dict[int, tuple[_Path, ...]]] = {
+    ApiKey.PRODUCE: (_Path("topic_data", "name", "partition_data", "index"),),
+    ApiKey.FETCH: (_Path("topics", "topic", "partitions", "partition"),),
+    ApiKey.LIST_OFFSETS: (_Path("topics", "name", "partitions", "partition_index"),),
+    ApiKey.METADATA: (_Path("topics"),),
+    ApiKey.OFFSET_COMMIT: (_Path("topics", "name", "partitions", "partition_index"),),
+    ApiKey.OFFSET_FETCH: (_Path("topics", "name", "partition_indexes"),),
+    ApiKey.OFFSET_DELETE: (_Path("topics", "name", "partitions", "partition_index"),),
+    ApiKey.CREATE_TOPICS: (_Path("topics"),),
+    ApiKey.DELETE_TOPICS: (_Path("topics"), _Path("topic_names", "")),
+    ApiKey.DELETE_RECORDS: (_Path("topics", "name", "partitions", "partition_index"),),
+    ApiKey.CREATE_PARTITIONS: (_Path("topics"),),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (_Path("topics", "topic", "partitions", "partition"),),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (_Path("v3_and_below_topics", "name", "partitions"),),
+    ApiKey.TXN_OFFSET_COMMIT: (_Path("topics", "name", "partitions", "partition_index"),),
+}
+
+_GROUP_FIELDS: Final = ("group_id", "groups", "group_ids", "groups_names")
+
+
+def names_topics(key: int) -> bool:
+    """Whether requests of this API name topics."""
+    return key in _PATHS
+
+
+def names_partitions(key: int) -> bool:
+    """Whether requests of this API name partitions."""
+    return any(path.partitions for path in _PATHS.get(key, ()))
+
+
+def names_groups(key: int) -> bool:
+    """Whether requests of this API name groups."""
+    return any(field.name in _GROUP_FIELDS for field in request_class(key).FIELDS)
+
+
+def apis_that_name(what: str) -> list[str]:
+    """Return the titles of the APIs that have what a rule asks for, ``topic``, ``partition`` or ``group``, in order."""
+    tests = {"topic": names_topics, "partition": names_partitions, "group": names_groups}
+    return [key.title for key in ApiKey if tests[what](key)]
+
+
+def partitions_of(message: Message, names_by_id: Any) -> Iterator[Partition]:
+    """Yield what a request names; ``names_by_id`` returns the name of a topic by its id."""
+    for path in _PATHS.get(message.KEY, ()):
+        yield from _read(message, path, names_by_id)
+    if message.KEY == ApiKey.OFFSET_FETCH:
+        for group in message.groups:  # type: ignore[attr-defined]
+            for topic in group.topics or ():
+                yield from ((topic.name, index) for index in topic.partition_indexes)
+
+
+def _read(message: Message, path: _Path, names_by_id: Any) -> Iterator[Partition]:
+    for item in getattr(message, path.topics) or ():
+        name = (getattr(item, path.name) if path.name else item) or names_by_id(getattr(item, "topic_id", b""))
+        if not name:
+            continue
+        if not path.partitions:
+            yield name, None
+            continue
+        for partition in getattr(item, path.partitions):
+            yield name, getattr(partition, path.number) if path.number else partition
+
+
+def groups_of(message: Message) -> tuple[str, ...]:
+    """Return the groups that a request names."""
+    found: list[str] = []
+    for field in _GROUP_FIELDS:
+        value = getattr(message, field, None)
+        if isinstance(value, str):
+            found += [value] if value else []
+        elif value:
+            found += [each if isinstance(each, str) else each.group_id for each in value]
+    return tuple(found)
