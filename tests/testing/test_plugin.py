@@ -1,0 +1,67 @@
+"""The pytest plugin, in a pytest of its own."""
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+_TESTS = """
+    import pytest
+
+    def test_a_topic_is_there(kafka, kafka_topic):
+        kafka.produce(kafka_topic, ["1"])
+        assert [record.value for record in kafka.records(kafka_topic)] == [b"1"]
+
+    def test_the_next_one_has_a_broker_of_its_own(kafka, kafka_topic):
+        assert kafka.records(kafka_topic) == []
+
+    @pytest.mark.kafka(num_partitions=3)
+    def test_settings(kafka):
+        assert kafka.embedded.config.int("num.partitions") == 3
+
+    def test_the_session_has_one(kafka_broker):
+        assert kafka_broker.is_running
+"""
+
+
+def run(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
+    pytester.makepyfile(tests)
+    options = ("-p", "no:cacheprovider", "-p", "no:twisted_kafka", "-p", "no:randomly", "-p", "twisted_kafka.testing.plugin")
+    return pytester.runpytest_subprocess("--strict-markers", *options)
+
+
+def test_fixtures_give_brokers(pytester: pytest.Pytester) -> None:
+    run(pytester, _TESTS).assert_outcomes(passed=4)
+
+
+def test_a_failed_test_shows_its_requests(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import socket
+
+        def test_it(kafka):
+            host, port = kafka.bootstrap_servers.split(":")
+            with socket.create_connection((host, int(port)), 10) as connection:
+                connection.sendall(bytes.fromhex("0000000d 0012 0000 00000001 0003") + b"raw")
+                connection.recv(4)
+            kafka.requests.of("ApiVersions").wait_for()
+            assert False
+        """,
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*- requests to kafka -*", "the last requests were:", "*ApiVersions v0 from raw  -> answered in *"]
+    )
+
+
+def test_a_marker_that_is_wrong_is_told_in_one_line(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.kafka(3)
+        def test_it(kafka): ...
+        """,
+    )
+    result.stdout.fnmatch_lines(["*@pytest.mark.kafka(3): expected settings, as in num_partitions=3*"])
