@@ -1,5 +1,9 @@
-"""What is set on a broker of one kind holds on those of the other: ACLs, quotas, deletion and compaction in one cluster of both."""
+"""What is set on a broker of one kind holds on those of the other: ACLs, quotas, deletion and compaction in one cluster of both.
 
+And what zookeeper-shell shows of it.
+"""
+
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +22,7 @@ from confluent_kafka.admin import (
 from tests.cluster.brokers import BrokerProcess, Kind
 from tests.cluster.cluster import WAIT_S, Cluster, running
 from tests.cluster.replicas import log_bytes
+from tests.cluster.tools import zookeeper_shell
 from tests.eventually import eventually
 from tests.oracle.talk import Talk
 from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasRequestEntryData, EntityData, OpData
@@ -146,6 +151,16 @@ def test_each_kind_compacts_what_it_leads_and_what_it_follows(cluster: Cluster) 
     latest = read_latest(cluster, "compacted")
     for partition in range(LEADERS):
         assert {key: value for (part, key), value in latest.items() if part == partition and key not in (END, b"last")} == sent
+
+
+def test_zookeeper_shell_shows_both_kinds_alike(cluster: Cluster) -> None:
+    ids = list(cluster.brokers)
+    assert sorted(json.loads(zookeeper_shell(cluster, "ls", "/brokers/ids"))) == ids
+    told = {each: json.loads(zookeeper_shell(cluster, "get", f"/brokers/ids/{each}")) for each in ids}
+    assert len({tuple(node) for node in told.values()}) == 1, told
+    assert all(f"CLIENTS://127.0.0.1:{cluster.brokers[each].port}" in told[each]["endpoints"] for each in ids)
+    # Not the features: ours have transaction.version, which Kafka has in KRaft mode alone.
+    assert len({json.dumps(node["listener_security_protocol_map"]) for node in told.values()}) == 1
 
 
 def write(cluster: Cluster, topic: str, records: list[tuple[bytes, bytes]]) -> None:

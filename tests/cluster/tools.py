@@ -78,6 +78,12 @@ def elect_preferred(cluster: Cluster) -> None:
     java_tool("org.apache.kafka.tools.LeaderElectionCommand", *words)
 
 
+def zookeeper_shell(cluster: Cluster, *words: str) -> str:
+    """Return the last line that zookeeper-shell prints for a command."""
+    told = java_tool("org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka", "-server", cluster.zookeeper.address, *words)
+    return told.strip().splitlines()[-1]
+
+
 def describe(bootstrap: str, topic: str) -> str:
     """Return what kafka-topics says of a topic."""
     words = ["--bootstrap-server", bootstrap, "--describe", "--topic", topic]
