@@ -61,6 +61,11 @@ def test_paths_are_elsewhere_only_if_hadoop_is_configured(monkeypatch: pytest.Mo
             "Class org.apache.hadoop.fs.s3a.S3AFileSystem not found\n\tat org.apache.Foo.bar(Foo.java:1)",
             "S3AFileSystem not found: add its jar",
         ),
+        (
+            "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python worker: "
+            "Traceback (most recent call last):\n  File \"worker.py\", line 1\nModuleNotFoundError: No module named 'numpy'\n",
+            "ModuleNotFoundError: No module named 'numpy': the workers' Python lacks it",
+        ),
         ("Traceback\nModuleNotFoundError: No module named 'pyarrow'\n", "No module named 'pyarrow': the workers' Python lacks it"),
         ("Job aborted\nCaused by: java.nio.file.AccessDeniedException: s3a://b/x: 403", "Job aborted: check the credentials"),
         ("[SOMETHING] else\n\tat org.apache", "[SOMETHING] else (--verbose shows more)"),

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _PYTHON_ERROR = re.compile(r"[\w.]*(Error|Exception|Invalid|NotImplemented): ")
+_TRACEBACK = "Traceback (most recent call last):"
+"""Java's line about an error in Python ends so, and looks like one of Python's own."""
 _CALL = re.compile(r"An error occurred while calling ")
 _LIBRARIES = ("pyspark.", "py4j.")
 _ADVICE = (
@@ -52,5 +54,5 @@ def first_line(error: BaseException) -> str:
     """Return the message of a Spark error without plans and stack traces; for an error in a Python process, Python's message."""
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
     lines = [line for line in lines if not _CALL.match(line)] or lines
-    raised = [line for line in lines if _PYTHON_ERROR.match(line)]
+    raised = [line for line in lines if _PYTHON_ERROR.match(line) and not line.endswith(_TRACEBACK)]
     return next(iter([*raised[:1], *lines]), type(error).__name__)
