@@ -27,6 +27,8 @@ from tests.spark.random_logs import SHAPES, RandomLog, Shape, divided
 from twisted_kafka_spark.cells import aggregate
 from twisted_kafka_spark.pipeline import exchange, rollup
 from twisted_kafka_spark.pipeline.job import Job, run
+from twisted_kafka_spark.stream.follow import Following, follow
+from twisted_kafka_spark.stream.source import Source
 
 pytestmark = pytest.mark.timeout(600)
 HOURS = range(6, 9)
@@ -134,7 +136,7 @@ def rolled_up(spark: Any, log: Path, directory: Path, by: str) -> list[str]:
 
 
 def say_the_same(spark: Any, directory: Path, monkeypatch: pytest.MonkeyPatch, shape: Shape, by: str) -> None:
-    """Compare the ways to a report: from lines and from rollups, merged by the driver and by Spark."""
+    """Compare the ways to a report: from lines, from rollups and from what was followed, merged by the driver and by Spark."""
     log = RandomLog(shape).write(directory / "log")
     few = answers(run(spark, Job(paths=[str(log)])))
     if shape.has_repeats and by not in ("hour", "day"):
@@ -142,6 +144,10 @@ def say_the_same(spark: Any, directory: Path, monkeypatch: pytest.MonkeyPatch, s
     rolled = rolled_up(spark, log, directory, by)
     merged = Job(paths=rolled, is_merge=True)
     assert answers(run(spark, merged)) == few
+    if not shape.has_repeats:  # which only reports tell apart
+        followed = str(directory / "followed")
+        follow(spark, Following(Source(str(log)), followed, is_once=True), lambda findings: None)
+        assert answers(run(spark, Job(paths=[followed], is_merge=True))) == few
     with on_spark(monkeypatch):
         assert answers(run(spark, Job(paths=[str(log)]))) == few
         assert answers(run(spark, merged)) == few
