@@ -14,11 +14,11 @@ from tests.processes import start_tied
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-import pyspark
 from pyarrow import parquet
 
 from tests.clients.served import ServedBroker
 from tests.spark.access_lines import line, topic
+from twisted_kafka_spark.records.topic import package
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 TIMEOUT_S = 300
@@ -40,7 +40,7 @@ def follow(*arguments: str) -> str:
 
 def connector() -> str:
     """Return the jars of Spark's connector for Kafka, or skip the test where Maven has not got them."""
-    version = pyspark.__version__
+    version = package().rpartition(":")[2]
     found = [
         *REPOSITORY.glob(f"org/apache/spark/spark-*kafka-0-10_2.13/{version}/*-{version}.jar"),
         *sorted(REPOSITORY.glob("org/apache/kafka/kafka-clients/*/kafka-clients-?.?.?.jar"))[-1:],

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _FORMAT = "kafka"
 MOST_RECORDS = 4_000_000
 """Records of a batch of a stream; the others wait for the next one."""
+_UNPUBLISHED = {"4.3.0": "4.2.0"}
+"""Versions of Spark whose connector is not on Maven Central, and the newest one there that works with them."""
 _SEPARATOR = re.compile(r"\s*[=:]\s*|\s+")
 
 
@@ -36,7 +38,7 @@ def package() -> str:
     """Return the coordinates of the connector for this version of Spark."""
     import pyspark
 
-    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_UNPUBLISHED.get(pyspark.__version__, pyspark.__version__)}"
 
 
 def client_properties(path: Path) -> dict[str, str]:
