@@ -19,9 +19,12 @@ from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka_spark.cells.fold import Folding
 from twisted_kafka_spark.pipeline import job, rollup
 from twisted_kafka_spark.pipeline.job import Job, run
+from twisted_kafka_spark.pipeline.rollup import Selection
 from twisted_kafka_spark.records import pieces
 from twisted_kafka_spark.records.pieces import Piece, blocks
-from twisted_kafka_spark.records.read import find_sources
+from twisted_kafka_spark.records.read import NoAccessLogError, find_sources
+from twisted_kafka_spark.report.page import as_html
+from twisted_kafka_spark.report.terminal import as_text
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -113,14 +116,43 @@ def test_a_file_that_is_deleted_after_it_was_listed_is_told(spark: Any, tmp_path
     assert found["samples"]["garbled"] == [f"cannot read {tmp_path}/node-1-000002.jsonl: it was deleted"]
 
 
+@pytest.mark.parametrize("has_one_whole", [True, False])
+def test_damaged_parquet_is_told_and_the_rest_reported(spark: Any, tmp_path: Path, has_one_whole: bool) -> None:
+    whole = archived(tmp_path / "archived").read_bytes()
+    log = tmp_path / "log"
+    log.mkdir()
+    pages_broken = bytearray(whole)
+    pages_broken[4:200] = bytes(196)
+    for name, content in {
+        "empty": b"",
+        "foreign": b"no table",
+        "pages": bytes(pages_broken),
+        "short": whole[: len(whole) // 2],
+    }.items():
+        (log / f"{name}.parquet").write_bytes(content)
+    if has_one_whole:
+        (log / "whole.parquet").write_bytes(whole)
+    (log / "node-1-000001.jsonl").write_text(lines(100))
+    found = run(spark, Job(paths=[str(log)]))
+    assert found["source"]["lines"] == {"read": 20 if has_one_whole else 10, "garbled": 4}
+    assert found["source"]["samples"]["garbled"][0].startswith(f"cannot read {log}/empty.parquet: ")
+    assert found["total"]["requests"] == found["source"]["lines"]["read"]
+
+
+def archived(directory: Path) -> Path:
+    """Return a Parquet file of ten lines, as a broker archives them."""
+    folder = directory / "date=2026-11-21" / "hour=08"
+    folder.mkdir(parents=True)
+    (folder / "node-1-000001.jsonl").write_text(lines(0))
+    clock = ManualClock(wall_ms=4_000_000_000_000)
+    Archive(directory, 1, clock, form="parquet", retention_hours=-1, retention_bytes=-1).run_once()
+    return folder / "node-1-000001.parquet"
+
+
 def test_parquet_that_is_replaced_after_it_was_listed_is_listed_again(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "date=2026-11-21" / "hour=08" / "node-1-000001.jsonl"
-    path.parent.mkdir(parents=True)
-    path.write_text(lines(0))
-    clock = ManualClock(wall_ms=4_000_000_000_000)
-    Archive(tmp_path, 1, clock, form="parquet", retention_hours=-1, retention_bytes=-1).run_once()
+    path = archived(tmp_path)
     cells_of_files = rollup.cells_of_files
 
     def moved_meanwhile(*arguments: Any) -> Any:
@@ -147,3 +179,21 @@ def test_clocks_that_are_wrong_do_not_stop_a_report(spark: Any, tmp_path: Path, 
         assert len(document["time"]["ticks"]) <= 151
     part = run(spark, Job(paths=[str(tmp_path)], folding=Folding(since="2026-11-01T00:00:00", until="2027-01-01T00:00:00")))
     assert part["total"]["requests"] == 1
+
+
+@pytest.mark.parametrize("content", ["", "torn\nalso torn\n"])
+def test_a_log_without_requests_is_told_in_a_report(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    (tmp_path / "node-1-000001.jsonl").write_text(content)
+    (tmp_path / "node-1-000002.jsonl.gz").write_bytes(b"")
+    document = run(spark, Job(paths=[str(tmp_path)]))
+    assert document["total"]["requests"] == 0
+    assert [each["name"] for each in document["findings"]] == ["unreadable-lines"] * bool(content)
+    assert document["source"]["lines"].get("garbled", 0) == content.count("\n")
+    assert "no requests" in as_html(document)
+    assert "no requests" in as_text(document)
+    monkeypatch.setattr(rollup, "SMALL_LOG_BYTES", 0)
+    assert run(spark, Job(paths=[str(tmp_path)]))["total"] == document["total"]
+    with pytest.raises(NoAccessLogError, match=r"no requests .* match api = 'Fetch'"):
+        run(spark, Job(paths=[str(tmp_path)], selection=Selection("api = 'Fetch'")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from twisted_kafka_spark import views
 from twisted_kafka_spark.cells import aggregate
 from twisted_kafka_spark.cells.fold import READ, Folding
+from twisted_kafka_spark.cells.kinds import MINUTE_S
 from twisted_kafka_spark.findings.find import find, find_over_all, in_order
 from twisted_kafka_spark.pipeline import comparison, exchange, page, store
 from twisted_kafka_spark.pipeline.document import About, build, tick_length_s
 from twisted_kafka_spark.pipeline.few import FewCells
 from twisted_kafka_spark.pipeline.rollup import Selection, cells_of_files, cells_of_lines, cells_of_small_log, has_repeats, is_small
-from twisted_kafka_spark.records.read import NoAccessLogError, Sources, find_sources, qualified
+from twisted_kafka_spark.records.read import NoAccessLogError, Sources, damaged_tables, find_sources, qualified
 from twisted_kafka_spark.records.topic import Topic, read_topic
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _GONE = ("FILE_NOT_EXIST", "FileNotFoundException")
 """In Spark's messages about a file that it has listed and that does not exist any more."""
+_DAMAGED = ("FAILED_READ_FILE", "READ_FILE_FOOTER", "not a Parquet file", "Could not read footer", "Permission denied")
+"""In Spark's messages about a Parquet file that it cannot read."""
 _MOST_LISTINGS = 5
 
 
@@ -70,21 +73,30 @@ def run(spark: SparkSession, job: Job) -> dict[str, Any]:
 
 
 def _of_present_files(spark: SparkSession, job: Job) -> dict[str, Any]:
-    """Return the document; if files have gone since they were listed, list them again."""
+    """Return the document; if files have gone since they were listed, list them again; set damaged Parquet files aside."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
+    damaged: set[str] = set()
     for _ in range(_MOST_LISTINGS - 1):
         try:
-            return _run(spark, job)
+            return _run(spark, job, damaged)
         except (PySparkException, Py4JJavaError) as error:
-            if not any(sign in str(error) for sign in _GONE):
+            message = str(error)
+            if any(sign in message for sign in _GONE):
+                continue
+            sources = _sources(spark, job) if any(sign in message for sign in _DAMAGED) else None
+            more = damaged_tables(spark, sources) - damaged if sources is not None else set()
+            if not more:
                 raise
-    return _run(spark, job)
+            damaged |= more
+    return _run(spark, job, damaged)
 
 
-def _run(spark: SparkSession, job: Job) -> dict[str, Any]:
+def _run(spark: SparkSession, job: Job, damaged: Set[str]) -> dict[str, Any]:
     sources = _sources(spark, job)
+    if sources is not None:
+        sources.set_aside(damaged)
     about = _about(job, sources)
     folding = replace(job.folding, group_by=tuple(job.group_by))
     if sources is not None and not job.rollup_out and not job.selection.needs_records and is_small(sources):
@@ -101,7 +113,7 @@ def _run(spark: SparkSession, job: Job) -> dict[str, Any]:
 
 
 def _of_few(spark: SparkSession, job: Job, few: FewCells, about: About, found: DataFrame | None = None) -> dict[str, Any]:
-    _check(few.sizes, about)
+    _check(job, few.sizes, about)
     if job.can_repeat_lines and few.has_repeats():
         return _deduplicated(spark, job, few.lines_read())
     if job.rollup_out and found is not None:
@@ -110,7 +122,7 @@ def _of_few(spark: SparkSession, job: Job, few: FewCells, about: About, found: D
 
 
 def _of_many(spark: SparkSession, job: Job, found: DataFrame, sizes: page.Sizes, about: About) -> dict[str, Any]:
-    _check(sizes, about)
+    _check(job, sizes, about)
     if job.can_repeat_lines and has_repeats(exchange.as_cells(found.where("kind = 'runs'"))):
         return _deduplicated(spark, job, _lines_read(found))
     with page.kept(page.by_hour(found, sizes)) as hourly:
@@ -119,11 +131,12 @@ def _of_many(spark: SparkSession, job: Job, found: DataFrame, sizes: page.Sizes,
         return _document(job, about, sizes, partial(page.of_page, hourly, sizes), partial(page.findings_by_day, hourly))
 
 
-def _check(sizes: page.Sizes, about: About) -> None:
-    """Take the period into the report; raise NoAccessLogError if there is none."""
-    if sizes.first is None or sizes.last is None:
+def _check(job: Job, sizes: page.Sizes, about: About) -> None:
+    """Take the period into the report; raise NoAccessLogError if there is none, unless the whole log has no requests."""
+    is_part = about.condition or job.folding.since or job.folding.until
+    if (sizes.first is None or sizes.last is None) and (is_part or job.rollup_out or job.is_merge):
         what = f"no requests in {about.source}"
-        raise NoAccessLogError(what + (f" match {about.condition}" if about.condition else " in the period"))
+        raise NoAccessLogError(what + (f" match {about.condition}" if about.condition else " in the period" if is_part else ""))
     about.first, about.last = sizes.first, sizes.last
 
 
@@ -134,9 +147,7 @@ def _document(
     of_page: Callable[[int], pa.Table],
     findings_by_day: Callable[[], list[Finding]],
 ) -> dict[str, Any]:
-    assert about.first is not None
-    assert about.last is not None
-    tick_s = tick_length_s(about.first, about.last)
+    tick_s = tick_length_s(about.first, about.last) if about.first is not None and about.last is not None else MINUTE_S
     tables = views.compute(of_page(tick_s), tick_s, job.group_by)
     findings = [*findings_by_day(), *find_over_all(tables)] if sizes.is_long else find(tables)
     return build(tables, about, tick_s, [finding.as_values() for finding in in_order(findings)])

@@ -12,8 +12,11 @@ import gzip
 import json
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BLOCK_BYTES = 2 << 20
 """Bytes of lines that are parsed at a time; they fit into the CPU's cache."""
@@ -82,10 +85,10 @@ def tasks(files: Iterable[tuple[str, int]], cores: int) -> list[list[Piece]]:
     whole = sum(size + _FILE_BYTES for _, size in sized)
     limit = min(_LARGEST_TASK_BYTES, max(_SMALLEST_TASK_BYTES, whole // max(1, cores * _TASKS_PER_CORE)))
     made: list[list[Piece]] = []
-    filled = limit
+    filled = 0
     for path, size in sized:
         for piece, weight in _cut(path, size, limit):
-            if filled + weight > limit:
+            if not made or filled + weight > limit:
                 made.append([])
                 filled = 0
             made[-1].append(piece)
@@ -94,7 +97,7 @@ def tasks(files: Iterable[tuple[str, int]], cores: int) -> list[list[Piece]]:
 
 
 def _cut(path: str, size: int, limit: int) -> Iterator[tuple[Piece, int]]:
-    if path.endswith(PACKED):
+    if path.endswith((*PACKED, PARQUET)):
         yield Piece(path, 0, size), size
     else:
         for start in range(0, max(size, 1), limit):
@@ -117,6 +120,9 @@ def blocks(piece: Piece) -> Iterator[bytes]:
 
 
 def _blocks(piece: Piece) -> Iterator[bytes]:
+    if piece.path.endswith(PARQUET):
+        yield from _lines_of_table(piece.path)
+        return
     if not piece.path.endswith(PACKED):
         with open(piece.path, "rb") as file:
             yield from _lines_between(file, piece.start, piece.stop)
@@ -149,12 +155,34 @@ def _unreadable(piece: Piece, error: OSError) -> bytes:
 
 
 def _lines_of_table(path: str) -> Iterator[bytes]:
-    """Yield the records of a Parquet file as lines."""
+    """Yield the records of a Parquet file as lines; raise OSError where it is damaged."""
+    for batch in _batches(path):
+        yield "".join(f"{json.dumps(row, default=str)}\n" for row in batch.to_pylist()).encode()
+
+
+def _batches(path: str) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
     from pyarrow import parquet
 
-    with parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches(_TABLE_ROWS):
-            yield "".join(f"{json.dumps(row)}\n" for row in batch.to_pylist()).encode()
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(_TABLE_ROWS):
+                batch.validate(full=True)
+                yield batch
+    except pa.ArrowException as error:
+        raise OSError(str(error)) from None
+
+
+def is_damaged(path: str) -> bool:
+    """Return whether a Parquet file, which may be gone by now, cannot be read to its end."""
+    try:
+        for _ in _batches(path):
+            pass
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 def opened(path: str) -> Any:

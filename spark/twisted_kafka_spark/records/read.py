@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from glob import glob
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from twisted_kafka_spark.records.pieces import PARQUET, ZSTD, closed_name, is_open, local_path, whole_lines
+from twisted_kafka_spark.records.pieces import PARQUET, ZSTD, closed_name, is_damaged, is_open, local_path, whole_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +43,11 @@ class Sources:
 
     def __len__(self) -> int:
         return len(self.lines) + len(self.parquet)
+
+    def set_aside(self, damaged: Set[str]) -> None:
+        """Have Parquet files read as lines: up to their damage, which is counted as a line."""
+        self.lines += [path for path in self.parquet if path in damaged]
+        self.parquet = [path for path in self.parquet if path not in damaged]
 
 
 def is_remote(path: str) -> bool:
@@ -115,6 +120,15 @@ def read_parquet(spark: SparkSession, files: Sequence[str]) -> DataFrame:
     if "time" not in spark.read.parquet(files[0]).columns:
         raise NoAccessLogError(f"{files[0]} is not an access log: it has no column `time`")
     return spark.read.schema(access_log_schema()).parquet(*files)
+
+
+def damaged_tables(spark: SparkSession, sources: Sources) -> set[str]:
+    """Return the local Parquet files that cannot be read to their ends; tasks read all of them."""
+    local = [path for path in sources.parquet if not is_remote(path)]
+    if not local:
+        return set()
+    names = spark.sparkContext.parallelize(local, min(len(local), spark.sparkContext.defaultParallelism * 4))
+    return set(names.filter(lambda path: is_damaged(local_path(path))).collect())
 
 
 def _local_files(path: str, closed_to_us: list[str]) -> list[tuple[str, int]]:
@@ -195,7 +209,9 @@ def _without_repeats(files: Iterable[tuple[str, int]]) -> Sources:
             continue
         taken.add(stem)
         sources.size_bytes += size
-        (sources.parquet if path.endswith(PARQUET) else sources.lines).append(path)
+        # Spark skips a table without content silently; whoever reads it as lines says what is wrong.
+        is_table = path.endswith(PARQUET) and (size or is_remote(path))
+        (sources.parquet if is_table else sources.lines).append(path)
     sources.lines.sort()
     sources.parquet.sort()
     return sources

@@ -26,7 +26,8 @@ def as_text(document: Values, *, is_unicode: bool = True, width: int | None = No
 def _lines(document: Values, is_unicode: bool) -> Iterator[str]:
     total = document["total"]
     begin, end = period(document)
-    yield f"{begin} to {end} UTC: {total['requests']:,} requests, {total['failed'] - total['expected']:,} failed, " + (
+    when = f"{begin} to {end} UTC" if begin else "no requests"
+    yield f"{when}: {total['requests']:,} requests, {total['failed'] - total['expected']:,} failed, " + (
         f"{size(total['request_bytes'])} received, {size(total['response_bytes'])} sent"
     )
     counts = list(map(sum, zip(*document["time"]["requests"].values(), strict=True)))
