@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from twisted_kafka.network.requests.request import CLOSE_CONNECTION, NO_OP, SEND, Request
-from twisted_kafka.network.requests.request_channel import RequestBundle, RequestChannel
+from twisted_kafka.network.requests.request_channel import AlreadyAnsweredError, RequestBundle, RequestChannel
 from twisted_kafka.protocol.api import request_class, response_class
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
@@ -192,16 +192,18 @@ class Responses:
         outcome = _OUTCOMES.get(kind, "answered" if size_bytes else "no response")
         if rule is not None and size_bytes:
             parts, size_bytes, kind, outcome = self._spoil(request, rule, response, parts, (size_bytes, kind))
-        if rule is None or not rule.delay_ms or (not is_claimed and not request.claim()):
-            self._channel.send_response(request, parts, size_bytes, kind, is_claimed)
-            self._record(request, exchange, response, outcome)
-            return
+        if not is_claimed and not request.claim():
+            raise AlreadyAnsweredError(f"request {request.context.correlation_id} of {request.context.connection_id}")
 
         def send() -> None:
+            # Recorded first: a client that has its answer finds its request.
+            self._record(request, exchange, response, outcome, size_bytes)
             self._channel.send_response(request, parts, size_bytes, kind, is_claimed=True)
-            self._record(request, exchange, response, outcome)
 
-        self._interceptor.later(rule.delay_ms, send)
+        if rule is not None and rule.delay_ms:
+            self._interceptor.later(rule.delay_ms, send)
+        else:
+            send()
 
     def _spoil(
         self, request: Request, rule: Rule, response: Message | None, parts: Sequence[Part], size_and_kind: tuple[int, int]
@@ -221,7 +223,7 @@ class Responses:
             self._interceptor.later(rule.throttle_ms, lambda: self._channel.end_throttling(request))
         return parts, size_bytes, kind, "answered"
 
-    def _record(self, request: Request, exchange: _Exchange, response: Message | None, outcome: str) -> None:
+    def _record(self, request: Request, exchange: _Exchange, response: Message | None, outcome: str, size_bytes: int) -> None:
         arrival, since = exchange.arrival, self._interceptor.since_start_ms
         code = first_error(response, error_places(type(response))) if response is not None else request.context.error
         self._interceptor.requests.add(
@@ -240,7 +242,7 @@ class Responses:
                 None if exchange.rule is None else str(exchange.rule),
                 since(exchange.arrived_ns),
                 since(self._interceptor.clock.monotonic_ns()),
-                request.request_bytes + request.response_bytes,
+                request.request_bytes + size_bytes,
             )
         )
 
