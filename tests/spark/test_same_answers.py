@@ -153,7 +153,7 @@ def say_the_same(spark: Any, directory: Path, monkeypatch: pytest.MonkeyPatch, s
         assert answers(run(spark, merged)) == few
 
 
-@settings(RANDOMLY, max_examples=2)
+@settings(RANDOMLY, max_examples=1)
 @given(st.builds(replace, SHAPES, days=st.integers(1, 2), hours=st.just(1)), st.sampled_from(("hour", "day", "broker", "file")))
 def test_random_lines_give_the_same_in_all_ways(
     spark: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, shape: Shape, by: str
@@ -205,7 +205,7 @@ def test_duckdb_counts_the_same(spark: Any, tmp_path: Path) -> None:
     assert found["topic_total"]["topics"] == topics
 
 
-@settings(RANDOMLY, max_examples=5)
+@settings(RANDOMLY, max_examples=2)
 @given(SHAPES)
 def test_duckdb_counts_the_same_of_random_lines(spark: Any, tmp_path_factory: pytest.TempPathFactory, shape: Shape) -> None:
     duckdb = pytest.importorskip("duckdb")
