@@ -1,8 +1,8 @@
-"""Apache Kafka's own producer and consumer at three of our brokers, whose leader is killed meanwhile."""
+"""Producers and consumers in Java and Go at three of our brokers, whose leader is killed meanwhile."""
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,29 +10,31 @@ from typing import Any
 import pytest
 
 from tests.clients.clients import java_class_path, java_command, read_confluent
+from tests.clients.go_programs import go_program
 from tests.cluster.brokers import Kind
 from tests.cluster.cluster import WAIT_S, Cluster, running
 from tests.eventually import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.oracle, pytest.mark.clients, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(400)]
 
-TOPIC, PARTITIONS = "java", 3
+TOPIC, PARTITIONS = "verified", 3
 RECORDS = 6000
 PER_SECOND = 300
 BEFORE = 500
 """Records that are acknowledged before the leader is killed."""
 
 Events = list[dict[str, Any]]
+Commands = tuple[list[str], list[str]]
+"""A producer's and a consumer's."""
 
 
 class Program:
-    """One of the programs of Kafka's system tests: it prints a JSON object for each thing that happens."""
+    """One of the programs of Kafka's system tests, or one like it: it prints a JSON object for each thing that happens."""
 
-    def __init__(self, directory: Path, name: str, *words: str) -> None:
-        self._output = directory / name
-        with self._output.open("wb") as output:
-            command = java_command(f"org.apache.kafka.tools.{name}", *words)
-            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+    def __init__(self, output: Path, command: list[str]) -> None:
+        self._output = output
+        with output.open("wb") as file:
+            self._process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
 
     def events(self, name: str) -> Events:
         """Return the events of a name so far."""
@@ -49,25 +51,37 @@ class Program:
 
 
 @contextmanager
-def program(directory: Path, name: str, *words: str) -> Iterator[Program]:
-    started = Program(directory, name, *words)
+def program(output: Path, command: list[str]) -> Iterator[Program]:
+    started = Program(output, command)
     try:
         yield started
     finally:
         started.kill()
 
 
-@pytest.mark.skipif(java_class_path() is None, reason="Java or Maven is not installed")
-def test_javas_producer_and_consumer_lose_and_double_nothing(tmp_path: Path) -> None:
+def javas(cluster: Cluster, directory: Path) -> Commands:
+    if java_class_path() is None:
+        pytest.skip("Java or Maven is not installed")
+    common = ["--bootstrap-server", cluster.bootstrap, "--topic", TOPIC, "--max-messages", str(RECORDS)]
+    settings = directory / "producer.properties"
+    settings.write_text("retries=2147483647\nenable.idempotence=true\n")  # the program's own default is not to try again
+    sending = [*common, "--throughput", str(PER_SECOND), "--acks", "-1", "--producer.config", str(settings)]
+    reading = [*common, "--group-id", "readers", "--reset-policy", "earliest", "--verbose"]
+    tools = "org.apache.kafka.tools"
+    return java_command(f"{tools}.VerifiableProducer", *sending), java_command(f"{tools}.VerifiableConsumer", *reading)
+
+
+def franz_gos(cluster: Cluster, directory: Path) -> Commands:
+    words = [go_program(directory, "verifiable"), cluster.bootstrap, TOPIC, str(RECORDS), str(PER_SECOND)]
+    return [*words, "produce"], [*words, "consume"]
+
+
+@pytest.mark.parametrize("clients", [pytest.param(javas, marks=pytest.mark.oracle), franz_gos], ids=lambda each: each.__name__)
+def test_nothing_is_lost_or_doubled(tmp_path: Path, clients: Callable[[Cluster, Path], Commands]) -> None:
     with running(Cluster(tmp_path / "cluster", [Kind.OURS] * 3)) as cluster:
         cluster.create_topic(TOPIC, PARTITIONS, 3)
-        common = ["--bootstrap-server", cluster.bootstrap, "--topic", TOPIC, "--max-messages", str(RECORDS)]
-        sending = [*common, "--throughput", str(PER_SECOND), "--acks", "-1"]
-        reading = [*common, "--group-id", "readers", "--reset-policy", "earliest", "--verbose"]
-        with (
-            program(tmp_path, "VerifiableProducer", *sending) as producer,
-            program(tmp_path, "VerifiableConsumer", *reading) as reader,
-        ):
+        sending, reading = clients(cluster, tmp_path)
+        with program(tmp_path / "sent", sending) as producer, program(tmp_path / "read", reading) as reader:
             eventually(lambda: len(producer.events("producer_send_success")) > BEFORE, wait_s=WAIT_S, pause_s=0.2)
             eventually(lambda: reader.events("record_data"), wait_s=WAIT_S, pause_s=0.2)
             leader = cluster.leader(TOPIC)
