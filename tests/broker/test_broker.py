@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,25 @@ def test_a_directory_of_its_own_goes_without_a_start_too(tmp_path: Path) -> None
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="Linux alone tells a descriptor's path this way")
+def test_it_syncs_what_lasts_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    synced: list[Path] = []
+    for name in ("fsync", "fdatasync"):
+
+        def sync(real: Callable[[int], None], descriptor: int) -> None:
+            synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+            real(descriptor)
+
+        monkeypatch.setattr(os, name, partial(sync, getattr(os, name)))
+    for data_dir in (None, tmp_path / "lasting"):
+        with Broker(data_dir=data_dir) as broker:
+            assert ask_versions(broker)
+    assert tmp_path / "lasting" / "log" / "meta.properties.tmp" in synced
+    assert not [path for path in synced if (tmp_path / "temporary") in path.parents]
 
 
 def test_the_directory_of_one_that_was_killed_goes_with_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from twisted_kafka.durability import mark_temporary, unmark_temporary
+
 PREFIX: Final = "twisted-kafka-"
 OWNED_FILE: Final = ".owned"
 
@@ -26,6 +28,7 @@ def make_temporary_directory(owner: object) -> tuple[Path, Callable[[], object]]
     """
     _remove_orphans(Path(tempfile.gettempdir()))
     directory = Path(tempfile.mkdtemp(prefix=PREFIX))
+    mark_temporary(directory)
     descriptor = _own(directory)
     return directory, weakref.finalize(owner, _remove, directory, descriptor, os.getpid())
 
@@ -43,6 +46,7 @@ def _remove(directory: Path, descriptor: int, process_id: int) -> None:
     # A forked process also finalizes this broker when it ends, but the directory is not its own.
     if os.getpid() == process_id:
         shutil.rmtree(directory, ignore_errors=True)
+        unmark_temporary(directory)
         os.close(descriptor)
 
 

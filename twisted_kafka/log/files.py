@@ -7,6 +7,7 @@ import uuid
 from pathlib import Path
 
 from twisted_kafka.buffers import pwrite
+from twisted_kafka.durability import fsync, has_to_last
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
@@ -101,7 +102,7 @@ def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
     with open(temporary, "wb", buffering=0) as file:
         file.write(data)
         if sync:
-            os.fsync(file.fileno())
+            fsync(file.fileno(), temporary)
     os.replace(temporary, path)
     if sync:
         sync_directory(path.parent)
@@ -109,6 +110,8 @@ def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
 
 def sync_file(path: Path) -> None:
     """Make the content of the file at ``path`` durable, if there is one; raises OSError."""
+    if not has_to_last(path):
+        return
     try:
         fd = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -121,6 +124,8 @@ def sync_file(path: Path) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make the names that were created, changed or removed in ``path`` durable; raises OSError."""
+    if not has_to_last(path):
+        return
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -143,6 +148,8 @@ def sync_file_system(path: Path) -> None:
 
     It makes the fsyncs that follow fast, but does not replace them: their errors say which file failed. Raises OSError.
     """
+    if not has_to_last(path):
+        return
     import ctypes
 
     sync = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from zope.interface import implementer
 
+from twisted_kafka.durability import has_to_last
 from twisted_kafka.metadata.store import (
     ANY_VERSION,
     BadVersionError,
@@ -104,7 +105,7 @@ class SqliteStore:
             database = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=1.0)
             _first(database.execute("PRAGMA locking_mode = EXCLUSIVE"))
             _first(database.execute("PRAGMA journal_mode = WAL"))
-            database.execute("PRAGMA synchronous = FULL")
+            database.execute(f"PRAGMA synchronous = {'FULL' if has_to_last(self.path) else 'OFF'}")
             database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             found = _first(database.execute("PRAGMA user_version"))[0]
             if not 0 <= found <= FORMAT_VERSION:

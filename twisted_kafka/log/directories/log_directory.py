@@ -10,6 +10,7 @@ from pathlib import Path
 
 from twisted.logger import Logger
 
+from twisted_kafka.durability import fsync
 from twisted_kafka.log.checkpoints import (
     CLEANER_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -142,7 +143,7 @@ class LogDirectory:
         with open(self.path / CLEAN_SHUTDOWN_FILE, "w", encoding="utf-8") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            fsync(file.fileno(), self.path)
         sync_directory(self.path)
 
     def read_checkpoint(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from twisted.logger import Logger
 
 from twisted_kafka.buffers import pwrite
+from twisted_kafka.durability import fdatasync
 from twisted_kafka.log.batch_headers import BatchHeader, IndexedBatch, find_batch, scan_headers
 from twisted_kafka.log.files import write_fully
 from twisted_kafka.log.segment.index_check import BatchFile, indexes_fit, rebuild_indexes
@@ -312,7 +313,7 @@ class LogSegment(SegmentFiles):
 
     def sync_batches(self) -> None:
         """Make only the file of batches durable; raises OSError."""
-        os.fdatasync(self.file.fileno())
+        fdatasync(self.file.fileno(), self.directory)
 
     def _sync_indexes(self) -> None:
         self.offset_index.sync()
@@ -325,7 +326,7 @@ class LogSegment(SegmentFiles):
         is_cut = self._is_reserved
         self.seal()
         if is_cut:
-            os.fdatasync(self.file.fileno())
+            fdatasync(self.file.fileno(), self.directory)
         self._sync_indexes()
         self.release_file()
 
@@ -370,7 +371,7 @@ class LogSegment(SegmentFiles):
         The next append may reach the disk before a cut that was not synced: old batches would follow new ones.
         """
         os.ftruncate(self.file.fileno(), size_bytes)
-        os.fdatasync(self.file.fileno())
+        fdatasync(self.file.fileno(), self.directory)
         self.size_bytes = size_bytes
 
     def truncate_to(self, offset: int) -> int:

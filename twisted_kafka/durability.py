@@ -1,0 +1,43 @@
+"""What reaches the disk before a call returns: everything, except below directories that are removed with their broker.
+
+A broker in a temporary directory never starts again there, so nobody could read what a sync would save.
+"""
+
+import os
+import threading
+from pathlib import Path
+from typing import Final
+
+_temporary: frozenset[str] = frozenset()
+_lock: Final = threading.Lock()
+
+
+def mark_temporary(directory: Path) -> None:
+    """Sync nothing below this directory from now on."""
+    global _temporary
+    with _lock:
+        _temporary |= {f"{directory}{os.sep}"}
+
+
+def unmark_temporary(directory: Path) -> None:
+    """Forget the directory: it is gone."""
+    global _temporary
+    with _lock:
+        _temporary -= {f"{directory}{os.sep}"}
+
+
+def has_to_last(path: Path) -> bool:
+    """Return whether what is at ``path`` has to survive a power failure."""
+    return not (_temporary and f"{path}{os.sep}".startswith(tuple(_temporary)))
+
+
+def fdatasync(descriptor: int, path: Path) -> None:
+    """Make the content of an open file, found at ``path``, durable with ``fdatasync``; raises OSError."""
+    if has_to_last(path):
+        os.fdatasync(descriptor)
+
+
+def fsync(descriptor: int, path: Path) -> None:
+    """Make an open file or directory, found at ``path``, durable with ``fsync``; raises OSError."""
+    if has_to_last(path):
+        os.fsync(descriptor)
