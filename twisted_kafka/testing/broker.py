@@ -7,17 +7,15 @@ with Broker() as broker:
     assert [record.value for record in broker.records("orders")] == [b"1", b"2", b"3"]
 """
 
-import socket
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from twisted_kafka.broker.broker import Broker as EmbeddedBroker
-from twisted_kafka.protocol.api import response_class
+from twisted_kafka.network.client.one_request import NotAResponseError, ask
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.groups import DescribeGroupsRequest
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -238,15 +236,12 @@ class Broker:
     def _ask(self, request: Message) -> Any:
         """Send a request over a connection of its own, as any client would; return the response."""
         version = _VERSIONS[type(request)]
-        frame = encode_request_header(request.KEY, version, 1, OWN_CLIENT_ID) + request.encode(version)
         host, _, port = self.bootstrap_servers.split(",")[0].rpartition(":")
-        with socket.create_connection((host.strip("[]"), int(port)), _TIMEOUT_S) as connection:
-            connection.sendall(len(frame).to_bytes(4, "big") + frame)
-            with connection.makefile("rb") as stream:
-                answer = stream.read(int.from_bytes(stream.read(4), "big"))
-        if not answer:
-            raise BrokerError(f"the broker closed the connection instead of answering {type(request).__name__} v{version}")
-        return response_class(request.KEY).decode(answer, version, parse_response_header(request.KEY, version, answer)[1])
+        try:
+            return ask((host.strip("[]"), int(port)), request, version, OWN_CLIENT_ID, _TIMEOUT_S)
+        except NotAResponseError:
+            what = f"{type(request).__name__} v{version}"
+            raise BrokerError(f"the broker closed the connection instead of answering {what}") from None
 
 
 def _check(code: int, what: str, why: str | None = None) -> None:

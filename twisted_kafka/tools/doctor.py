@@ -3,11 +3,11 @@
 import argparse
 import socket
 from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
+from twisted_kafka.network.client.one_request import NotAResponseError, ask
 from twisted_kafka.protocol.codec import Message
-from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
-from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from twisted_kafka.protocol.wire import MalformedMessageError
 
@@ -16,14 +16,12 @@ WARNING: Final = "warning"
 PROBLEM: Final = "problem"
 
 _TIMEOUT_S: Final = 5.0
-_MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+_CLIENT_ID: Final = "twisted-kafka-doctor"
 _MAX_BROKERS: Final = 100
 _METADATA_VERSION: Final = 2
 """Old enough for any Kafka since 0.10.1, and the first with the cluster's id."""
 _TLS_ALERT: Final = b"\x15\x03"
 _HTTP: Final = b"HTTP"
-
-_Response = TypeVar("_Response", bound=Message)
 
 
 class Finding(NamedTuple):
@@ -59,9 +57,9 @@ def _run(options: argparse.Namespace) -> int:
 def examine(host: str, port: int) -> Iterator[Finding]:
     """Ask the broker at this address; yield what is found. Each answer is waited for 5 seconds."""
     try:
-        versions = _ask(host, port, ApiVersionsRequest(), ApiVersionsResponse, 0)
+        versions = _ask(host, port, ApiVersionsRequest(), 0)
         yield Finding(OK, f"{host}:{port} is a Kafka broker with {len(versions.api_keys)} APIs")
-        metadata = _ask(host, port, MetadataRequest(topics=None), MetadataResponse, _METADATA_VERSION)
+        metadata = _ask(host, port, MetadataRequest(topics=None), _METADATA_VERSION)
     except NoAnswerError as error:
         yield Finding(PROBLEM, str(error))
         return
@@ -75,7 +73,7 @@ def _advertised(metadata: MetadataResponse) -> Iterator[Finding]:
     for broker in metadata.brokers[:_MAX_BROKERS]:
         where = f"broker {broker.node_id} advertises {broker.host}:{broker.port}"
         try:
-            answer = _ask(broker.host, broker.port, MetadataRequest(topics=[]), MetadataResponse, _METADATA_VERSION)
+            answer = _ask(broker.host, broker.port, MetadataRequest(topics=[]), _METADATA_VERSION)
         except NoAnswerError as error:
             yield Finding(PROBLEM, f"{where}, where clients go next, but {error}; set advertised.listeners to what clients reach")
             continue
@@ -99,20 +97,10 @@ def _partitions(metadata: MetadataResponse) -> Iterator[Finding]:
         yield Finding(OK, f"{len(partitions)} partitions have a leader and all of their replicas")
 
 
-def _ask(host: str, port: int, request: Message, response: type[_Response], version: int) -> _Response:
+def _ask(host: str, port: int, request: Message, version: int) -> Any:
     """Return the answer of a broker; raise NoAnswerError."""
-    frame = encode_request_header(request.KEY, version, 1, "twisted-kafka-doctor") + request.encode(version)
-    received = b""
     try:
-        with socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection:
-            connection.sendall(len(frame).to_bytes(4, "big") + frame)
-            with connection.makefile("rb") as answer:
-                received = answer.read(4)
-                if len(received) == 4 and not received.startswith(_TLS_ALERT) and received != _HTTP:
-                    size = int.from_bytes(received, "big")
-                    body = answer.read(size) if 4 <= size <= _MAX_ANSWER_BYTES else b""
-                    if body and len(body) == size:
-                        return response.decode(body, version, parse_response_header(request.KEY, version, body)[1])
+        return ask((host, port), request, version, _CLIENT_ID, _TIMEOUT_S)
     except socket.gaierror:
         raise NoAnswerError(f"{host} has no address: check the name, or DNS") from None
     except TimeoutError:
@@ -121,7 +109,8 @@ def _ask(host: str, port: int, request: Message, response: type[_Response], vers
         raise NoAnswerError(f"{host}:{port} cannot be talked to: {error.strerror or error}") from None
     except MalformedMessageError as error:
         raise NoAnswerError(f"{host}:{port} answers as no Kafka broker does ({error}): take the port of a Kafka listener") from None
-    raise NoAnswerError(f"{host}:{port} {_reason(received)}")
+    except NotAResponseError as error:
+        raise NoAnswerError(f"{host}:{port} {_reason(error.received)}") from None
 
 
 def _reason(received: bytes) -> str:
