@@ -1,13 +1,17 @@
 """What a cluster of three brokers does in how much time, beside Apache Kafka's in the same run.
 
-    python -m benchmarks.cluster [--rounds 2] [--seconds 5] [--megabytes 200] [--topics 1000] [--only 'fail*'] [--no-kafka]
+    python -m benchmarks.cluster [--rounds 2] [--seconds 5] [--megabytes 200] [--topics 1000] [--failovers 5] [--only 'fail*']
+        [--no-kafka] [--no-ours]
 
 All with replication factor 3, min.insync.replicas=2, plaintext, over the loopback interface, three brokers and their clients on one
 machine. The kinds are measured in turn in each round, each on a fresh cluster; the table has medians.
 
 - failover: of a partition whose leader ends by ``kill -9`` or SIGTERM. "until another leads" is the time from the signal until
   ZooKeeper has a new leader; "not acknowledged" the longest time between two acknowledgements of a producer that sends every 5 ms.
-  Both contain up to SESSION_MS after ``kill -9``: until then nobody knows that the broker is gone.
+  Both contain up to SESSION_MS after ``kill -9``: until then nobody knows that the broker is gone. How long that takes depends on
+  when the broker last said something to ZooKeeper, so the time from the topic's creation to the kill is random, the same for both
+  kinds; "from its session's end" is without it. The producer asks for the metadata 20 times a second: with a longer
+  ``topic.metadata.refresh.interval.ms`` the figures would tell when it happened to ask.
 - produce: records of 1,000 B with acks=all from librdkafka, MB/s of three partitions; and one at a time, its latency.
 - catching up: a follower that was stopped gets MEGABYTES that it lacks; from the first byte to the last, as its log grows.
 - loading: the controller is killed with TOPICS topics of one partition; from the next one's election until none of the partitions
@@ -19,6 +23,7 @@ Requires Java and Maven.
 import argparse
 import fnmatch
 import itertools
+import random
 import statistics
 import threading
 import time
@@ -30,7 +35,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.scratch import scratch
-from tests.cluster.brokers import Kind
+from tests.cluster.brokers import BrokerProcess, Kind
 from tests.cluster.cluster import Cluster, running
 from tests.eventually import eventually
 
@@ -57,7 +62,7 @@ class Ticks:
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self.at: list[float] = []
         self._ending = threading.Event()
-        settings = {"linger.ms": 0, "acks": "all", "topic.metadata.refresh.interval.ms": 1000, "reconnect.backoff.ms": 10}
+        settings = {"linger.ms": 0, "acks": "all", "topic.metadata.refresh.interval.ms": 50, "reconnect.backoff.ms": 10}
         settings |= {"reconnect.backoff.max.ms": 100, "retry.backoff.ms": 10, "retry.backoff.max.ms": 100, "log_level": 0}
         self._producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings})
         self._topic = topic
@@ -67,7 +72,8 @@ class Ticks:
     def _run(self) -> None:
         while not self._ending.is_set():
             self._producer.produce(self._topic, b"tick", partition=0, on_delivery=lambda *_: self.at.append(time.monotonic()))
-            self._producer.poll(0.005)
+            self._producer.poll(0)
+            self._ending.wait(0.005)
         self._producer.flush(60)
 
     def end(self) -> None:
@@ -82,28 +88,48 @@ class Ticks:
 
 
 def failover(cluster: Cluster, options: argparse.Namespace) -> Figures:
+    found: dict[str, list[float]] = defaultdict(list)
+    phases = random.Random(options.failovers)
+    for _ in range(options.failovers):
+        pause_s = 0.5 + phases.random() * SESSION_MS / 3000
+        for name, end in (("kill -9", lambda broker: broker.kill()), ("SIGTERM", lambda broker: broker.stop())):
+            for figure, seconds in fail(cluster, end, pause_s).items():
+                found[f"failover, {name}: {figure}, s"].append(seconds)
+    for name, seconds in found.items():
+        print(f"{cluster.brokers[1].kind.value:15} {name:50}", " ".join(f"{each:.3f}" for each in seconds), flush=True)
+    return {name: statistics.median(seconds) for name, seconds in found.items()}
+
+
+def fail(cluster: Cluster, end: Callable[[BrokerProcess], object], pause_s: float) -> Figures:
+    """Have a leader end while a producer sends, ``pause_s`` after all is well."""
+    topic = f"failover-{next(_names)}"
+    cluster.create_topic(topic, 1, 3)
+    ticks = Ticks(cluster, topic)
     figures: Figures = {}
-    for name, end in (("kill -9", lambda broker: broker.kill()), ("SIGTERM", lambda broker: broker.stop())):
-        topic = f"failover-{next(_names)}"
-        cluster.create_topic(topic, 1, 3)
-        ticks = Ticks(cluster, topic)
-        try:
-            eventually(lambda ticks=ticks: len(ticks.at) > 100, wait_s=60)
-            leader = cluster.leader(topic)
-            began = time.monotonic()
-            ender = threading.Thread(target=end, args=(cluster.brokers[leader],))
-            ender.start()
-            while cluster.states(topic)[0].leader in (leader, -1):
-                time.sleep(0.001)
-            figures[f"failover, {name}: until another leads, s"] = time.monotonic() - began
-            ender.join()
-            count = len(ticks.at)
-            eventually(lambda ticks=ticks, count=count: len(ticks.at) > count + 50, wait_s=60)
-        finally:
-            ticks.end()
-        figures[f"failover, {name}: not acknowledged, s"] = ticks.longest_since(began)
-        cluster.start_brokers(leader)
-        cluster.wait_until_whole()
+    try:
+        eventually(lambda: len(ticks.at) > 10, wait_s=60)
+        time.sleep(pause_s)
+        leader = cluster.leader(topic)
+        began = time.monotonic()
+        ender = threading.Thread(target=end, args=(cluster.brokers[leader],))
+        ender.start()
+        gone = None
+        while cluster.states(topic)[0].leader in (leader, -1):
+            if gone is None and leader not in cluster.registered():
+                gone = time.monotonic()
+            time.sleep(0.001)
+        now = time.monotonic()
+        figures["until another leads"] = now - began
+        if gone is not None:
+            figures["from its session's end"] = now - gone
+        ender.join()
+        count = len(ticks.at)
+        eventually(lambda: len(ticks.at) > count + 50, wait_s=60)
+    finally:
+        ticks.end()
+    figures["not acknowledged"] = ticks.longest_since(began)
+    cluster.start_brokers(leader)
+    cluster.wait_until_whole()
     return figures
 
 
@@ -203,6 +229,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--megabytes", type=int, default=200)
     parser.add_argument("--topics", type=int, default=1000)
+    parser.add_argument("--failovers", type=int, default=5, help="of each sort in each round")
     parser.add_argument("--only", default="*", help="pattern of scenarios' names: failover, produce, catch_up, load")
     parser.add_argument("--no-kafka", action="store_true")
     parser.add_argument("--no-ours", action="store_true")

@@ -272,6 +272,32 @@ class TestWaiting:
         fetch(h, ask(1), replica=OTHER, isolation=FetchIsolation.LOG_END)
         assert consumer.result(0)[0].size_bytes > 0
 
+    @pytest.mark.parametrize("acks", [1, -1])
+    def test_a_follower_that_waits_for_others_is_answered_when_one_has_records_that_it_has_not_asked_for(
+        self, h: Harness, acks: int
+    ) -> None:
+        h.lead(replicas=BOTH)
+        h.lead(partition=1, replicas=BOTH)
+        answer = fetch(h, ask(0), wait_ms=500, replica=OTHER, isolation=FetchIsolation.LOG_END)
+        consumer = fetch(h, ask(0), wait_ms=500)
+        h.append(b"a", topic_partition=TP1, acks=acks)
+        assert [read.size_bytes for read in answer.result(0)] == [0]
+        assert not consumer.done()
+        fetch(h, ask(1, topic_partition=TP1), replica=OTHER, isolation=FetchIsolation.LOG_END)
+        answer = fetch(h, ask(0), wait_ms=500, replica=OTHER, isolation=FetchIsolation.LOG_END)
+        h.append(b"b", topic_partition=TP1)
+        assert not answer.done(), "the follower has asked for it in this leader epoch"
+        h.order(partition=1, epoch=1, replicas=BOTH, version=1)
+        h.append(b"c", topic_partition=TP1)
+        assert answer.done()
+
+    def test_a_follower_out_of_sync_is_not_answered_early(self, h: Harness) -> None:
+        h.lead(replicas=BOTH)
+        h.lead(partition=1, replicas=BOTH, isr=(BROKER,))
+        answer = fetch(h, ask(0), wait_ms=500, replica=OTHER, isolation=FetchIsolation.LOG_END)
+        h.append(b"a", topic_partition=TP1)
+        assert not answer.done()
+
     def test_a_reader_of_committed_records_waits_for_the_end_of_the_transaction(self, h: Harness) -> None:
         partition = h.lead()
         h.append(b"before")

@@ -255,3 +255,29 @@ def test_transactions_are_copied_with_their_state(cluster: Cluster) -> None:
     log = follower.partition().log
     assert log.last_stable_offset == 2
     assert log.aborted_transactions(0, 2) == leader.partition().log.aborted_transactions(0, 2) != []
+
+
+@pytest.mark.parametrize("versions", [PeerVersions(), PeerVersions(fetch=11, epochs=3, list_offsets=5)])
+def test_a_follower_that_is_told_before_its_leader_asks_again_soon(tmp_path: Path, versions: PeerVersions) -> None:
+    cluster = Cluster(tmp_path, versions=versions)
+    cluster.create()
+    follower, leader = cluster.members.values()
+    follower.write(b"a")
+    cluster.run(4)
+    entry = cluster.table[0]
+    entry.leader, entry.epoch, entry.version = leader.broker_id, 1, 1
+    cluster.tell_one(follower)
+    [thread] = follower.threads
+    pauses_ms = []
+    for _ in range(10):
+        thread.step()
+        while thread.pause is None:  # it has its session forget the partition
+            thread.step(cluster.deliver(thread).result(0))
+        pauses_ms.append(thread.pause.ms)
+        cluster.clock.advance_ms(thread.pause.ms or 0)
+    assert pauses_ms == [10, 20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS, BACKOFF_MS]
+    cluster.tell_one(leader)
+    leader.write(b"b")
+    cluster.run(4)
+    assert cluster.agree()
+    cluster.close()

@@ -139,6 +139,14 @@ class DelayedOperationPurgatory:
                 _log.failure("Uncaught exception while completing an operation in purgatory {name}", name=self.name)
         return count
 
+    def complete_all(self, key: Hashable) -> int:
+        """Complete the operations watched under ``key``, whatever their conditions; return how many this call completed."""
+        if key not in self._watched:
+            return 0
+        with self._lock:
+            operations = list(self._watched.get(key, ()))
+        return sum(operation.force_complete() for operation in operations)
+
     def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
         """Stop watching ``key`` and return its operations. They stay watched under their other keys, and their timeouts remain."""
         with self._lock:

@@ -10,7 +10,8 @@ A partition is in one of two states (Kafka: ``ReplicaState``):
     fetching     from the log's end on. The leader says if it diverges (KIP-595), which is truncated then; with leaders that do
                  not compare epochs, followers begin with truncating
 
-After an error a partition is left alone for ``replica.fetch.backoff.ms``. One whose log cannot be written, or whose leader is not
+After an error a partition is left alone for ``replica.fetch.backoff.ms``. If the leader does not know yet that it is, which takes
+milliseconds, the first pauses are shorter. A partition whose log cannot be written, or whose leader is not
 the latest any more, has failed: it is fetched again when the controller says who leads it.
 """
 
@@ -57,6 +58,19 @@ _SESSION_ERRORS: Final = frozenset(
 )
 """After these the next request begins another session, at once."""
 
+_NOT_LEADING_YET: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+"""What a broker answers that the controller has not made the leader yet, although it has told the follower."""
+
+FIRST_BACKOFF_MS: Final = 10
+"""The first pause after such an answer; each further one is twice as long."""
+
 _log = Logger()
 
 
@@ -90,7 +104,16 @@ class FetcherHost(NamedTuple):
 class FetchState:
     """A partition on its way (Kafka: ``PartitionFetchState``)."""
 
-    __slots__ = ("fetch_offset", "is_truncating", "lag", "last_fetched_epoch", "leader_epoch", "not_before_ns", "partition")
+    __slots__ = (
+        "early",
+        "fetch_offset",
+        "is_truncating",
+        "lag",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "not_before_ns",
+        "partition",
+    )
 
     def __init__(self, partition: Partition, truncates_on_fetch: bool) -> None:
         log = partition.log
@@ -103,6 +126,15 @@ class FetchState:
         self.lag: int | None = None
         """In records; None before the first answer."""
         self.not_before_ns = 0
+        self.early = 0
+        """How often in a row the leader did not know that it is."""
+
+    def next_backoff_ms(self, why: object, most_ms: int) -> int:
+        """Return how long to leave the partition alone after an error."""
+        if why not in _NOT_LEADING_YET:
+            return most_ms
+        self.early += 1
+        return min(FIRST_BACKOFF_MS << min(self.early - 1, 16), most_ms)
 
     def go_on(self) -> None:
         """Fetch at the log's end from now on."""
@@ -175,7 +207,7 @@ class ReplicaFetcher:
             wanted = self._wanted()
             session = self._session.build(wanted)
             if not wanted and not session.forgotten:
-                yield Pause(self._host.backoff_ms if self._states else None)
+                yield self._pause()
                 continue
             has_ids = all_have_ids([each.topic_id for each in wanted.values()])
             self.requests.mark()
@@ -185,6 +217,16 @@ class ReplicaFetcher:
             else:
                 self._session.failed()
                 self._delay(wanted, answer)
+
+    def _pause(self) -> Pause:
+        """Return a pause until the first partition may be fetched again."""
+        now_ns, most_ms = self._host.clock.monotonic_ns(), self._host.backoff_ms
+        with self._lock:
+            if not self._states:
+                return Pause(None)
+            left_ns = [state.not_before_ns - now_ns for state in self._states.values()]
+        # One that the quota holds back has nothing to wait for.
+        return Pause(min([most_ms, *(-(-ns // 1_000_000) for ns in left_ns if ns > 0)]))
 
     def _wanted(self) -> dict[TopicPartition, Wanted]:
         """Return what can be fetched now, in order of turn."""
@@ -210,17 +252,20 @@ class ReplicaFetcher:
 
     def _delay(self, topic_partitions: Iterable[TopicPartition], why: object) -> None:
         """Leave these partitions alone for a while."""
-        until_ns = self._host.clock.monotonic_ns() + self._host.backoff_ms * 1_000_000
+        now_ns, most_ms = self._host.clock.monotonic_ns(), self._host.backoff_ms
         delayed = []
         with self._lock:
             for topic_partition in topic_partitions:
                 state = self._states.get(topic_partition)
                 if state is not None:
-                    state.not_before_ns = until_ns
-                    delayed.append(str(topic_partition))
+                    backoff_ms = state.next_backoff_ms(why, most_ms)
+                    state.not_before_ns = now_ns + backoff_ms * 1_000_000
+                    if backoff_ms == most_ms:
+                        delayed.append(str(topic_partition))
         if delayed:
             more = f" and {len(delayed) - 1} others" if len(delayed) > 1 else ""
-            _log.warn("{partition}{more}: not fetched for now: {why}", partition=delayed[0], more=more, why=why)
+            said = why.name if isinstance(why, ErrorCode) else why
+            _log.warn("{partition}{more}: not fetched for now: {why}", partition=delayed[0], more=more, why=said)
 
     def _fail(self, topic_partition: TopicPartition, why: object) -> None:
         """Stop fetching a partition until the controller says who leads it. Call it with the lock."""
@@ -248,7 +293,7 @@ class ReplicaFetcher:
                 self._delay(wanted, error_code_of(response.error_code))
             return
         names = {each.topic_id: topic_partition.topic for topic_partition, each in wanted.items()}
-        failed: dict[str, list[TopicPartition]] = {}
+        failed: dict[ErrorCode | str, list[TopicPartition]] = {}
         out_of_range: list[TopicPartition] = []
         for topic_partition, data in fetched(response, names):
             asked = wanted.get(topic_partition)
@@ -258,7 +303,7 @@ class ReplicaFetcher:
             if error == ErrorCode.OFFSET_OUT_OF_RANGE:
                 out_of_range.append(topic_partition)
             elif error is not None:
-                failed.setdefault(str(error), []).append(topic_partition)
+                failed.setdefault(error, []).append(topic_partition)
         for topic_partition in out_of_range:
             yield from self._reset(topic_partition, wanted[topic_partition])
         for why, topic_partitions in failed.items():
@@ -302,6 +347,7 @@ class ReplicaFetcher:
         if records is not None and len(records):
             info = partition.append_as_follower(cast("Buffer", records), state.fetch_offset, state.leader_epoch)
             size_bytes = info.size_bytes
+        state.early = 0
         has_moved = partition.leader_said(data.high_watermark, data.log_start_offset)
         if size_bytes or state.lag is None:
             state.go_on()

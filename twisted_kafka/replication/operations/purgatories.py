@@ -1,5 +1,6 @@
 """The purgatories of operations that wait for partitions."""
 
+from collections.abc import Iterable
 from functools import partial
 
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -10,7 +11,10 @@ from twisted_kafka.waiting.purgatory import DelayedOperationPurgatory
 
 
 class Purgatories:
-    """The purgatories of delayed produces, fetches and deletions of records, keyed by partition."""
+    """The purgatories of delayed produces, fetches and deletions of records, keyed by partition.
+
+    A follower's fetch has the follower's broker id as a further key.
+    """
 
     __slots__ = ("delete_records", "fetch", "produce")
 
@@ -27,6 +31,15 @@ class Purgatories:
         self.fetch.check_and_complete(topic_partition)
         self.produce.check_and_complete(topic_partition)
         self.delete_records.check_and_complete(topic_partition)
+
+    def hurry(self, followers: Iterable[int]) -> None:
+        """Answer the fetches in which these brokers wait for other partitions, so that they can ask for one more.
+
+        A follower that has been told of a new leader cannot add the partition to a fetch that waits already, for up to
+        ``replica.fetch.wait.max.ms``.
+        """
+        for broker_id in followers:
+            self.fetch.complete_all(broker_id)
 
     def register_metrics(self, registry: MetricsRegistry) -> None:
         """Register the gauges ``PurgatorySize`` and ``NumDelayedOperations`` of each."""

@@ -1,6 +1,6 @@
 """Fetching: reads of many partitions within one budget of bytes, at once or when there is enough."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from concurrent.futures import Future
 from functools import partial
 
@@ -108,11 +108,14 @@ class LogReader:
                 return reads
         if available >= params.min_bytes or not waiting:
             return reads
-        is_withheld = self._is_withheld if params.is_from_follower else None
+        is_withheld = None
+        keys: list[Hashable] = [fetch.topic_partition for fetch, _ in waiting]
+        if params.is_from_follower:
+            is_withheld = self._is_withheld
+            keys.append(params.replica_id)  # see Purgatories.hurry
         operation = DelayedFetch(
             self._partitions, params, waiting, is_withheld, partial(self.read, params, fetches, from_purgatory=True)
         )
-        keys = [fetch.topic_partition for fetch, _ in waiting]
         self._purgatories.fetch.try_complete_else_watch(operation, keys)
         return operation.future
 

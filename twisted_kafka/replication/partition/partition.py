@@ -110,6 +110,7 @@ class Partition:
         "stats",
         "topic_id",
         "topic_partition",
+        "unheard",
     )
 
     def __init__(self, log: UnifiedLog, topic_id: bytes, stats: TopicStats, host: PartitionHost) -> None:
@@ -134,6 +135,8 @@ class Partition:
         self._pending: IsrProposal | None = None
         """The change that the controller was asked for and has not answered yet."""
         self.remote_replicas: dict[int, Replica] = {}
+        self.unheard: frozenset[int] = frozenset()
+        """The in-sync followers that have not fetched in this leader epoch yet: they may be waiting for other partitions."""
         # The usual case is decided once: without other replicas the high watermark is the log end offset.
         self.is_alone = False
         self._clock = host.clock
@@ -159,6 +162,8 @@ class Partition:
                 now_ms, end_offset = self._clock.wall_ms(), log.log_end_offset
                 for replica in self.remote_replicas.values():
                     replica.reset(now_ms, end_offset, in_sync=replica.broker_id in self.isr, is_new_leader=is_new_leader)
+                self.unheard = self.isr
+            self.unheard &= self.isr & self.remote_replicas.keys()
             self.leader_id = self.local_broker_id
             self.leader_epoch = state.leader_epoch
             self.is_leader = True
@@ -174,6 +179,7 @@ class Partition:
             self._assign(state)
             self.isr = frozenset()  # only a leader knows it
             self.remote_replicas = {}
+            self.unheard = frozenset()
             self.leader_id = state.leader
             self.leader_epoch = state.leader_epoch
             self.leader_epoch_start_offset = UNKNOWN_OFFSET
@@ -364,6 +370,7 @@ class Partition:
             if committed.leader_epoch != self.leader_epoch or committed.partition_epoch < self.partition_epoch:
                 return False, False
             self.isr = committed.isr
+            self.unheard &= committed.isr
             self.partition_epoch = committed.partition_epoch
             self._pending = None
             return True, self._advance_high_watermark()
@@ -514,6 +521,8 @@ class Partition:
             replica = self.remote_replicas.get(params.replica_id)
             if replica is None or not self.is_leader:
                 raise NotLeaderOrFollowerError(f"broker {params.replica_id} has no replica of {self.topic_partition} here")
+            if self.unheard:
+                self.unheard -= {params.replica_id}
             low_watermark = self.low_watermark()
             replica.fetched(
                 fetch.fetch_offset, fetch.log_start_offset, self._clock.wall_ms(), leader_end_offset, params.replica_epoch
