@@ -7,7 +7,8 @@ with Broker() as broker:
     assert [record.value for record in broker.records("orders")] == [b"1", b"2", b"3"]
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -26,10 +27,14 @@ from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopi
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import Record, SimpleRecord
+from twisted_kafka.recording.recording import Recording
+from twisted_kafka.recording.replay import Replay, Report
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.faults import Faults
 from twisted_kafka.testing.interception import OWN_CLIENT_ID, Interceptor
+from twisted_kafka.testing.recorder import RequestRecorder
 from twisted_kafka.testing.requests import Requests
+from twisted_kafka.timing.clock import SystemClock
 
 _TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 0.05
@@ -189,6 +194,27 @@ class Broker:
             f"group {group!r} at {offset} or more of {topic}-{partition}",
             timeout_s,
         )
+
+    @contextlib.contextmanager
+    def record(self, path: Path | str) -> Iterator[Recording]:
+        """Write what clients ask in a ``with`` block, and what they are answered, to a file. Raises OSError.
+
+        A file that exists is written anew. Secrets are not written. The context is what writes, and counts.
+        """
+        with Recording(path, self.clock, broker=self.bootstrap_servers) as recording:
+            end = self.requests.follow(RequestRecorder(recording).add)
+            try:
+                yield recording
+            finally:
+                end()
+
+    def replay(self, path: Path | str, timeout_s: float = 30.0) -> Report:
+        """Send the requests of a recording to this broker; return what was answered otherwise. Raises OSError and RecordingError.
+
+        The recording is best that of a client with a new broker. Each answer is waited for ``timeout_s``.
+        """
+        host, _, port = self.bootstrap_servers.split(",")[0].rpartition(":")
+        return Replay(host.strip("[]"), int(port), SystemClock(), timeout_s).run(path)
 
     def _wait(self, look: Callable[[], Any], is_there: Callable[[Any], bool], wanted: str, timeout_s: float) -> None:
         seen: list[Any] = [None]

@@ -188,6 +188,16 @@ class Requests(Selection):
         self._recorded: deque[RecordedRequest] = deque()
         self._bytes = 0
         self._changed = threading.Condition()
+        self._followers: tuple[Callable[[RecordedRequest], object], ...] = ()
+
+    def follow(self, call: Callable[[RecordedRequest], object]) -> Callable[[], None]:
+        """Have each request passed to ``call``, on the broker's threads; return what ends that."""
+        self._followers = (*self._followers, call)
+
+        def end() -> None:
+            self._followers = tuple(each for each in self._followers if each is not call)
+
+        return end
 
     def add(self, request: RecordedRequest) -> None:
         """Record one more, and forget the oldest if there are too many."""
@@ -197,6 +207,8 @@ class Requests(Selection):
             while len(self._recorded) > 1 and (len(self._recorded) > MAX_REQUESTS or self._bytes > MAX_BYTES):
                 self._bytes -= self._recorded.popleft().size_bytes
             self._changed.notify_all()
+        for call in self._followers:
+            call(request)
 
     def clear(self) -> None:
         """Forget all."""

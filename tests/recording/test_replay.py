@@ -1,0 +1,117 @@
+"""Recordings of real clients, replayed: alike against the same broker, told apart where a broker answers otherwise."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from twisted_kafka.recording.differences import Comparison
+from twisted_kafka.testing import Broker
+
+kafka = pytest.importorskip("kafka")
+
+
+def run_the_shop(servers: str) -> None:
+    """Produce, consume and commit, as one client does."""
+    producer = kafka.KafkaProducer(bootstrap_servers=servers, compression_type="gzip")
+    for value in (b"1", b"two", b"\xff3"):
+        producer.send("orders", value).get(20)
+    producer.close()
+    consumer = kafka.KafkaConsumer(bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest")
+    consumer.subscribe(["orders"])
+    values: list[bytes] = []
+    while len(values) < 3:
+        values += [record.value for records in consumer.poll(1000).values() for record in records]
+    consumer.commit()
+    consumer.close()
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recording") / "shop.jsonl"
+    with Broker() as broker:
+        with broker.record(path) as recording:
+            run_the_shop(broker.bootstrap_servers)
+        assert (recording.written, recording.dropped) == (len(broker.requests), 0)
+    return path
+
+
+def changed(path: Path, to: Path, change: Any) -> Path:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines[1:]:
+        change(line)
+    to.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return to
+
+
+def test_another_broker_answers_alike_though_its_ids_differ(shop: Path) -> None:
+    with Broker() as broker:
+        # Its next producer and topics have other ids than when this was recorded.
+        kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers).close()
+        broker.create_topic("earlier")
+        broker.requests.clear()
+        report = broker.replay(shop)
+        assert report.differences == [], str(report)
+        assert [record.value for record in broker.records("orders")] == [b"1", b"two", b"\xff3"]
+        assert broker.committed("g") == {("orders", 0): 3}
+        assert broker.requests.of("Produce").count() == 3
+        assert str(report).endswith(f"{report.sent} requests were sent, {report.sent} were answered as recorded, 0 were not sent")
+
+
+def test_an_error_is_told_in_one_line(shop: Path) -> None:
+    with Broker() as broker, broker.faults.inject(api="OffsetCommit", error="GROUP_AUTHORIZATION_FAILED", nth=1):
+        (difference,) = broker.replay(shop).differences
+    assert "OffsetCommit v" in difference
+    assert difference.endswith("topics[orders].partitions[0].errorCode: NONE was recorded, now GROUP_AUTHORIZATION_FAILED")
+
+
+def test_a_record_that_is_not_fetched_any_more_is_told(shop: Path, tmp_path: Path) -> None:
+    def other_value(line: dict[str, Any]) -> None:
+        if line["api"] == "Fetch" and line["response"]["responses"]:
+            for batch in line["response"]["responses"][0]["partitions"][0]["records"] or ():
+                batch["records"][0]["value"] = "other"
+
+    with Broker() as broker:
+        found = broker.replay(changed(shop, tmp_path / "changed.jsonl", other_value)).differences
+    assert "the record at 0 of orders-0 was (None, 'other'), now (None, '1')" in found
+
+
+def test_a_connection_that_is_closed_is_told(shop: Path) -> None:
+    with Broker() as broker, broker.faults.inject(api="Produce", close="before", nth=1):
+        found = broker.replay(shop).differences
+    assert any("Produce v" in each and each.endswith("the connection was closed instead of an answer") for each in found)
+
+
+def test_what_is_secret_is_not_sent(shop: Path, tmp_path: Path) -> None:
+    def hide(line: dict[str, Any]) -> None:
+        if line["api"] == "LeaveGroup":
+            line |= {"api": "SaslAuthenticate", "version": 2, "request": {"authBytes": {"hidden": True}}, "response": {}}
+
+    with Broker() as broker:
+        report = broker.replay(changed(shop, tmp_path / "changed.jsonl", hide))
+    assert report.differences == []
+    assert [each.partition(", ")[2] for each in report.left_out] == ["SaslAuthenticate v2: its secrets are not in the recording"]
+
+
+def test_one_id_has_to_be_one_id() -> None:
+    comparison = Comparison()
+    assert list(comparison.differences({"memberId": "a"}, {"memberId": "x"})) == []
+    assert list(comparison.differences({"memberId": "a"}, {"memberId": "y"})) == [
+        "memberId: 'a' was recorded again, which was 'x', now 'y'"
+    ]
+    assert comparison.translated({"assignments": [{"memberId": "a"}, {"memberId": "b"}]}) == {
+        "assignments": [{"memberId": "x"}, {"memberId": "b"}]
+    }
+    assert list(comparison.differences({"memberId": "c"}, {"memberId": ""})) == ["memberId: 'c' was recorded, now ''"]
+
+
+def test_lists_are_compared_by_name() -> None:
+    recorded = {"topics": [{"name": "a", "n": 1}, {"name": "b", "n": 2}], "replicaNodes": [1, 2, 3], "host": "one"}
+    found = {"topics": [{"name": "b", "n": 3}, {"name": "c", "n": 4}], "replicaNodes": [7], "host": "other"}
+    assert list(Comparison().differences(recorded, found)) == [
+        "topics[a] was recorded, and is not there now",
+        "topics[b].n: 2 was recorded, now 3",
+        "topics[c] is there now, and was not recorded",
+        "replicaNodes: 3 brokers were recorded, now 1",
+    ]

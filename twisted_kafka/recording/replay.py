@@ -1,0 +1,279 @@
+"""Sends the requests of a recording to a broker, and compares the answers.
+
+The order is kept that its clients kept: before a request goes out, everything is waited for that had been answered before it. Ids
+that the broker makes (members, producers, topics, sessions) take the place of the recorded ones. A broker that is not ready yet is
+asked again, as a client does.
+"""
+
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from struct import Struct
+from typing import Any, Final
+
+from twisted_kafka.protocol.api import ApiKey, request_class, response_class
+from twisted_kafka.protocol.codec import MalformedMessageError
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
+from twisted_kafka.recording.differences import Comparison, fetched_records
+from twisted_kafka.recording.message_form import read_message, write_message
+from twisted_kafka.recording.recording import ANSWERED, CLOSED, MAX_FILE_BYTES, NO_ANSWER, Recorded, RecordingError, read_recording
+from twisted_kafka.timing.clock import IClock
+
+MAX_CONNECTIONS: Final = 1_000
+MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
+MOST_SHOWN: Final = 10
+"""Differences of one answer that are told."""
+READY_S: Final = 10.0
+_AGAIN_S: Final = 0.05
+_NOT_READY: Final = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors of a broker that is about to create or load something: if there was none, it is asked again; if it was, it may be gone."""
+_SASL: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+_SIZE: Final = Struct(">i")
+_REST: Final = frozenset({NO_ANSWER, CLOSED})
+
+
+@dataclass
+class Report:
+    """What a replay found; ``str`` of it is for people."""
+
+    sent: int = 0
+    alike: int = 0
+    left_out: list[str] = field(default_factory=list)
+    """Requests that were not sent, a line each with the reason."""
+    differences: list[str] = field(default_factory=list)
+    """A line for each."""
+
+    def __str__(self) -> str:
+        lines = [*self.differences, *(f"not sent: {each}" for each in self.left_out)]
+        told = f"{self.sent} requests were sent, {self.alike} were answered as recorded, {len(self.left_out)} were not sent"
+        return "\n".join([*lines, told])
+
+
+class _Connection:
+    """One connection to the broker. Answers that nobody waits for any more are skipped."""
+
+    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+        self._socket = socket.create_connection((host, port), timeout_s)
+        self._stream = self._socket.makefile("rb")
+        self._correlation_id = 0
+
+    def send(self, line: Recorded, body: bytes) -> int:
+        self._correlation_id += 1
+        frame = encode_request_header(line.key, line.version, self._correlation_id, line.client_id) + body
+        self._socket.sendall(_SIZE.pack(len(frame)) + frame)
+        return self._correlation_id
+
+    def receive(self, correlation_id: int) -> bytes | None:
+        """Return the answer's frame; None if the connection was closed. Raises TimeoutError."""
+        while True:
+            size = self._stream.read(_SIZE.size)
+            if len(size) < _SIZE.size:
+                return None
+            (count,) = _SIZE.unpack(size)
+            if not _SIZE.size <= count <= MAX_ANSWER_BYTES:
+                raise MalformedMessageError(f"an answer of {count} bytes")
+            frame = self._stream.read(count)
+            if len(frame) < count:
+                return None
+            if _SIZE.unpack_from(frame)[0] == correlation_id:
+                return frame
+
+    def close(self) -> None:
+        self._stream.close()
+        self._socket.close()
+
+
+@dataclass
+class _Sent:
+    line: Recorded
+    body: bytes
+    correlation_id: int
+
+
+class Replay:
+    """Replays one recording against the broker at an address."""
+
+    def __init__(self, host: str, port: int, clock: IClock, timeout_s: float = 30.0) -> None:
+        """``timeout_s``: how long each answer is waited for."""
+        self._address = (host, port)
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._comparison = Comparison()
+        self._connections: dict[int, _Connection] = {}
+        self._sent: dict[int, _Sent] = {}
+        self._fetched: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
+        self._report = Report()
+
+    def run(self, path: Path | str) -> Report:
+        """Send everything; return what was found. Raises OSError, TimeoutError among them, and RecordingError."""
+        try:
+            for line, is_request in _in_order(path):
+                if is_request:
+                    self._send(line)
+                elif line.number in self._sent:
+                    self._receive(self._sent.pop(line.number))
+        finally:
+            for connection in self._connections.values():
+                connection.close()
+        self._compare_fetched()
+        return self._report
+
+    def _send(self, line: Recorded) -> None:
+        where = f"line {line.number}, {line.title}"
+        if line.key in _SASL:
+            self._report.left_out.append(f"{where}: its secrets are not in the recording")
+            return
+        try:
+            body = self._body(line)
+        except ValueError as error:
+            self._report.left_out.append(f"{where}: {error}")
+            return
+        connection = self._connections.get(line.connection)
+        if connection is None:
+            if len(self._connections) == MAX_CONNECTIONS:
+                raise ValueError(f"{where}: the recording has more than {MAX_CONNECTIONS} connections")
+            connection = self._connections[line.connection] = _Connection(*self._address, self._timeout_s)
+        self._report.sent += 1
+        try:
+            correlation_id = connection.send(line, body)
+        except (BrokenPipeError, ConnectionResetError):
+            self._differ(line, ["the connection was closed before this request, which was answered when it was recorded"])
+            return
+        self._sent[line.number] = _Sent(line, body, correlation_id)
+
+    def _body(self, line: Recorded) -> bytes:
+        if line.request_bytes is not None and not self._comparison.ids:
+            return line.request_bytes
+        if line.request is None:
+            raise ValueError("the request could not be read when it was recorded")
+        fields = self._comparison.translated(line.request)
+        message = read_message(request_class(line.key), fields, line.version, self._comparison.producer_ids)
+        return message.encode(line.version)
+
+    def _receive(self, sent: _Sent) -> None:
+        line = sent.line
+        if line.outcome not in (ANSWERED, *_REST):
+            return  # a fault kept the answer from the client
+        if line.outcome == NO_ANSWER:
+            self._report.alike += 1
+            return
+        found = self._answer(sent)
+        if line.outcome == CLOSED or line.response is None:
+            self._differ(line, [] if found is None else ["the connection was closed when it was recorded, now there is an answer"])
+            return
+        if found is None:
+            self._connections.pop(line.connection).close()
+            self._differ(line, ["the connection was closed instead of an answer"])
+            return
+        self._compare(line, found)
+
+    def _answer(self, sent: _Sent) -> dict[str, Any] | None:
+        """Return the answer; ask again until the broker is ready, if it was when this was recorded."""
+        recorded_errors = _errors(sent.line.response)
+        due_ns = self._clock.monotonic_ns() + int(READY_S * 1e9)
+        while True:
+            found = self._ask(sent)
+            is_ready = found is None or not (_errors(found) - recorded_errors) & _NOT_READY
+            if is_ready or self._clock.monotonic_ns() >= due_ns:
+                return found
+            self._pause()
+            sent.correlation_id = self._connections[sent.line.connection].send(sent.line, sent.body)
+
+    def _ask(self, sent: _Sent) -> dict[str, Any] | None:
+        line = sent.line
+        connection = self._connections.get(line.connection)
+        if connection is None:
+            return None
+        try:
+            frame = connection.receive(sent.correlation_id)
+        except TimeoutError:
+            text = (
+                f"line {line.number}, {line.title}: no answer in {self._timeout_s:g} s; it took {line.took_ms:g} ms when recorded"
+            )
+            raise TimeoutError(text) from None
+        except ConnectionResetError:
+            return None
+        if frame is None:
+            return None
+        return _read_answer(line, frame)
+
+    def _pause(self) -> None:
+        condition = threading.Condition()
+        with condition:
+            self._clock.wait_until(condition, self._clock.monotonic_ns() + int(_AGAIN_S * 1e9))
+
+    def _compare(self, line: Recorded, found: dict[str, Any]) -> None:
+        recorded = line.response
+        assert recorded is not None
+        is_fetch = line.key == ApiKey.FETCH
+        if is_fetch:
+            for seen, response in zip(self._fetched, (recorded, found), strict=True):
+                seen.update(
+                    {(topic, partition, offset): content for topic, partition, offset, content in fetched_records(response)}
+                )
+        lines = list(self._comparison.differences(recorded, found, is_fetch=is_fetch))
+        if lines and _errors(recorded) & _NOT_READY and not _errors(found):
+            lines = []  # it was not ready then, and is now
+        self._differ(line, lines)
+
+    def _differ(self, line: Recorded, lines: list[str]) -> None:
+        if not lines:
+            self._report.alike += 1
+            return
+        client = f" from {line.client_id}" if line.client_id else ""
+        self._report.differences += [f"line {line.number}, {line.title}{client}: {each}" for each in lines[:MOST_SHOWN]]
+        if len(lines) > MOST_SHOWN:
+            self._report.differences.append(f"line {line.number}, {line.title}{client}: {len(lines) - MOST_SHOWN} more differences")
+
+    def _compare_fetched(self) -> None:
+        recorded, found = self._fetched
+        ids = self._comparison.ids
+        for (topic, partition, offset), content in recorded.items():
+            now = found.get((ids.get(("topic", topic), topic), partition, offset))
+            if now != content:
+                told = "was not fetched now" if now is None else f"was {content[:2]!r}, now {now[:2]!r}"
+                self._report.differences.append(f"the record at {offset} of {topic}-{partition} {told}")
+
+
+def _read_answer(line: Recorded, frame: bytes) -> dict[str, Any]:
+    # A version of ApiVersions that is too new is answered in version 0 (KIP-511).
+    for version in (line.version, 0) if line.key == ApiKey.API_VERSIONS else (line.version,):
+        try:
+            at = parse_response_header(line.key, version, frame)[1]
+            return write_message(response_class(line.key).decode(frame, version, at), version)
+        except MalformedMessageError:
+            continue
+    return {"unreadable": f"{len(frame)} bytes"}
+
+
+def _in_order(path: Path | str) -> Iterator[tuple[Recorded, bool]]:
+    """Yield each line twice, as its request and as its answer, in the order in which they happened.
+
+    Raises RecordingError for a file that is too large, as it is read into memory.
+    """
+    if Path(path).stat().st_size > MAX_FILE_BYTES:
+        raise RecordingError(f"{path} has more than {MAX_FILE_BYTES >> 20} MiB: record less")
+    lines = list(read_recording(path))
+    events = [(line.at_ms, line.number, 0) for line in lines] + [(line.answered_ms, line.number, 1) for line in lines]
+    by_number = {line.number: line for line in lines}
+    for _, number, kind in sorted(events):
+        yield by_number[number], kind == 0
+
+
+def _errors(form: Any) -> set[int]:
+    """Return the error codes in a response."""
+    if isinstance(form, dict):
+        own = {form["errorCode"]} if form.get("errorCode") else set()
+        return own.union(*map(_errors, form.values()))
+    return set().union(*map(_errors, form)) if isinstance(form, list) else set()
