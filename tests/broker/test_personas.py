@@ -52,6 +52,15 @@ def test_a_version_that_is_too_new_is_answered_as_its_kafka_does(played: Any) ->
     assert (answer.error_code, [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys]) == (35, own)
 
 
+def test_only_kraft_has_features(played: Any) -> None:
+    name, broker = played
+    version = {"0.11": None, "2.8": 3}.get(name, 4)
+    if version is None:
+        return  # none of its versions of ApiVersions tells them
+    answer = ApiVersionsResponse.decode(ask(broker.bootstrap_servers, ApiKey.API_VERSIONS, version, b"\0\x02a\x02b\0"), version)
+    assert [each.name for each in answer.supported_features] == (["transaction.version"] if name == "4.1" else [])
+
+
 @pytest.mark.parametrize(
     ("name", "api", "version"),
     [("0.11", ApiKey.METADATA, 5), ("0.11", ApiKey.DELETE_GROUPS, 0), ("2.8", ApiKey.METADATA, 12), ("4.1", ApiKey.PRODUCE, 2)],

@@ -89,6 +89,7 @@ class ApiDependencies(NamedTuple):
     control: ControlPlane
     broker_epoch: Callable[[], int]
     supported: Callable[[], Mapping[int, tuple[int, int]]]
+    tells_features: bool
     access_log: AccessLog | None = None
     authorizer: Any = None
     """Provides ``IAuthorizer``; None: everybody may do everything."""
@@ -114,7 +115,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
     verification = TransactionVerification(replicas, manager.verify_partitions, manager.add_partitions, dependencies.metrics)
     describer = ConfigDescriber(config, dependencies.configs)
     return [
-        VersionsApis(dependencies.supported, dependencies.features),
+        VersionsApis(dependencies.supported, dependencies.features, tells_features=dependencies.tells_features),
         SaslApis(),
         ScramCredentialApis(ScramCredentialAdmin(dependencies.configs), lambda: dependencies.controller.is_active, authorization),
         MetadataApis(metadata, config, topics, quotas.controller_mutation, authorization),

@@ -215,7 +215,6 @@ class KafkaServer:
         metadata = self.metadata = MetadataCache(config.broker_id, self.cluster_id)
         quotas = self._make_quotas(running, metadata, timer)
         running.cluster = cluster = ClusterParts(config, metadata, scheduler, clock, metrics)
-
         access_log = self._start_access_log(running)
         tokens = self._start_tokens(running, store, scheduler)
         data_plane = self._make_data_plane()
@@ -256,6 +255,7 @@ class KafkaServer:
             control=control,
             broker_epoch=lambda: registrar.epoch,
             supported=self._told_apis,
+            tells_features=self._persona is None or self._persona.tells_features,
             access_log=access_log,
             authorizer=authorizer,
             tokens=tokens,

@@ -128,6 +128,8 @@ class Persona(NamedTuple):
     """Settings whose defaults differ from this broker's."""
     told_from: Mapping[int, int]
     """APIs whose first version it tells lower than it is, by key: old librdkafka needs that of Produce (KAFKA-18659)."""
+    tells_features: bool
+    """Whether it has features with levels: only KRaft does."""
     tells_supported: bool
     """Whether ApiVersions of a version that is too new is answered with the supported versions (KIP-511, since 2.4)."""
 
@@ -144,7 +146,7 @@ def persona_of(name: str) -> Persona:
     rows = [line.split() for line in _TABLE.strip().splitlines()]
     served = {int(row[0]): _range(row[column]) for row in rows if row[column] != "-"}
     told_from = {int(ApiKey.PRODUCE): 0} if name == "4.1" else {}
-    return Persona(name, served, _DEFAULTS[name], told_from, name != "0.11")
+    return Persona(name, served, _DEFAULTS[name], told_from, name == "4.1", name != "0.11")
 
 
 def _range(text: str) -> tuple[int, int]:

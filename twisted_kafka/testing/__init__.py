@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 from twisted_kafka.testing.clock import Clock
 
 if TYPE_CHECKING:
+    from twisted_kafka.recording.recording_proxy import RecordingProxy
     from twisted_kafka.testing.broker import Broker
     from twisted_kafka.testing.faults import Rule
 
-__all__ = ["Broker", "Clock", "Rule"]
+__all__ = ["Broker", "Clock", "RecordingProxy", "Rule"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,4 +22,8 @@ def __getattr__(name: str) -> Any:
         from twisted_kafka.testing.faults import Rule
 
         return Rule
+    if name == "RecordingProxy":
+        from twisted_kafka.recording.recording_proxy import RecordingProxy
+
+        return RecordingProxy
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -36,7 +36,7 @@ def _inspect(arguments: Sequence[str]) -> int:
     from twisted_kafka import __version__
     from twisted_kafka.log.directories.log_directory import LogDirectoryError
     from twisted_kafka.metadata.store import StoreError
-    from twisted_kafka.tools import certificates, doctor, inspection, metadata, passwords
+    from twisted_kafka.tools import certificates, doctor, inspection, metadata, passwords, recordings
 
     parser = argparse.ArgumentParser(
         prog="twisted-kafka",
@@ -53,6 +53,7 @@ def _inspect(arguments: Sequence[str]) -> int:
     certificates.add_command(commands)
     metadata.add_command(commands)
     doctor.add_command(commands)
+    recordings.add_commands(commands)
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)

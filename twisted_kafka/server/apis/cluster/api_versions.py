@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from twisted_kafka.metadata.features import SUPPORTED, FeatureCache, FinalizedFeatures
+from twisted_kafka.metadata.features import SUPPORTED, FeatureCache, FinalizedFeatures, SupportedLevels
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
@@ -24,11 +24,17 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class VersionsApis:
-    """Returns the supported APIs and the features. ``supported`` is called at the first request, and when a feature changes."""
+    """Returns the supported APIs and the features. ``supported`` is called at the first request, and when a feature changes.
 
-    def __init__(self, supported: Callable[[], Mapping[int, tuple[int, int]]], features: FeatureCache) -> None:
+    ``tells_features``: those that are supported are told.
+    """
+
+    def __init__(
+        self, supported: Callable[[], Mapping[int, tuple[int, int]]], features: FeatureCache, *, tells_features: bool = True
+    ) -> None:
         self._supported = supported
         self._features = features
+        self._told: Mapping[str, SupportedLevels] = SUPPORTED if tells_features else {}
         self._answers: tuple[FinalizedFeatures, FrozenResponse, FrozenResponse] | None = None
         """The features that they tell, the answer to old versions, and the one that tells features with level 0."""
 
@@ -47,19 +53,22 @@ class VersionsApis:
         answers = self._answers
         features = self._features.current
         if answers is None or answers[0] is not features:
-            old, new = (FrozenResponse(_response(self._supported(), features, lowest)) for lowest in (1, 0))
+            old, new = (FrozenResponse(_response(self._supported(), self._told_from(lowest), features)) for lowest in (1, 0))
             self._answers = answers = (features, old, new)
         return answers[1] if context.api_version < LEVEL_0_SINCE else answers[2]
 
+    def _told_from(self, lowest: int) -> dict[str, SupportedLevels]:
+        return {name: levels for name, levels in self._told.items() if levels[0] >= lowest}
 
-def _response(supported: Mapping[int, tuple[int, int]], features: FinalizedFeatures, lowest: int) -> ApiVersionsResponse:
-    """Return the response that lists these APIs, and the features that are supported from level ``lowest`` on, or above."""
+
+def _response(
+    supported: Mapping[int, tuple[int, int]], told: Mapping[str, SupportedLevels], features: FinalizedFeatures
+) -> ApiVersionsResponse:
+    """Return the response that lists these APIs and supported features."""
     return ApiVersionsResponse(
         api_keys=[ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in supported.items()],
         supported_features=[
-            SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, (low, high) in SUPPORTED.items()
-            if low >= lowest
+            SupportedFeatureKey(name=name, min_version=low, max_version=high) for name, (low, high) in told.items()
         ],
         finalized_features_epoch=features.epoch,
         finalized_features=[

@@ -1,0 +1,390 @@
+"""A proxy in front of any Kafka, Apache Kafka too, that records what its clients ask and are answered.
+
+Addresses of brokers in answers become the proxy's own, one port for each broker, so that clients stay behind it. It speaks plain
+text on both sides. What it cannot read (an API that is newer than this program) it takes out of the answer to ApiVersions, so that
+clients do not use it.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from twisted.internet.protocol import Factory, Protocol
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from twisted_kafka.network.client.client_settings import Node
+from twisted_kafka.network.client.connector import endpoint_of
+from twisted_kafka.network.connection.framing import FrameReader, InvalidReceiveError
+from twisted_kafka.network.log_rate_limit import LogRateLimit
+from twisted_kafka.protocol.api import ApiKey, request_class, response_class
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.errors import KafkaError
+from twisted_kafka.protocol.headers import encode_response_header, parse_request_header, parse_response_header
+from twisted_kafka.protocol.schema import ListOf, StructType
+from twisted_kafka.recording.recording import ANSWERED, CLOSED, NO_ANSWER, Exchange, Recording
+from twisted_kafka.timing.clock import IClock
+
+MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
+MAX_BROKERS: Final = 100
+MAX_CONNECTIONS: Final = 1_000
+MAX_PENDING: Final = 1_000
+"""Requests of a connection that wait for their answers; more are not read."""
+MAX_PENDING_BYTES: Final = 64 * 1024 * 1024
+"""Their bytes, apart from the last one's."""
+CONNECT_S: Final = 10.0
+_LEAST_SASL_HANDSHAKE: Final = 1
+"""With version 0, tokens follow that cannot be told from requests."""
+
+_log = Logger()
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A request that was passed on."""
+
+    key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    message: Message | None
+    size_bytes: int
+    began_ns: int
+
+
+class Proxy:
+    """Listens for clients of one Kafka. Everything runs on the reactor's thread."""
+
+    def __init__(self, reactor: Any, clock: IClock, recording: Recording) -> None:
+        self.reactor = reactor
+        self.clock = clock
+        self.connections = 0
+        """How many clients have connected so far."""
+        self._recording = recording
+        self._began_ns = clock.monotonic_ns()
+        self._host = ""
+        self._ports: dict[tuple[str, int], Any] = {}
+        self._open: set[_ClientSide] = set()
+        self._lines = LogRateLimit(clock.monotonic_ns)
+
+    def listen(self, host: str, port: int, to: tuple[str, int]) -> int:
+        """Listen for the Kafka at ``to``; return the port. Raises twisted.internet.error.CannotListenError."""
+        self._host = host
+        self._ports[to] = self.reactor.listenTCP(port, _ClientFactory(self, to), interface=host)
+        return int(self._ports[to].getHost().port)
+
+    def port_of(self, broker: tuple[str, int]) -> int | None:
+        """Return this proxy's port for a broker; it begins to listen on it if need be. None: there are too many brokers."""
+        known = self._ports.get(broker)
+        if known is None:
+            if len(self._ports) > MAX_BROKERS:
+                self.warn(f"more than {MAX_BROKERS} brokers: clients reach {broker[0]}:{broker[1]} without the proxy")
+                return None
+            known = self._ports[broker] = self.reactor.listenTCP(0, _ClientFactory(self, broker), interface=self._host)
+        return int(known.getHost().port)
+
+    def admit(self, client: "_ClientSide") -> int | None:
+        """Return the number of a new connection; None if there are too many."""
+        if len(self._open) >= MAX_CONNECTIONS:
+            self.warn(f"more than {MAX_CONNECTIONS} connections")
+            return None
+        self._open.add(client)
+        self.connections += 1
+        return self.connections
+
+    def forget(self, client: "_ClientSide") -> None:
+        """A connection is closed."""
+        self._open.discard(client)
+
+    def record(self, number: int, pending: _Pending, response: Message | None, outcome: str) -> None:
+        """Record an exchange of a connection."""
+        now_ns = self.clock.monotonic_ns()
+        at_ms, took_ms = (pending.began_ns - self._began_ns) / 1e6, (now_ns - pending.began_ns) / 1e6
+        exchange = Exchange(
+            number, pending.client_id, pending.key, pending.version, pending.message, response, at_ms, took_ms, outcome
+        )
+        try:
+            self._recording.add(exchange)
+        except OSError as error:
+            self.warn(f"the recording ends: {error}")
+            self._recording.close()
+
+    def warn(self, text: str) -> None:
+        """Log a line, unless there are many."""
+        if self._lines.allow():
+            _log.warn("Recording: {text}{more}", text=text, more=self._lines.take_suppressed())
+
+    def stop(self) -> None:
+        """Stop listening, and close all connections."""
+        for port in self._ports.values():
+            port.stopListening()
+        self._ports.clear()
+        for client in list(self._open):
+            client.close()
+
+
+class _ClientFactory(Factory):
+    noisy = False
+
+    def __init__(self, proxy: Proxy, broker: tuple[str, int]) -> None:
+        self._proxy = proxy
+        self._broker = broker
+
+    def buildProtocol(self, addr: object) -> Protocol:
+        return _ClientSide(self._proxy, self._broker)
+
+
+class _Side(Protocol):
+    """One of the two connections: frames in, frames out. Each side reads as long as the other one writes."""
+
+    transport: Any  # ITCPTransport and IConsumer
+
+    def __init__(self) -> None:
+        self._reader = FrameReader(MAX_FRAME_BYTES)
+
+    def connectionMade(self) -> None:
+        self.transport.setTcpNoDelay(True)
+
+    def dataReceived(self, data: bytes) -> None:
+        try:
+            for frame in self._reader.feed(data):
+                self.frame_received(bytes(frame))
+        except InvalidReceiveError as error:
+            self.refuse(str(error))
+        except Exception as error:  # noqa: BLE001 whatever a client sends, the proxy goes on
+            self.refuse(f"{type(error).__name__}: {error}")
+
+    def send(self, frame: bytes) -> None:
+        self.transport.writeSequence([len(frame).to_bytes(4, "big"), frame])
+
+    def frame_received(self, frame: bytes) -> None:
+        raise NotImplementedError
+
+    def refuse(self, why: str) -> None:
+        raise NotImplementedError
+
+
+class _BrokerSide(_Side):
+    def __init__(self, client: "_ClientSide") -> None:
+        super().__init__()
+        self._client = client
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        self._client.broker_connected(self)
+
+    def frame_received(self, frame: bytes) -> None:
+        self._client.answer(frame)
+
+    def refuse(self, why: str) -> None:
+        self._client.refuse(f"the broker: {why}")
+
+    def connectionLost(self, reason: Failure | None = None) -> None:
+        self._client.broker_lost()
+
+
+class _ClientSide(_Side):
+    """A client's connection, and the one to its broker."""
+
+    def __init__(self, proxy: Proxy, broker: tuple[str, int]) -> None:
+        super().__init__()
+        self._proxy = proxy
+        self._to = broker
+        self._broker: _BrokerSide | None = None
+        self._number = 0
+        self._pending: deque[_Pending] = deque()
+        self._pending_bytes = 0
+        self._is_paused = False
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        number = self._proxy.admit(self)
+        if number is None:
+            self.transport.abortConnection()
+            return
+        self._number = number
+        self.transport.pauseProducing()
+        endpoint = endpoint_of(self._proxy.reactor, Node(-1, *self._to), CONNECT_S)
+        factory = Factory.forProtocol(lambda: _BrokerSide(self))
+        factory.noisy = False
+        endpoint.connect(factory).addErrback(self._not_connected)
+
+    def _not_connected(self, failure: Failure) -> None:
+        self.refuse(f"{self._to[0]}:{self._to[1]} cannot be reached: {failure.getErrorMessage()}")
+
+    def broker_connected(self, broker: _BrokerSide) -> None:
+        """The broker can be written to."""
+        if self._number == 0 or self.transport.disconnecting:
+            broker.transport.abortConnection()
+            return
+        self._broker = broker
+        # Who writes slowly is not read for.
+        self.transport.registerProducer(broker.transport, True)
+        broker.transport.registerProducer(_Reading(self), True)
+        self.transport.resumeProducing()
+
+    def frame_received(self, frame: bytes) -> None:
+        """Pass on a request."""
+        pending = _read_request(frame, self._proxy.clock.monotonic_ns())
+        if pending.key == ApiKey.SASL_HANDSHAKE and pending.version < _LEAST_SASL_HANDSHAKE:
+            self.refuse("SaslHandshake v0 cannot be recorded, as its tokens cannot be told from requests: use a newer client")
+            return
+        if self._broker is None:
+            return
+        if getattr(pending.message, "acks", None) == 0 and pending.key == ApiKey.PRODUCE:
+            self._proxy.record(self._number, pending, None, NO_ANSWER)
+        else:
+            self._pending.append(pending)
+            self._pending_bytes += pending.size_bytes
+            self.read_if_there_is_room()
+        self._broker.send(frame)
+
+    def answer(self, frame: bytes) -> None:
+        """Pass on an answer of the broker, with the proxy's addresses."""
+        pending = self._take(int.from_bytes(frame[:4], "big", signed=True))
+        response = None if pending.message is None else _read_response(pending, frame)
+        self._proxy.record(self._number, pending, response, ANSWERED)
+        if response is not None and _change(response, self._own_address):
+            frame = encode_response_header(pending.key, pending.version, pending.correlation_id) + response.encode(pending.version)
+        self.send(frame)
+        self.read_if_there_is_room()
+
+    def _take(self, correlation_id: int) -> _Pending:
+        if not self._pending or self._pending[0].correlation_id != correlation_id:
+            raise ValueError(f"an answer to request {correlation_id}, which was not the next one")
+        pending = self._pending.popleft()
+        self._pending_bytes -= pending.size_bytes
+        return pending
+
+    def _own_address(self, host: str, port: int) -> tuple[str, int] | None:
+        own = self._proxy.port_of((host, port))
+        return None if own is None else (self.transport.getHost().host, own)
+
+    def read_if_there_is_room(self, is_wanted: bool | None = None) -> None:
+        """Read the client unless too much waits for the broker, or the broker does not read."""
+        if is_wanted is not None:
+            self._is_paused = not is_wanted
+        is_full = len(self._pending) >= MAX_PENDING or self._pending_bytes >= MAX_PENDING_BYTES
+        if self._is_paused or is_full:
+            self.transport.pauseProducing()
+        else:
+            self.transport.resumeProducing()
+
+    def refuse(self, why: str) -> None:
+        """Say why, and close both connections."""
+        self._proxy.warn(f"connection {self._number} is closed: {why}")
+        self.close()
+
+    def close(self) -> None:
+        """Close both connections."""
+        self.transport.abortConnection()
+        if self._broker is not None:
+            self._broker.transport.abortConnection()
+
+    def broker_lost(self) -> None:
+        """The broker has closed its connection: what waits is not answered."""
+        self._give_up()
+        self.transport.unregisterProducer()
+        self.transport.loseConnection()
+
+    def connectionLost(self, reason: Failure | None = None) -> None:
+        """The client is gone."""
+        self._number, number = 0, self._number
+        if number:
+            self._proxy.forget(self)
+        if self._broker is not None:
+            self._broker.transport.unregisterProducer()
+            self._broker.transport.loseConnection()
+
+    def _give_up(self) -> None:
+        while self._pending and self._number:
+            self._proxy.record(self._number, self._pending.popleft(), None, CLOSED)
+
+
+class _Reading:
+    """What the broker's connection pauses while it cannot write: reading its client (IPushProducer)."""
+
+    def __init__(self, client: _ClientSide) -> None:
+        self._client = client
+
+    def pauseProducing(self) -> None:
+        """Do not read."""
+        self._client.read_if_there_is_room(False)
+
+    def resumeProducing(self) -> None:
+        """Read."""
+        self._client.read_if_there_is_room(True)
+
+    def stopProducing(self) -> None:
+        """Do nothing: the client is told by its own connection."""
+
+
+def _read_request(frame: bytes, now_ns: int) -> _Pending:
+    key, version = int.from_bytes(frame[:2], "big", signed=True), int.from_bytes(frame[2:4], "big", signed=True)
+    correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+    client_id, message = None, None
+    try:
+        header = parse_request_header(frame)
+        client_id = header.client_id
+        message = request_class(key).decode(frame, version, header.body_offset)
+    except (KafkaError, ValueError):  # an API or version that is newer: passed on as it is
+        message = None
+    return _Pending(key, version, correlation_id, client_id, message, len(frame), now_ns)
+
+
+def _read_response(pending: _Pending, frame: bytes) -> Message | None:
+    try:
+        _, at = parse_response_header(pending.key, pending.version, frame)
+        return response_class(pending.key).decode(frame, pending.version, at)
+    except (KafkaError, ValueError):  # ApiVersions in a version that the broker does not have is answered in version 0
+        return None
+
+
+def _change(response: Message, own_address: Any) -> bool:
+    """Put the proxy's addresses into a response, and only what can be read into ApiVersions; return whether anything changed."""
+    if response.KEY == ApiKey.API_VERSIONS:
+        _narrow(response)
+        return True
+    changed = False
+    for node in _nodes(response) if has_nodes(type(response)) else ():
+        if node.host and node.port > 0:
+            own = own_address(node.host, node.port)
+            if own is not None:
+                node.host, node.port = own
+                changed = True
+    return changed
+
+
+def _narrow(response: Any) -> None:
+    kept = []
+    for api in response.api_keys:
+        if api.api_key not in ApiKey.__members__.values():
+            continue
+        low, high = request_class(api.api_key).VERSIONS
+        if api.api_key == ApiKey.SASL_HANDSHAKE:
+            low = _LEAST_SASL_HANDSHAKE
+        api.min_version, api.max_version = max(api.min_version, low), min(api.max_version, high)
+        if api.min_version <= api.max_version:
+            kept.append(api)
+    response.api_keys = kept
+
+
+@cache
+def has_nodes(cls: StructType) -> bool:
+    """Whether messages of this class have addresses of brokers."""
+    if {"host", "port"} <= {field.name for field in cls.FIELDS}:
+        return True
+    kinds = [field.type.element if isinstance(field.type, ListOf) else field.type for field in cls.FIELDS]
+    return any(isinstance(kind, StructType) and has_nodes(kind) for kind in kinds)
+
+
+def _nodes(struct: Any) -> Iterator[Any]:
+    if {"host", "port"} <= {field.name for field in struct.FIELDS}:
+        yield struct
+    for field in struct.FIELDS:
+        value = getattr(struct, field.name)
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(type(each), StructType):
+                yield from _nodes(each)

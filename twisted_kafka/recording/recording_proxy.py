@@ -1,0 +1,107 @@
+"""A proxy that records, on a thread of its own: for tests and for ``twisted-kafka record``."""
+
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from twisted.logger import Logger
+
+from twisted_kafka.network.loop.reactors import close_reactor, make_reactor
+from twisted_kafka.recording.proxy import Proxy
+from twisted_kafka.recording.recording import MAX_FILE_BYTES, Recording
+from twisted_kafka.timing.clock import SystemClock
+
+_START_S: Final = 10.0
+_STOP_S: Final = 5.0
+_log = Logger()
+
+
+class RecordingProxy:
+    """Records the clients that connect to it instead of to a Kafka broker.
+
+    with RecordingProxy("kafka:9092", "shop.jsonl") as proxy:
+        run_the_shop(proxy.bootstrap_servers)
+    """
+
+    def __init__(
+        self,
+        to: str,
+        path: Path | str,
+        *,
+        listen: str = "127.0.0.1:0",
+        max_bytes: int = MAX_FILE_BYTES,
+        is_new: bool = False,
+    ) -> None:
+        """``to`` and ``listen`` are HOST:PORT; ``is_new``: the file must not exist. Raises ValueError and OSError."""
+        self._to, (self._host, self._port) = parse_address(to), parse_address(listen, least_port=0)
+        clock = SystemClock()
+        self.recording = Recording(path, clock, broker=to, max_bytes=max_bytes, is_new=is_new)
+        self._reactor = make_reactor(clock)
+        self._proxy = Proxy(self._reactor, clock, self.recording)
+        self._thread = threading.Thread(target=self._run, name="kafka-recording-proxy", daemon=True)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect to: host:port."""
+        return f"{'127.0.0.1' if self._host in ('0.0.0.0', '') else self._host}:{self._port}"
+
+    @property
+    def connections(self) -> int:
+        """How many connections there have been."""
+        return self._proxy.connections
+
+    def start(self) -> None:
+        """Listen. Raises twisted.internet.error.CannotListenError."""
+        self._thread.start()
+        listening: Future[int] = Future()
+
+        def listen() -> None:
+            try:
+                listening.set_result(self._proxy.listen(self._host, self._port, self._to))
+            except BaseException as error:  # noqa: BLE001 the future has it
+                listening.set_exception(error)
+
+        self._reactor.callFromThread(listen)
+        try:
+            self._port = listening.result(_START_S)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Close all connections, and the file. Harmless when it is stopped."""
+        if self._thread.is_alive():
+            self._reactor.callFromThread(self._end)
+            self._thread.join(_STOP_S)
+            if self._thread.is_alive():
+                _log.warn("The recording proxy did not end in {seconds} s", seconds=_STOP_S)
+            else:
+                close_reactor(self._reactor)
+        self.recording.close()
+
+    def _end(self) -> None:
+        self._proxy.stop()
+        self._reactor.callLater(0, self._reactor.stop)
+
+    def _run(self) -> None:
+        try:
+            self._reactor.run(installSignalHandlers=False)
+        except Exception:  # noqa: BLE001 the thread ends: log why
+            _log.failure("The recording proxy ended with an error")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.stop()
+
+
+def parse_address(text: str, least_port: int = 1) -> tuple[str, int]:
+    """Return host and port. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not least_port <= int(port) < 65536:
+        raise ValueError(f"{text!r} is not an address: expected HOST:PORT, as in 127.0.0.1:9092")
+    return host.strip("[]"), int(port)

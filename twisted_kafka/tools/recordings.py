@@ -1,0 +1,68 @@
+"""``twisted-kafka record`` and ``replay``: what clients ask any Kafka, in a file, and the same asked of another one."""
+
+import argparse
+import signal
+import threading
+from pathlib import Path
+
+from twisted_kafka.recording.recording import MAX_FILE_BYTES
+from twisted_kafka.recording.recording_proxy import RecordingProxy, parse_address
+from twisted_kafka.recording.replay import Replay
+from twisted_kafka.timing.clock import SystemClock
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add both to a parser's commands; see ``inspection.add_commands`` for what they set."""
+    text = "write what clients ask any Kafka broker to a file, from in front of it"
+    record = commands.add_parser(
+        "record",
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}. Clients connect here; addresses of brokers in answers become this program's, a "
+        "port for each. Plain text on both sides. Secrets are not written. It ends with SIGINT (ctrl-C) or SIGTERM.",
+    )
+    record.add_argument("file", metavar="FILE", help="a new file")
+    record.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:0", help="where clients connect (default: a free port)")
+    record.add_argument("--to", metavar="HOST:PORT", required=True, help="the broker")
+    record.add_argument(
+        "--max-mb", metavar="MB", type=int, default=MAX_FILE_BYTES >> 20, help="largest size of the file (%(default)s)"
+    )
+    record.set_defaults(run=_record)
+    text = "send what was recorded to a broker, and say what is answered otherwise"
+    replay = commands.add_parser(
+        "replay",
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}. Plain-text listeners only. Exits with 1 if something differs.",
+    )
+    replay.add_argument("file", metavar="FILE")
+    replay.add_argument("address", metavar="HOST:PORT")
+    replay.set_defaults(run=_replay)
+
+
+def _record(options: argparse.Namespace) -> int:
+    from twisted.internet.error import CannotListenError
+
+    if not 1 <= options.max_mb <= MAX_FILE_BYTES >> 20:
+        raise ValueError(f"--max-mb {options.max_mb}: expected 1 to {MAX_FILE_BYTES >> 20}")
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    proxy = RecordingProxy(options.to, options.file, listen=options.listen, max_bytes=options.max_mb << 20, is_new=True)
+    try:
+        proxy.start()
+    except CannotListenError as error:
+        Path(options.file).unlink()
+        raise ValueError(f"cannot listen on {options.listen}: {error.socketError}") from None
+    print(f"recording {proxy.bootstrap_servers}, in front of {options.to}", flush=True)
+    ended.wait()
+    proxy.stop()
+    recording = proxy.recording
+    print(f"{recording.written} requests of {proxy.connections} connections are in {recording.path}")
+    if recording.dropped:
+        print(f"{recording.dropped} more had no room in {options.max_mb} MB")
+    return 0
+
+
+def _replay(options: argparse.Namespace) -> int:
+    report = Replay(*parse_address(options.address), SystemClock()).run(options.file)
+    print(report)
+    return 1 if report.differences else 0
