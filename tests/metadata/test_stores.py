@@ -11,6 +11,7 @@ from zope.interface.verify import verifyObject
 
 from tests.zookeeper import needs_zookeeper
 from twisted_kafka.metadata.embedded import SqliteStore
+from twisted_kafka.metadata.shared import SharedStore, open_shared, share, unshare
 from twisted_kafka.metadata.store import (
     BadVersionError,
     Check,
@@ -30,9 +31,10 @@ from twisted_kafka.metadata.store import (
 )
 from twisted_kafka.metadata.zookeeper.settings import ZooKeeperSettings
 from twisted_kafka.metadata.zookeeper.store import ZooKeeperStore
+from twisted_kafka.timing.clock import SystemClock
 
-EMBEDDED, ZOOKEEPER = "embedded", "zookeeper"
-Store = SqliteStore | ZooKeeperStore
+EMBEDDED, SHARED, ZOOKEEPER = "embedded", "shared", "zookeeper"
+Store = SqliteStore | SharedStore | ZooKeeperStore
 _numbers = itertools.count()
 
 
@@ -53,10 +55,13 @@ class Stores:
             store.close()
 
 
-@pytest.fixture(params=[EMBEDDED, ZOOKEEPER])
+@pytest.fixture(params=[EMBEDDED, SHARED, ZOOKEEPER])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
     if request.param == EMBEDDED:
         stores = Stores(lambda threaded: SqliteStore(tmp_path / "metadata.sqlite", threaded=threaded))
+    elif request.param == SHARED:
+        connect = share(SystemClock())
+        stores = Stores(lambda threaded: open_shared(connect, threaded=threaded))
     else:
         needs_zookeeper()
         server = request.getfixturevalue("zookeeper")
@@ -64,6 +69,8 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
         stores = Stores(lambda threaded: ZooKeeperStore(settings, threaded=threaded))
     yield stores
     stores.close()
+    if request.param == SHARED:
+        unshare(connect)
 
 
 def names(store: Store, path: str) -> list[str]:

@@ -65,3 +65,19 @@ def test_a_marker_that_is_wrong_is_told_in_one_line(pytester: pytest.Pytester) -
         """,
     )
     result.stdout.fnmatch_lines(["*@pytest.mark.kafka(3): expected settings, as in num_partitions=3*"])
+
+
+def test_a_cluster_is_a_fixture_and_a_failed_test_shows_what_each_broker_was_asked(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.kafka(num_partitions=2)
+        def test_it(kafka_cluster):
+            assert [broker.embedded.config.int("num.partitions") for broker in kafka_cluster] == [2, 2, 2]
+            assert False
+        """,
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*- requests to kafka_cluster -*", "broker 1: no requests", "broker 3: no requests"])

@@ -7,7 +7,7 @@ from twisted_kafka.broker.metadata_directory import METADATA_FILE, metadata_dire
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.log.directories.log_directory import LogDirectory
-from twisted_kafka.metadata.embedded import SqliteStore
+from twisted_kafka.metadata.embedded import IN_PROCESS, SqliteStore
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.timing.clock import IClock
 
@@ -24,8 +24,13 @@ def open_metadata_store(
     config: KafkaConfig, directories: list[LogDirectory], clock: IClock, *, threaded: bool = True
 ) -> MetadataStore:
     """Open the store; raises ConfigError, LogDirectoryError and StoreUnavailableError."""
-    if config.optional_string("zookeeper.connect"):
+    connect = config.optional_string("zookeeper.connect")
+    if connect:
         _refuse_embedded(config, directories)
+        if connect.startswith(IN_PROCESS):
+            from twisted_kafka.metadata.shared import open_shared
+
+            return MetadataStore(open_shared(connect, threaded=threaded), None)
         return MetadataStore(_in_zookeeper(config, clock, threaded=threaded), None)
     path = metadata_directory(config, directories)
     path.mkdir(parents=True, exist_ok=True)

@@ -51,6 +51,8 @@ CACHE_KIB: Final = 4096
 OWNER_ONLY: Final = 0o600
 IN_MEMORY: Final = ":memory:"
 """SQLite's name for a database without a file."""
+IN_PROCESS: Final = "in-process/"
+"""Begins a ``zookeeper.connect`` that names what brokers in one process share (``metadata/shared.py``)."""
 ROOT_NAME: Final = ""
 """The name of the root in the table, where it is its own parent."""
 
@@ -97,6 +99,7 @@ class SqliteStore:
         self._database = self._open()
         self._worker = SerialWorker("metadata-watch-thread", threaded=threaded)
         self._watches = Watches(self._worker)
+        self._followers: tuple[Watches, ...] = (self._watches,)
 
     def _open(self) -> sqlite3.Connection:
         database = None
@@ -260,6 +263,37 @@ class SqliteStore:
         self._watches.session_changed(SessionState.CLOSED)
         self._worker.close()
 
+    # Sessions of others in this process (``metadata/shared.py``)
+
+    def begin_session(self, watches: Watches) -> int:
+        """Return the id of a further session, whose watches hear of all changes from now on."""
+        with self._changing() as database:
+            database.execute("UPDATE counter SET value = value + 1 WHERE name = 'session'")
+            (session_id,) = _first(database.execute("SELECT value FROM counter WHERE name = 'session'"))
+            self._followers = (*self._followers, watches)
+        return int(session_id)
+
+    def end_session(self, session_id: int, watches: Watches) -> None:
+        """Delete a session's ephemeral nodes, which the others hear of. Does nothing after ``close``."""
+        with self._lock:
+            self._followers = tuple(each for each in self._followers if each is not watches)
+            if self._closed:
+                return
+            with self._changing() as database:
+                found = database.execute("SELECT parent, name FROM node WHERE ephemeral_owner = ?", (session_id,)).fetchall()
+                for parent, name in found:
+                    self._delete(Delete(f"{parent.rstrip('/')}/{name}"))
+
+    @contextmanager
+    def acting_as(self, session_id: int) -> Iterator[None]:
+        """Have nodes that this thread creates belong to a session; other threads wait."""
+        with self._lock:
+            own, self.session_id = self.session_id, session_id
+            try:
+                yield
+            finally:
+                self.session_id = own
+
     # Implementation: these run within a transaction, and collect the events to deliver after it.
 
     @contextmanager
@@ -288,7 +322,8 @@ class SqliteStore:
                     raise StoreUnavailableError(f"the metadata store {self.path} failed: {error}") from error
                 raise
             # The lock is still held, so that events are queued in the order of the changes.
-            self._watches.notify(self._events)
+            for watches in self._followers:
+                watches.notify(self._events)
 
     def _execute(self, operation: Operation) -> Result:
         match operation:

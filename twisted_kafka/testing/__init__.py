@@ -7,9 +7,10 @@ from twisted_kafka.testing.clock import Clock
 if TYPE_CHECKING:
     from twisted_kafka.recording.recording_proxy import RecordingProxy
     from twisted_kafka.testing.broker import Broker
+    from twisted_kafka.testing.cluster import Cluster
     from twisted_kafka.testing.faults import Rule
 
-__all__ = ["Broker", "Clock", "RecordingProxy", "Rule"]
+__all__ = ["Broker", "Clock", "Cluster", "RecordingProxy", "Rule"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,6 +19,10 @@ def __getattr__(name: str) -> Any:
         from twisted_kafka.testing.broker import Broker
 
         return Broker
+    if name == "Cluster":
+        from twisted_kafka.testing.cluster import Cluster
+
+        return Cluster
     if name == "Rule":
         from twisted_kafka.testing.faults import Rule
 

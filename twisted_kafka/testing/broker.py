@@ -22,6 +22,7 @@ from twisted_kafka.protocol.messages.groups import DescribeGroupsRequest
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.offsets import OffsetFetchRequest
+from twisted_kafka.protocol.messages.partitions import ElectLeadersRequest, ElectLeadersRequestTopicPartitions
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from twisted_kafka.protocol.records.batch import batches
@@ -50,6 +51,7 @@ _VERSIONS: Final[dict[type[Message], int]] = {
     CreateTopicsRequest: 4,
     DescribeGroupsRequest: 4,
     OffsetFetchRequest: 5,
+    ElectLeadersRequest: 1,
 }
 """Versions that are in every persona from 2.8 on."""
 
@@ -123,10 +125,13 @@ class Broker:
         """The broker itself: its configuration, its metrics."""
         return self._broker
 
-    def create_topic(self, topic: str, partitions: int = 1, **config: object) -> str:
-        """Create a topic, with Kafka's topic settings, ``_`` for ``.``; return its name. Raises BrokerError."""
+    def create_topic(self, topic: str, partitions: int = 1, replication_factor: int = 1, **config: object) -> str:
+        """Create a topic, with Kafka's topic settings, ``_`` for ``.``; return its name. Raises BrokerError.
+
+        A ``replication_factor`` of -1 is the broker's default.
+        """
         settings = [CreatableTopicConfig(name=name.replace("_", "."), value=str(value)) for name, value in config.items()]
-        new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, configs=settings)
+        new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replication_factor, configs=settings)
         (result,) = self._ask(CreateTopicsRequest(topics=[new], timeout_ms=int(_TIMEOUT_S * 1000))).topics
         _check(result.error_code, f"cannot create topic {topic!r}", result.error_message)
         return topic
@@ -164,6 +169,29 @@ class Broker:
             return {}
         _check(answer.error_code, f"group {group!r} has no offsets")
         return {(topic.name, each.partition_index): each.committed_offset for topic in answer.topics for each in topic.partitions}
+
+    def broker_ids(self) -> list[int]:
+        """Return the ids of the brokers that this one tells clients of, sorted."""
+        return sorted(each.node_id for each in self._ask(MetadataRequest(topics=[])).brokers)
+
+    def controller_id(self) -> int:
+        """Return the id of the controller that this broker tells clients of; -1 if it knows none."""
+        return int(self._ask(MetadataRequest(topics=[])).controller_id)
+
+    def partition_state(self, topic: str, partition: int = 0) -> Any:
+        """Return what clients hear of a partition: ``leader_id``, ``replica_nodes``, ``isr_nodes``. Raises BrokerError."""
+        for found in self._described(topic).partitions:
+            if found.partition_index == partition:
+                return found
+        raise BrokerError(f"there is no partition {partition} of {topic!r}")
+
+    def elect_preferred(self, topic: str, partition: int = 0) -> None:
+        """Have the first replica of a partition lead. Raises BrokerError if it cannot; that it leads already is well."""
+        wanted = ElectLeadersRequestTopicPartitions(topic=topic, partitions=[partition])
+        answer = self._ask(ElectLeadersRequest(topic_partitions=[wanted], timeout_ms=int(_TIMEOUT_S * 1000)))
+        for found in answer.replica_election_results[0].partition_result if answer.replica_election_results else ():
+            if found.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                _check(found.error_code, f"no election for {topic}-{partition}", found.error_message)
 
     def group_state(self, group: str) -> str:
         """Return the state of a group: Stable, Empty, PreparingRebalance, CompletingRebalance, or Dead if there is none."""
@@ -216,6 +244,13 @@ class Broker:
         host, _, port = self.bootstrap_servers.split(",")[0].rpartition(":")
         return Replay(host.strip("[]"), int(port), SystemClock(), timeout_s).run(path)
 
+    def wait_for(self, look: Callable[[], Any], is_there: Callable[[Any], bool], wanted: str, timeout_s: float = 10.0) -> None:
+        """Wait until ``is_there`` of what ``look`` returns, looking after each request, too.
+
+        Raises TimeoutError, which names what was ``wanted``, what was seen at last, and the last requests.
+        """
+        self._wait(look, is_there, wanted, timeout_s)
+
     def _wait(self, look: Callable[[], Any], is_there: Callable[[Any], bool], wanted: str, timeout_s: float) -> None:
         seen: list[Any] = [None]
 
@@ -233,9 +268,12 @@ class Broker:
             return None
 
     def _partitions(self, topic: str) -> list[int]:
+        return sorted(each.partition_index for each in self._described(topic).partitions)
+
+    def _described(self, topic: str) -> Any:
         (found,) = self._ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)).topics
         _check(found.error_code, f"topic {topic!r} cannot be read")
-        return sorted(each.partition_index for each in found.partitions)
+        return found
 
     def _read(self, topic: str, partition: int) -> list[Record]:
         at, end, found = self._offset(topic, partition, _EARLIEST), self.end_offset(topic, partition), list[Record]()

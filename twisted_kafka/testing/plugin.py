@@ -12,9 +12,11 @@ import pytest
 
 if TYPE_CHECKING:
     from twisted_kafka.testing.broker import Broker
+    from twisted_kafka.testing.cluster import Cluster
 
 _SHOWN_REQUESTS = 20
 _BROKERS = pytest.StashKey["list[Broker]"]()
+_CLUSTER = pytest.StashKey["Cluster"]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -59,6 +61,16 @@ def kafka_topic(kafka: "Broker") -> str:
     return kafka.create_topic("kafka-topic")
 
 
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
+    """Three Kafka brokers of this test alone that are a cluster (twisted_kafka.testing.Cluster); the marker sets up each."""
+    from twisted_kafka.testing.cluster import Cluster
+
+    with Cluster(3, _settings(request.node)) as cluster:
+        request.node.stash[_CLUSTER] = cluster
+        yield cluster
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the last requests of its broker to a failed test's report."""
@@ -66,4 +78,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.when == "call" and report.failed:
         for broker in item.stash.get(_BROKERS, []):
             report.sections.append(("requests to kafka", broker.requests.told(_SHOWN_REQUESTS)))
+        if _CLUSTER in item.stash:
+            report.sections.append(("requests to kafka_cluster", item.stash[_CLUSTER].told(_SHOWN_REQUESTS)))
     return report
