@@ -196,6 +196,11 @@ class Cluster:
                     lacking.append((topic, partition, state))
         return lacking
 
+    def children_version(self, path: str) -> int:
+        """Return how often a child of a node was created or deleted."""
+        stat = self._nodes.retry(self._nodes.exists, path)
+        return 0 if stat is None else int(stat.cversion)
+
     def _children(self, path: str) -> list[str]:
         try:
             children: list[str] = self._nodes.retry(self._nodes.get_children, path)

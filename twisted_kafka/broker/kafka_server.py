@@ -228,7 +228,7 @@ class KafkaServer:
         )
         added_partitions = self._make_add_partitions_manager(running, transactions, metadata, data_plane)
         running.registrar = registrar = self._register(store, sockets)
-        replication = self._make_replication(running, replicas, scheduler, cluster, registrar)
+        replication = self._make_replication(running, replicas, scheduler, cluster, registrar, store)
         control = self._make_control(replicas, groups, store, registrar)
         controller = self._start_controller(running, store, configs, cluster.make_channels(control), registrar)
         transactions.startup()
@@ -465,8 +465,9 @@ class KafkaServer:
         scheduler: KafkaScheduler,
         cluster: ClusterParts,
         registrar: BrokerRegistrar,
+        store: IMetadataStore,
     ) -> Replication:
-        parts = BrokerParts(scheduler, self._clock, self.metrics, cluster.controller_client, lambda: registrar.epoch)
+        parts = BrokerParts(scheduler, self._clock, self.metrics, cluster.controller_client, lambda: registrar.epoch, store)
         running.replication = replication = Replication(self.config, replicas, parts)
         return replication
 

@@ -11,6 +11,7 @@ from zope.interface import implementer
 from twisted_kafka.broker.inter_broker_client import InterBrokerClient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.inter_broker_protocol import is_at_least
+from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.interfaces import IControllerChannel, IInSyncReplicas, IReplicaFetchers
@@ -44,6 +45,8 @@ _LIST_OFFSETS_VERSIONS: Final = (("3.0-IV1", 7), ("2.8-IV0", 6), ("2.2-IV1", 5),
 """The latest version of each request that followers may send, from a value of ``inter.broker.protocol.version`` on."""
 
 _OLDEST: Final = (7, 0, 1)
+_ALTER_PARTITION: Final = "2.7-IV2"
+"""From here on, leaders ask the controller for changes of in-sync replicas (KIP-497)."""
 _EPOCHS_OF_BROKERS: Final = "3.5-IV1"
 """From here on, requests tell the broker epochs of replicas (KIP-903)."""
 
@@ -57,6 +60,7 @@ class BrokerParts(NamedTuple):
     channel: IControllerChannel
     epoch: Callable[[], int]
     """Returns this broker's epoch."""
+    store: IMetadataStore
 
 
 @implementer(IReplicaFetchers, IInSyncReplicas)
@@ -183,7 +187,7 @@ class Replication:
                 if found is None:
                     found = self._in_sync = AlterPartitionManager(
                         Proposer(config.broker_id, parts.epoch, is_at_least(config, _EPOCHS_OF_BROKERS)),
-                        parts.channel,
+                        self._make_channel(),
                         replicas.partitions,
                         replicas.purgatories,
                         parts.scheduler,
@@ -191,3 +195,11 @@ class Replication:
                         parts.metrics,
                     )
         return found
+
+    def _make_channel(self) -> IControllerChannel:
+        parts = self._parts
+        if is_at_least(self._config, _ALTER_PARTITION):
+            return parts.channel
+        from twisted_kafka.replication.store_alter_partitions import StoreAlterPartitions
+
+        return StoreAlterPartitions(parts.store, parts.clock, parts.scheduler)

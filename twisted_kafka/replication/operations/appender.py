@@ -173,7 +173,7 @@ class RecordAppender:
         else:
             self._purgatories.fetch.check_and_complete(partition.topic_partition)  # followers wait for the log end offset
         if partition.unheard:
-            self._purgatories.hurry(partition.unheard)
+            self._purgatories.hurry(partition.unheard, partition.topic_partition)
 
     def _invalid_acks(self, topic_partition: TopicPartition) -> PartitionResult:
         # As in Kafka, a partition that does not exist is reported first.

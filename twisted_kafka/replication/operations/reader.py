@@ -116,6 +116,8 @@ class LogReader:
         operation = DelayedFetch(
             self._partitions, params, waiting, is_withheld, partial(self.read, params, fetches, from_purgatory=True)
         )
+        if params.is_from_follower:
+            operation.delay_ms = self._purgatories.wait_ms(params.replica_id, params.max_wait_ms)
         self._purgatories.fetch.try_complete_else_watch(operation, keys)
         return operation.future
 
@@ -191,6 +193,8 @@ class LogReader:
     def _follower_fetched(self, partition: Partition, params: FetchParams, fetch: PartitionFetch, read: PartitionRead) -> None:
         if read.diverging_epoch is not None:
             return
+        if params.replica_id in partition.unheard:
+            self._purgatories.has_asked(params.replica_id, partition.topic_partition)
         if partition.follower_fetched(params, fetch, read.log_end_offset):
             self._purgatories.check_all(partition.topic_partition)
         if params.replica_id not in partition.isr:
