@@ -1,9 +1,9 @@
 """Levels of loggers, seen through what a log publisher's observers get."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from twisted.logger import Logger, LogLevel, LogPublisher
+from twisted.logger import ILogObserver, Logger, LogLevel, LogPublisher
 
 from twisted_kafka.admin.loggers import LoggerLevels
 from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
@@ -12,7 +12,8 @@ from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequ
 class Logs:
     def __init__(self) -> None:
         self.events: list[Any] = []
-        self.publisher = LogPublisher(self.events.append)  # type: ignore[arg-type]
+        self.observer = cast(ILogObserver, self.events.append)
+        self.publisher = LogPublisher(self.observer)
         self.levels = LoggerLevels()
         self.levels.install(self.publisher)
 
@@ -60,6 +61,34 @@ def test_what_other_packages_log_passes(logs: Logs) -> None:
 def test_observers_are_given_back(logs: Logs) -> None:
     logs.levels.uninstall()
     assert logs.log("debug")
+
+
+def test_brokers_of_a_process_may_stop_in_any_order(logs: Logs) -> None:
+    mine = list(logs.publisher._observers)
+    others = [LoggerLevels() for _ in range(3)]
+    for _ in range(4):
+        for each in others:
+            each.install(logs.publisher)
+        for each in others:
+            each.uninstall()
+        assert logs.log("info")
+        assert len(logs.events) == 1, "each event comes once"
+    assert not logs.log("debug")
+    assert list(logs.publisher._observers) == mine
+    logs.levels.uninstall()
+    logs.levels.uninstall()
+    assert list(logs.publisher._observers) == [logs.observer]
+
+
+def test_an_event_passes_that_one_broker_of_the_process_wants(logs: Logs) -> None:
+    other = LoggerLevels()
+    other.install(logs.publisher)
+    other.set("root", "DEBUG")
+    assert logs.log("debug")
+    other.set("root", "ERROR")
+    assert logs.log("info")
+    other.uninstall()
+    assert not logs.log("debug")
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,15 @@ others fall back to ``root``. Kafka's levels are used: TRACE counts as DEBUG her
 """
 
 import sys
+import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from constantly import NamedConstant  # type: ignore[import-untyped]
 from twisted.logger import (
     FilteringLogObserver,
     ILogFilterPredicate,
+    ILogObserver,
     LogEvent,
     LogLevel,
     LogLevelFilterPredicate,
@@ -49,7 +51,6 @@ class LoggerLevels:
         self._predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.info)
         self._own: dict[str, NamedConstant] = {}
         self._followers: list[tuple[str, Callable[[NamedConstant], object]]] = []
-        self._installed: list[tuple[LogPublisher, Any, Any]] = []
 
     def __call__(self, event: LogEvent) -> NamedConstant:
         """Reject events below their logger's level; events of other packages pass."""
@@ -60,20 +61,19 @@ class LoggerLevels:
         return self._predicate(event)
 
     def install(self, publisher: LogPublisher) -> None:
-        """Put this filter in front of the publisher's present observers; ``uninstall`` removes it."""
-        # twistd creates the observer of its log file before it starts the service, and does not expose it.
-        for observer in tuple(publisher._observers):
-            filtered = FilteringLogObserver(observer, [self])
-            publisher.removeObserver(observer)
-            publisher.addObserver(filtered)
-            self._installed.append((publisher, observer, filtered))
+        """Filter what the publisher's present observers get; ``uninstall`` ends that.
+
+        Brokers of one process share the filter: an event passes that one of them wants.
+        """
+        with _FILTERS_LOCK:
+            _FILTERS.setdefault(publisher, _Filter()).add(self, publisher)
 
     def uninstall(self) -> None:
-        """Restore the publisher's observers."""
-        for publisher, observer, filtered in self._installed:
-            publisher.removeObserver(filtered)
-            publisher.addObserver(observer)
-        self._installed.clear()
+        """Ask no more what this broker wants; the last one of a publisher restores its observers."""
+        with _FILTERS_LOCK:
+            for publisher, shared in list(_FILTERS.items()):
+                if shared.remove(self, publisher):
+                    del _FILTERS[publisher]
 
     def level(self, logger: str) -> str:
         """Return the effective level, by Kafka's name."""
@@ -113,6 +113,49 @@ class LoggerLevels:
         self._predicate = predicate
         for name, changed in self._followers:
             changed(predicate.logLevelForNamespace(name))
+
+
+@implementer(ILogFilterPredicate)
+class _Filter:
+    """Stands in front of a publisher's observers, once, for as long as there is a broker.
+
+    A filter for each broker would have to be removed in the reverse order: removed in another, the observers between two of
+    them are doubled.
+    """
+
+    def __init__(self) -> None:
+        self._levels: tuple[LoggerLevels, ...] = ()  # replaced as a whole: other threads read it meanwhile
+        self._observers: dict[FilteringLogObserver, ILogObserver] = {}
+
+    def __call__(self, event: LogEvent) -> NamedConstant:
+        # All have the same classes of events; they differ in the levels.
+        decisions = [levels(event) for levels in self._levels]
+        return PredicateResult.maybe if PredicateResult.maybe in decisions else PredicateResult.no
+
+    def add(self, levels: LoggerLevels, publisher: LogPublisher) -> None:
+        self._levels = (*self._levels, levels)
+        # twistd creates the observer of its log file before it starts the service, and does not expose it.
+        for observer in tuple(publisher._observers):
+            if observer not in self._observers:
+                filtered = FilteringLogObserver(observer, [self])
+                self._observers[filtered] = observer
+                publisher.removeObserver(observer)
+                publisher.addObserver(filtered)
+
+    def remove(self, levels: LoggerLevels, publisher: LogPublisher) -> bool:
+        """Return whether this was the last one, whereupon the observers are the publisher's own again."""
+        self._levels = tuple(each for each in self._levels if each is not levels)
+        if self._levels:
+            return False
+        for filtered, observer in self._observers.items():
+            if filtered in publisher._observers:  # somebody may have removed it
+                publisher.removeObserver(filtered)
+                publisher.addObserver(observer)
+        return True
+
+
+_FILTERS: Final[dict[LogPublisher, _Filter]] = {}
+_FILTERS_LOCK: Final = threading.Lock()
 
 
 def _known() -> set[str]:
