@@ -9,7 +9,18 @@ import pytest
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
+from twisted_kafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.testing import Broker, Rule
 from twisted_kafka.testing.broker import BrokerError
 from twisted_kafka.testing.faults import Arrival, Fault
@@ -164,6 +175,91 @@ def test_an_answer_is_spoiled_throttled_or_right(broker: Broker) -> None:
     assert (fault.fired, list(broker.faults)) == (1, [])
 
 
+def test_an_error_is_answered_for_the_partition_that_it_is_about_and_the_rest_is_handled(broker: Broker) -> None:
+    broker.create_topic("two", partitions=2)
+    both = [PartitionProduceData(index=index, records=build_batch([SimpleRecord(1, None, b"x")])) for index in (0, 1)]
+    produce = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="two", partition_data=both)])
+    with broker.faults.inject(api="Produce", topic="two", partition=1, error="NOT_ENOUGH_REPLICAS") as fault:
+        answer = ask(broker, produce, 7)
+        (topic,) = ProduceResponse.decode(answer, 7, 4).responses
+    assert sorted((each.index, each.error_code) for each in topic.partition_responses) == [(0, 0), (1, 19)]
+    assert (broker.end_offset("two", 0), broker.end_offset("two", 1)) == (1, 0)
+    assert broker.requests.last.error == "NOT_ENOUGH_REPLICAS"
+    assert (list(fault.firings), fault.fired) == (["Produce v7 from raw two-0 two-1"], 1)
+    produce.acks = 0
+    with broker.faults.inject(topic="two", partition=1, error="NOT_ENOUGH_REPLICAS"):
+        assert ask(broker, produce, 7) == b""
+    assert (broker.end_offset("two", 0), broker.end_offset("two", 1)) == (2, 0)
+
+
+def test_a_fetch_of_a_session_gets_the_error_of_a_partition_that_it_does_not_name(broker: Broker) -> None:
+    asked = [FetchTopic(topic="orders", partitions=[FetchPartition(partition_max_bytes=1000)])]
+    first = FetchResponse.decode(ask(broker, FetchRequest(session_epoch=0, topics=asked), 7), 7, 4)
+    with broker.faults.inject(api="Fetch", topic="orders", error="FENCED_LEADER_EPOCH") as fault:
+        answer = ask(broker, FetchRequest(session_id=first.session_id, session_epoch=1), 7)
+    ((topic,), is_known) = (FetchResponse.decode(answer, 7, 4).responses, first.session_id > 0)
+    assert (is_known, topic.topic, [each.error_code for each in topic.partitions]) == (True, "orders", [74])
+    assert (list(fault.firings), broker.requests.of("Fetch").where(topic="orders").count()) == (["Fetch v7 from raw orders-0"], 2)
+
+
+def test_half_of_an_answer_comes_and_the_connection_is_closed(broker: Broker) -> None:
+    whole = ask(broker, ApiVersionsRequest(), 1)
+    with broker.faults.inject(api="ApiVersions", client_id="raw", half_response=True):
+        half = ask(broker, ApiVersionsRequest(), 1)
+    assert half == whole[: len(half)]
+    assert 0 < len(half) < len(whole)
+    with broker.faults.inject(api="Produce", half_response=True, times=1):
+        assert send(broker, b"1", enable_idempotence=True) == [None]
+    assert values(broker) == [b"1"]
+    assert [each.outcome for each in broker.requests.of("Produce")] == ["half", "answered"]
+
+
+def test_another_leader_is_claimed(broker: Broker) -> None:
+    with broker.faults.inject(topic="orders", leader=77):
+        answer = MetadataResponse.decode(ask(broker, MetadataRequest(topics=None), 1), 1, 4)
+        assert [each.partitions[0].leader_id for each in answer.topics] == [77]
+        listed = [ListOffsetsTopic(name="orders", partitions=[ListOffsetsPartition(timestamp=-1)])]
+        refused = ListOffsetsResponse.decode(ask(broker, ListOffsetsRequest(topics=listed), 1), 1, 4)
+        assert refused.topics[0].partitions[0].error_code == 6
+        sender = producer(broker)
+        sender.produce("orders", b"1")
+        broker.requests.of("Metadata").where(client_id="shop", topic="orders").wait_for(2)
+        assert values(broker) == []
+    assert sender.flush(20) == 0
+    assert values(broker) == [b"1"]
+
+
+def test_a_full_disk_refuses_what_appends_and_keeps_what_is_there(broker: Broker) -> None:
+    broker.produce("orders", ["before"])
+    sender = producer(broker)
+    with broker.faults.inject(disk="full") as fault:
+        sender.produce("orders", b"1")
+        broker.requests.of("Produce").where(error="KAFKA_STORAGE_ERROR").wait_for()
+        assert values(broker) == [b"before"]
+    assert sender.flush(20) == 0
+    assert (fault.fired > 0, values(broker)) == (True, [b"before", b"1"])
+
+
+def test_a_stalled_disk_appends_when_it_works_again(broker: Broker) -> None:
+    sender = producer(broker)
+    with broker.faults.inject(disk="stalled", api="Produce") as fault:
+        sender.produce("orders", b"1")
+        broker.wait_for(lambda: fault.fired, bool, "a stalled produce")
+        assert (values(broker), len(broker.requests.of("Produce"))) == ([], 0)
+        assert str(broker.faults) == "api=Produce disk=stalled: fired 1 of 1 times"
+    assert sender.flush(20) == 0
+    assert values(broker) == [b"1"]
+
+
+def test_a_connection_alone_is_closed(broker: Broker) -> None:
+    assert send(broker, b"1") == [None]
+    other = producer(broker, client_id="other")
+    with broker.faults.inject(connection=broker.requests.of("Produce").last.connection, close="before") as fault:
+        other.produce("orders", b"2")
+        assert other.flush(20) == 0
+    assert fault.fired == 0
+
+
 @pytest.mark.parametrize(
     ("rule", "why"),
     [
@@ -177,7 +273,7 @@ def test_an_answer_is_spoiled_throttled_or_right(broker: Broker) -> None:
             "Produce requests have no field 'ack', only transactional_id, acks",
         ),
         ({"api": "Produce", "error": "NOT_LEADER"}, "there is no error 'NOT_LEADER': did you mean 'NOT_"),
-        ({"api": "Produce"}, "a rule that does nothing: give one of error, delay_ms"),
+        ({"api": "Produce"}, "a rule that does nothing: give one of error, close, "),
         ({"error": "NONE"}, "there is no error 'NONE'"),
         ({"close": "during"}, "close='during': expected 'before' or 'after'"),
         ({"close": "after", "lose_response": True}, "a rule does one of close and lose_response: make two rules"),
@@ -186,6 +282,17 @@ def test_an_answer_is_spoiled_throttled_or_right(broker: Broker) -> None:
         ({"delay_ms": -1}, "delay_ms cannot be negative"),
         ({"throttle_ms": 5}, "throttle_ms needs an api"),
         ({"api": "SaslHandshake", "throttle_ms": 5}, "SaslHandshake responses tell no throttle time"),
+        ({"api": "Produce", "leader": 2, "error": "NONE"}, "a rule does one of error and leader"),
+        ({"api": "Heartbeat", "leader": 2}, "leader does nothing to Heartbeat, but to Metadata, Produce, Fetch, ListOffsets"),
+        ({"api": "Fetch", "disk": "full"}, "disk does nothing to Fetch, but to Produce, OffsetCommit"),
+        ({"disk": "slow"}, "disk='slow': expected 'full' or 'stalled'"),
+        ({"api": "Produce", "where": {"acks": "all"}, "delay_ms": 1}, "acks of Produce is never 'all': expected a value like 0"),
+        ({"api": "Produce", "where": {"acks": 0}, "error": "MESSAGE_TOO_LARGE"}, "Produce with acks=0 is not answered"),
+        (
+            {"api": "Fetch", "version": 4, "where": {"session_id": 1}, "delay_ms": 1},
+            "Fetch v4 has no field 'session_id': it is in versions from 7 on",
+        ),
+        ({"api": "DescribeTopicPartitions", "partition": 1, "error": "NOT_CONTROLLER"}, "requests name no partition"),
         ({"apis": "Produce"}, "a rule has no 'apis', only api, version"),
     ],
 )
@@ -205,7 +312,7 @@ def test_what_is_asked_of_the_record_is_checked(broker: Broker) -> None:
 
 
 def test_chance_is_the_same_each_time() -> None:
-    arrival = Arrival(0, 9, "shop", "User:ANONYMOUS", (("orders", 0),), (), None)
+    arrival = Arrival(0, 9, "shop", "User:ANONYMOUS", "1-2-3", (("orders", 0),), (), None)
     rule = Rule(topic="orders", probability=0.3, seed=5, error="REQUEST_TIMED_OUT")
     runs = []
     for _ in range(2):

@@ -122,6 +122,34 @@ def error_response(request: Message, response_class: type[Message], version: int
     return response
 
 
+def answers_each(key: int, version: int) -> bool:
+    """Whether responses of this version have an error for each topic, partition or other item of the request."""
+    return version < _WHOLE_ONLY_SINCE.get(ApiKey(key), _LAST) and any(
+        mirror.since <= version <= mirror.until for mirror in _MIRRORS.get(key, ())
+    )
+
+
+def merge_answers(response: Message, other: Message, version: int) -> None:
+    """Add to a response what another one answers for other items of the request, partitions of topics that both have, too."""
+    for mirror in _MIRRORS.get(response.KEY, ()):
+        if mirror.since <= version <= mirror.until:
+            _merge(getattr(response, mirror.answered), getattr(other, mirror.answered), mirror, version)
+
+
+def _merge(items: list[Any], others: list[Any], mirror: _Mirror, version: int) -> None:
+    def name(item: Any) -> tuple[Any, ...]:
+        there = [field.name for field in type(item).FIELDS if field.at(version)]
+        return tuple(getattr(item, copied) for pair in mirror.copied.split() if (copied := pair.partition("=")[0]) in there)
+
+    by_name = {name(item): item for item in items}
+    for other in others:
+        same = by_name.get(name(other))
+        if same is None or mirror.inner is None:
+            items.append(other)
+        else:
+            _merge(getattr(same, mirror.inner.answered), getattr(other, mirror.inner.answered), mirror.inner, version)
+
+
 def error_text(error: BaseException, code: int) -> str | None:
     """Return the error message for the client: a KafkaError's own, for other exceptions one that reveals nothing about the host."""
     if isinstance(error, KafkaError):

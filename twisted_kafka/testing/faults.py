@@ -9,20 +9,25 @@ import contextlib
 import dataclasses
 import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.server.error_counts import error_places
+from twisted_kafka.testing.answers import DISK_ERRORS, LEADER_APIS
 from twisted_kafka.testing.requests import api_key, api_name
 from twisted_kafka.testing.subjects import Partition, apis_that_name
 
 CLOSE_TIMES: Final = ("before", "after")
-_MATCHES: Final = ("api", "version", "client_id", "principal", "topic", "partition", "group")
-_ACTIONS: Final = ("error", "delay_ms", "close", "lose_response", "corrupt_response", "throttle_ms")
-_EXCLUSIVE: Final = ("error", "close", "lose_response", "corrupt_response", "throttle_ms")
+DISK_TROUBLES: Final = ("full", "stalled")
+MAX_FIRINGS: Final = 100
+"""So many of a fault's firings are remembered, the latest."""
+
+_EXCLUSIVE: Final = ("error", "close", "lose_response", "half_response", "corrupt_response", "throttle_ms", "leader", "disk")
 """At most one of them; ``delay_ms`` goes with each."""
 
 
@@ -34,6 +39,7 @@ class Arrival:
     version: int
     client_id: str | None
     principal: str
+    connection: str
     partitions: tuple[Partition, ...]
     groups: tuple[str, ...]
     message: Message | None
@@ -46,16 +52,21 @@ class Rule:
     ``nth``: only the nth request that matches, or, with ``times``, as many from it on. ``probability``: each with this chance, by a
     generator that starts from ``seed``. ``where``: values of the request's fields.
 
-    ``error`` is answered instead of handling: for the whole request, and nothing is stored. ``close="before"`` closes the
-    connection instead of handling, ``close="after"`` instead of answering. ``lose_response``: it is handled, and no answer comes.
-    ``corrupt_response``: the answer's bytes after the correlation id are wrong. ``throttle_ms``: the answer tells it, and the
-    connection is not read so long. ``delay_ms``: the answer comes so much later by the broker's clock.
+    ``error`` is answered instead of handling, and nothing is stored: with ``topic`` or ``partition`` for these alone, where the API
+    answers each, and for the whole request otherwise. ``close="before"`` closes the connection instead of handling,
+    ``close="after"`` instead of answering. ``lose_response``: it is handled, and no answer comes. ``half_response``: half of the
+    answer comes, and the connection is closed. ``corrupt_response``: the answer's bytes after the correlation id are wrong.
+    ``throttle_ms``: the answer tells it, and the connection is not read so long. ``leader``: the broker says that this one leads
+    the partitions, in Metadata, and answers NOT_LEADER_OR_FOLLOWER to who reads or writes them. ``disk="full"``: what would be
+    appended is refused as by a broker whose log directory has failed. ``disk="stalled"``: what appends is handled when the rule is
+    repealed. ``delay_ms``: the answer comes so much later by the broker's clock.
     """
 
     api: str | None = None
     version: int | None = None
     client_id: str | None = None
     principal: str | None = None
+    connection: str | None = None
     topic: str | None = None
     partition: int | None = None
     group: str | None = None
@@ -68,8 +79,11 @@ class Rule:
     delay_ms: float = 0
     close: str | None = None
     lose_response: bool = False
+    half_response: bool = False
     corrupt_response: bool = False
     throttle_ms: int = 0
+    leader: int | None = None
+    disk: str | None = None
 
     def __post_init__(self) -> None:
         key = None if self.api is None else api_key(self.api)
@@ -93,17 +107,32 @@ class Rule:
             (self.version, arrival.version),
             (self.client_id, arrival.client_id),
             (self.principal, arrival.principal),
+            (self.connection, arrival.connection),
         )
         if any(wanted is not None and wanted != value for wanted, value in about):
             return False
-        if (self.topic is not None or self.partition is not None) and not any(
-            self.topic in (None, topic) and (self.partition is None or self.partition == index)
-            for topic, index in arrival.partitions
-        ):
+        affected = _affected(self)
+        if affected is not None and arrival.key not in affected:
+            return False
+        if self.names_partitions and not self._asks_for_all(arrival) and not any(map(self.is_about, arrival.partitions)):
             return False
         if self.group is not None and self.group not in arrival.groups:
             return False
         return all(getattr(arrival.message, name, None) == value for name, value in self.where.items())
+
+    @property
+    def names_partitions(self) -> bool:
+        """Whether it is about a topic or a partition."""
+        return self.topic is not None or self.partition is not None
+
+    def is_about(self, partition: Partition) -> bool:
+        """Whether it is about this partition of a request; None for its number stands for all of a topic."""
+        topic, index = partition
+        is_number = self.partition is None or self.partition == index or (index is None and self.leader is not None)
+        return self.topic in (None, topic) and is_number
+
+    def _asks_for_all(self, arrival: Arrival) -> bool:
+        return self.leader is not None and arrival.key == ApiKey.METADATA and not arrival.partitions
 
     def __str__(self) -> str:
         changed = [field for field in dataclasses.fields(self) if getattr(self, field.name) != _default(field)]
@@ -112,6 +141,13 @@ class Rule:
 
 def _default(field: "dataclasses.Field[Any]") -> object:
     return {} if field.name == "where" else field.default
+
+
+def _affected(rule: Rule) -> Collection[int] | None:
+    """Return the APIs that what a rule does is about; None: all."""
+    if rule.leader is not None:
+        return LEADER_APIS
+    return DISK_ERRORS if rule.disk is not None else None
 
 
 def _check_api(rule: Rule, key: ApiKey | None) -> None:
@@ -124,12 +160,23 @@ def _check_api(rule: Rule, key: ApiKey | None) -> None:
         raise ValueError(f"{rule.api} has versions {low} to {high}, not {rule.version}")
     for what in ("topic", "partition", "group"):
         named = apis_that_name(what)
-        if getattr(rule, what) is not None and rule.api not in named:
+        is_claimed = rule.leader is not None and key in LEADER_APIS
+        if getattr(rule, what) is not None and rule.api not in named and not is_claimed:
             raise ValueError(f"{rule.api} requests name no {what}; these do: {', '.join(named)}")
-    names = [field.name for field in request_class(key).FIELDS]
-    for name in rule.where:
-        if name not in names:
-            raise ValueError(f"{rule.api} requests have no field {name!r}, only {', '.join(names)}")
+    _check_where(rule, key)
+
+
+def _check_where(rule: Rule, key: ApiKey) -> None:
+    fields = {field.name: field for field in request_class(key).FIELDS}
+    for name, value in rule.where.items():
+        if name not in fields:
+            raise ValueError(f"{rule.api} requests have no field {name!r}, only {', '.join(fields)}")
+        field = fields[name]
+        if rule.version is not None and not field.at(rule.version):
+            raise ValueError(f"{rule.api} v{rule.version} has no field {name!r}: it is in versions from {field.since} on")
+        default = field.make_default()
+        if default is not None and value is not None and not isinstance(value, type(default)):
+            raise ValueError(f"{name} of {rule.api} is never {value!r}: expected a value like {default!r}")
 
 
 def _check_counts(rule: Rule) -> None:
@@ -142,25 +189,41 @@ def _check_counts(rule: Rule) -> None:
 
 
 def _check_action(rule: Rule, key: ApiKey | None) -> None:
-    chosen = [name for name in _EXCLUSIVE if getattr(rule, name)]
+    chosen = [name for name in _EXCLUSIVE if getattr(rule, name) or (name == "leader" and rule.leader is not None)]
     if len(chosen) > 1:
         raise ValueError(f"a rule does one of {' and '.join(chosen)}: make two rules")
     if not chosen and not rule.delay_ms:
-        raise ValueError(f"a rule that does nothing: give one of {', '.join(_ACTIONS)}")
+        raise ValueError(f"a rule that does nothing: give one of {', '.join((*_EXCLUSIVE, 'delay_ms'))}")
     if rule.delay_ms < 0 or rule.throttle_ms < 0:
         raise ValueError(f"{'delay_ms' if rule.delay_ms < 0 else 'throttle_ms'} cannot be negative")
-    if rule.error is not None and (rule.error not in ErrorCode.__members__ or rule.error == "NONE"):
-        import difflib
-
-        near = difflib.get_close_matches(rule.error.upper(), ErrorCode.__members__, 1)
-        raise ValueError(f"there is no error {rule.error!r}: {f'did you mean {near[0]!r}?' if near else 'see ErrorCode'}")
+    _check_error(rule, key)
     if rule.close is not None and rule.close not in CLOSE_TIMES:
         raise ValueError(f"close={rule.close!r}: expected 'before' or 'after' (handling)")
+    if rule.disk is not None and rule.disk not in DISK_TROUBLES:
+        raise ValueError(f"disk={rule.disk!r}: expected 'full' or 'stalled'")
+    affected = _affected(rule)
+    if key is not None and affected is not None and key not in affected:
+        what = "disk" if rule.disk is not None else "leader"
+        raise ValueError(f"{what} does nothing to {rule.api}, but to {', '.join(ApiKey(each).title for each in affected)}")
     if rule.throttle_ms:
         if key is None:
             raise ValueError("throttle_ms needs an api, as in api='Produce'")
         if not any(field.name == "throttle_time_ms" for field in response_class(key).FIELDS):
             raise ValueError(f"{rule.api} responses tell no throttle time")
+
+
+def _check_error(rule: Rule, key: ApiKey | None) -> None:
+    if rule.error is None:
+        return
+    if rule.error not in ErrorCode.__members__ or rule.error == "NONE":
+        import difflib
+
+        near = difflib.get_close_matches(rule.error.upper(), ErrorCode.__members__, 1)
+        raise ValueError(f"there is no error {rule.error!r}: {f'did you mean {near[0]!r}?' if near else 'see ErrorCode'}")
+    if key is not None and not error_places(response_class(key)):
+        raise ValueError(f"{rule.api} responses have no error code: take close or delay_ms instead")
+    if rule.where.get("acks") == 0 and key == ApiKey.PRODUCE:
+        raise ValueError("Produce with acks=0 is not answered, so it gets no error: take close='before' instead")
 
 
 class Fault:
@@ -171,10 +234,14 @@ class Fault:
         self._random = random.Random(rule.seed)
         self._first = rule.nth or 1
         self._most = rule.times if rule.times is not None else 1 if rule.nth else None
+        self._held: list[Callable[[], object]] | None = []
+        self._lock = threading.Lock()
         self.matched = 0
         """How many requests it was about."""
         self.fired = 0
         """To how many of them it happened."""
+        self.firings: deque[str] = deque(maxlen=MAX_FIRINGS)
+        """To which, a line each, as in ``Produce v9 from shop orders-0``."""
 
     def takes(self, arrival: Arrival) -> bool:
         """Whether it happens to this request. Called with the lock of its Faults."""
@@ -186,14 +253,36 @@ class Fault:
         if self.rule.probability < 1 and self._random.random() >= self.rule.probability:
             return False
         self.fired += 1
+        self.firings.append(told_request(arrival))
         return True
 
+    def hold(self, call: Callable[[], object]) -> None:
+        """Call when the rule is repealed; now, if it has been. Requests are bounded by connections, each of which has one."""
+        with self._lock:
+            if self._held is not None:
+                self._held.append(call)
+                return
+        call()
+
+    def end(self) -> None:
+        """Let go on what was held. Called when the rule is repealed."""
+        with self._lock:
+            held, self._held = self._held, None
+        for call in held or ():
+            call()
+
     def __repr__(self) -> str:
-        return f"<Fault {self.rule}: fired {self.fired} of {self.matched} times>"
+        return f"<Fault {self}>"
+
+    def __str__(self) -> str:
+        return f"{self.rule}: fired {self.fired} of {self.matched} times"
 
 
 class Faults:
-    """The rules in force, in the order in which they were added. Of those that match a request, the first that fires counts."""
+    """The rules in force, in the order in which they were added. Of those that match a request, the first that fires counts.
+
+    ``str`` of it is a line for each: the rule, and how often it fired.
+    """
 
     def __init__(self) -> None:
         self._faults: tuple[Fault, ...] = ()
@@ -210,11 +299,14 @@ class Faults:
         """Repeal one. Does nothing if it is not in force."""
         with self._lock:
             self._faults = tuple(each for each in self._faults if each is not fault)
+        fault.end()
 
     def clear(self) -> None:
         """Repeal all."""
         with self._lock:
-            self._faults = ()
+            faults, self._faults = self._faults, ()
+        for fault in faults:
+            fault.end()
 
     @contextlib.contextmanager
     def inject(self, **rule: Any) -> Iterator[Fault]:
@@ -228,9 +320,19 @@ class Faults:
     def __iter__(self) -> Iterator[Fault]:
         return iter(self._faults)
 
-    def choose(self, arrival: Arrival) -> Rule | None:
-        """Return the rule that fires for this request."""
+    def __str__(self) -> str:
+        return "\n".join(map(str, self._faults)) or "no faults"
+
+    def choose(self, arrival: Arrival) -> Fault | None:
+        """Return the fault that fires for this request."""
         if not self._faults:
             return None
         with self._lock:
-            return next((fault.rule for fault in self._faults if fault.takes(arrival)), None)
+            return next((fault for fault in self._faults if fault.takes(arrival)), None)
+
+
+def told_request(arrival: Arrival) -> str:
+    """Return a request in a line: what, from whom, about what."""
+    about = [topic if index is None else f"{topic}-{index}" for topic, index in arrival.partitions[:4]]
+    about += [f"group {group}" for group in arrival.groups[:4]]
+    return " ".join([f"{api_name(arrival.key)} v{arrival.version} from {arrival.client_id or '-'}", *about])

@@ -7,22 +7,23 @@ says, records the request, and passes the response on. No thread waits here: wha
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from twisted_kafka.network.requests.request import CLOSE_CONNECTION, NO_OP, SEND, Request
 from twisted_kafka.network.requests.request_channel import AlreadyAnsweredError, RequestBundle, RequestChannel
-from twisted_kafka.protocol.api import request_class, response_class
+from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_response_header, parse_response_header
 from twisted_kafka.protocol.regions import Part
 from twisted_kafka.protocol.wire import join
 from twisted_kafka.server.error_counts import error_places, first_error
-from twisted_kafka.server.error_responses import error_response
+from twisted_kafka.server.error_responses import answers_each, error_response, merge_answers
 from twisted_kafka.server.interception import IRequestHandling, MakeApis
-from twisted_kafka.testing.faults import Arrival, Faults, Rule
+from twisted_kafka.testing.answers import DISK_ERRORS, claim_leader, spoil_fetch
+from twisted_kafka.testing.faults import Arrival, Fault, Faults, Rule
 from twisted_kafka.testing.requests import RecordedRequest, Requests, api_name
-from twisted_kafka.testing.subjects import groups_of, partitions_of
+from twisted_kafka.testing.subjects import FetchSessions, Partition, groups_of, partitions_of, split
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 
@@ -31,6 +32,7 @@ OWN_CLIENT_ID: Final = "twisted_kafka.testing"
 
 _SIZE_BYTES: Final = 4
 _CORRELATION_ID_END: Final = 8
+_WHY: Final = "A test says so."
 _OUTCOMES: Final = {NO_OP: "no response", CLOSE_CONNECTION: "closed"}
 
 
@@ -41,6 +43,10 @@ class _Exchange:
     arrival: Arrival
     arrived_ns: int
     rule: Rule | None
+    refused: Message | None = None
+    """What is answered for the part of the request that is not handled."""
+    closes: bool = False
+    """Whether the connection is closed, as nothing is answered to a produce with acks=0 that fails (as in Kafka)."""
 
 
 class Interceptor:
@@ -50,6 +56,7 @@ class Interceptor:
         self.faults = faults
         self.requests = requests
         self.clock = clock
+        self.sessions = FetchSessions()
         self._made_ns = clock.monotonic_ns()
         self._timer: Timer | None = None
         self._lock = threading.Lock()
@@ -103,16 +110,62 @@ class Handling:
             self._apis.handle(request)
             return
         arrival = self._arrival(request)
-        rule = self._interceptor.faults.choose(arrival)
-        self._responses.expect(request, _Exchange(arrival, self._interceptor.clock.monotonic_ns(), rule))
+        fault = self._interceptor.faults.choose(arrival)
+        rule = None if fault is None else fault.rule
+        exchange = _Exchange(arrival, self._interceptor.clock.monotonic_ns(), rule)
+        self._responses.expect(request, exchange)
+        if fault is not None and fault.rule.disk == "stalled":
+            self._stall(request, fault)
+            return
         try:
-            if rule is not None and rule.close == "before":
-                self._responses.close_connection(request)
-            elif rule is None or rule.error is None or not self._responses.answer_error(request, arrival, rule.error):
+            if rule is None:
                 self._apis.handle(request)
+            elif rule.close == "before":
+                self._responses.close_connection(request)
+            else:
+                self._handle_part(request, exchange, rule)
         except BaseException:
             self._responses.forget(request)
             raise
+
+    def _stall(self, request: Request, fault: Fault) -> None:
+        frame = bytes(request.frame)  # a copy: the handler's bytes are used again when this returns
+
+        def go_on() -> None:
+            request.frame = frame
+            try:
+                self._apis.handle(request)
+            except BaseException:
+                self._responses.forget(request)
+                raise
+            finally:
+                request.frame = b""
+
+        fault.hold(lambda: self._responses.send_callback(go_on, request))
+
+    def _handle_part(self, request: Request, exchange: _Exchange, rule: Rule) -> None:
+        """Handle what of the request the rule refuses no partition of; keep the answer for the others."""
+        arrival, code = exchange.arrival, error_of(rule, exchange.arrival.key)
+        message = arrival.message
+        if code is None or message is None or is_spoilt(rule, arrival.key):
+            self._apis.handle(request)
+            return
+        if (
+            not rule.names_partitions
+            or all(map(rule.is_about, arrival.partitions))
+            or not answers_each(arrival.key, arrival.version)
+        ):
+            self._responses.answer_error(request, message, code)
+            return
+        chosen, rest = split(message, rule.is_about, self._topic_name)
+        exchange.refused = error_response(chosen, response_class(arrival.key), arrival.version, code, _WHY)
+        exchange.closes = exchange.refused is None
+        frame = request.frame
+        request.frame = bytes(frame[: request.body_offset]) + rest.encode(arrival.version)
+        try:
+            self._apis.handle(request)
+        finally:
+            request.frame = frame
 
     def sort(self, requests: Sequence[Request]) -> list[RequestBundle]:
         """Not called: nothing is ``bundled``."""
@@ -125,16 +178,19 @@ class Handling:
     def _arrival(self, request: Request) -> Arrival:
         context = request.context
         message: Message | None = None
-        partitions: tuple[Any, ...] = ()
+        partitions: tuple[Partition, ...] = ()
         groups: tuple[str, ...] = ()
         try:
             # A copy: the frame's bytes are used again.
             message = request_class(context.api_key).decode(bytes(request.frame), context.api_version, request.body_offset)
-            partitions, groups = tuple(partitions_of(message, self._topic_name)), groups_of(message)
+            if context.api_key == ApiKey.FETCH:
+                partitions = self._interceptor.sessions.partitions_of(message, self._topic_name)
+            else:
+                partitions, groups = tuple(partitions_of(message, self._topic_name)), groups_of(message)
         except Exception:  # noqa: BLE001 KafkaApis says what is wrong with it; a token without a header is none
             message = None
-        client_id, principal = context.client_id, str(context.principal)
-        return Arrival(context.api_key, context.api_version, client_id, principal, partitions, groups, message)
+        sender = context.client_id, str(context.principal), context.connection_id
+        return Arrival(context.api_key, context.api_version, *sender, partitions, groups, message)
 
 
 class Responses:
@@ -155,18 +211,19 @@ class Responses:
         """Expect no answer any more."""
         self._expected.pop(request, None)
 
-    def answer_error(self, request: Request, arrival: Arrival, error: str) -> bool:
-        """Answer an error; close the connection if the request expects no answer. Return False if it could not be read."""
-        if arrival.message is None:
-            return False
-        code = ErrorCode[error]
-        request.context.note_error(code)
-        response = error_response(arrival.message, response_class(arrival.key), arrival.version, code, "A test says so.")
+    def answer_error(self, request: Request, message: Message, code: ErrorCode) -> None:
+        """Answer an error; close the connection if the request expects no answer."""
+        context = request.context
+        context.note_error(code)
+        response = error_response(message, response_class(context.api_key), context.api_version, code, _WHY)
         if response is None:
             self.close_connection(request)
         else:
             self.send_response(request, *_encoded(request, response))
-        return True
+
+    def send_callback(self, function: Callable[[], object], request: Request | None = None) -> None:
+        """Run ``function`` on a handler's thread (``RequestChannel.send_callback``)."""
+        self._channel.send_callback(function, request)
 
     def send_no_op(self, request: Request) -> None:
         """Complete a request without response (``RequestChannel.send_no_op``)."""
@@ -189,6 +246,10 @@ class Responses:
             parts = [join(list(parts))]  # bytes: what they were read from may be gone when the answer is due
             response = _decoded(request, parts[0])  # type: ignore[arg-type]
         rule = exchange.rule
+        if response is not None:
+            response, parts, size_bytes = self._shaped(request, exchange, response, parts, size_bytes)
+        elif exchange.closes:
+            kind = CLOSE_CONNECTION
         outcome = _OUTCOMES.get(kind, "answered" if size_bytes else "no response")
         if rule is not None and size_bytes:
             parts, size_bytes, kind, outcome = self._spoil(request, rule, response, parts, (size_bytes, kind))
@@ -205,6 +266,27 @@ class Responses:
         else:
             send()
 
+    def _shaped(
+        self, request: Request, exchange: _Exchange, response: Message, parts: Sequence[Part], size_bytes: int
+    ) -> tuple[Message, Sequence[Part], int]:
+        """Return the response with what the rule says of some partitions in it."""
+        arrival, rule = exchange.arrival, exchange.rule
+        sessions = self._interceptor.sessions
+        if arrival.key == ApiKey.FETCH:
+            sessions.answered(response.session_id, arrival.partitions)  # type: ignore[attr-defined]
+        if rule is None:
+            return response, parts, size_bytes
+        code = error_of(rule, arrival.key)
+        if exchange.refused is not None:
+            merge_answers(response, exchange.refused, arrival.version)
+        elif code is not None and is_spoilt(rule, arrival.key):
+            spoil_fetch(response, [each for each in arrival.partitions if rule.is_about(each)], sessions.topic_ids, code)
+        elif arrival.key == ApiKey.METADATA and rule.leader is not None:
+            claim_leader(response, rule.is_about, rule.leader)
+        else:
+            return response, parts, size_bytes
+        return response, *_encoded(request, response)
+
     def _spoil(
         self, request: Request, rule: Rule, response: Message | None, parts: Sequence[Part], size_and_kind: tuple[int, int]
     ) -> tuple[Sequence[Part], int, int, str]:
@@ -213,6 +295,9 @@ class Responses:
             return (), 0, CLOSE_CONNECTION, "closed"
         if rule.lose_response:
             return (), 0, NO_OP, "lost"
+        if rule.half_response:
+            half = bytes(parts[0])[: size_bytes // 2]  # type: ignore[arg-type]
+            return [half], len(half), CLOSE_CONNECTION, "half"
         if rule.corrupt_response:
             whole = bytes(parts[0])  # type: ignore[arg-type]
             return [whole[:_CORRELATION_ID_END] + b"\xff" * (size_bytes - _CORRELATION_ID_END)], size_bytes, kind, "corrupt"
@@ -245,6 +330,20 @@ class Responses:
                 request.request_bytes + size_bytes,
             )
         )
+
+
+def error_of(rule: Rule, key: int) -> ErrorCode | None:
+    """Return what a rule answers to requests of this API instead of handling; None: it has them handled."""
+    if rule.error is not None:
+        return ErrorCode[rule.error]
+    if rule.leader is not None:
+        return None if key == ApiKey.METADATA else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return DISK_ERRORS[ApiKey(key)] if rule.disk == "full" else None
+
+
+def is_spoilt(rule: Rule, key: int) -> bool:
+    """Whether requests of this API are handled, and their answer has the error: a Fetch names no partition that stays the same."""
+    return key == ApiKey.FETCH and (rule.names_partitions or rule.leader is not None)
 
 
 def _encoded(request: Request, response: Message) -> tuple[list[Part], int]:

@@ -62,7 +62,7 @@ class RecordedRequest:
     error: str | None
     """The first error of the response, by Kafka's name; None if it has none."""
     outcome: str
-    """``answered``, ``no response``, ``lost``, ``corrupt`` or ``closed``."""
+    """``answered``, ``no response``, ``lost``, ``half``, ``corrupt`` or ``closed``."""
     fault: str | None
     """The rule that changed what happened."""
     arrived_ms: float

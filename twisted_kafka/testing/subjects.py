@@ -1,6 +1,8 @@
 """What a request is about, read from its fields: topics with partitions, and groups."""
 
-from collections.abc import Iterator
+import copy
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from twisted_kafka.protocol.api import ApiKey, request_class
@@ -8,6 +10,10 @@ from twisted_kafka.protocol.codec import Message
 
 Partition = tuple[str, int | None]
 """A topic and one of its partitions; None: the request names the topic alone."""
+
+IsAbout = Callable[[Partition], bool]
+MAX_SESSIONS: Final = 1000
+"""So many fetch sessions are remembered; of more, the latest."""
 
 
 class _Path(NamedTuple):
@@ -92,3 +98,61 @@ def groups_of(message: Message) -> tuple[str, ...]:
         elif value:
             found += [each if isinstance(each, str) else each.group_id for each in value]
     return tuple(found)
+
+
+def split(message: Message, is_about: IsAbout, names_by_id: Any) -> tuple[Message, Message]:
+    """Return a request as two: with the partitions, or topics, that ``is_about`` is true of, and with the others."""
+    chosen, rest = copy.copy(message), copy.copy(message)
+    for path in _PATHS[ApiKey(message.KEY)]:
+        pair: tuple[list[Any], list[Any]] = [], []
+        for item in getattr(message, path.topics) or ():
+            name = (getattr(item, path.name) if path.name else item) or names_by_id(getattr(item, "topic_id", b""))
+            if not path.partitions:
+                pair[not is_about((name, None))].append(item)
+                continue
+            numbers = getattr(item, path.partitions)
+            for half, wanted in zip(pair, (True, False), strict=True):
+                kept = [each for each in numbers if is_about((name, getattr(each, path.number) if path.number else each)) == wanted]
+                if kept:
+                    part = copy.copy(item)
+                    setattr(part, path.partitions, kept)
+                    half.append(part)
+        setattr(chosen, path.topics, pair[0])
+        setattr(rest, path.topics, pair[1])
+    return chosen, rest
+
+
+class FetchSessions:
+    """What each Fetch of a session is about: it names only the partitions about which something changes (KIP-227)."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[int, tuple[Partition, ...]] = {}
+        self._lock = threading.Lock()
+        self.topic_ids: dict[str, bytes] = {}
+
+    def partitions_of(self, fetch: Any, names_by_id: Any) -> tuple[Partition, ...]:
+        """Return all partitions that a Fetch is about."""
+        named = tuple(partitions_of(fetch, names_by_id))
+        with self._lock:
+            for topic in fetch.topics:
+                if any(topic.topic_id):
+                    self.topic_ids[names_by_id(topic.topic_id) or ""] = topic.topic_id
+            if fetch.session_epoch <= 0 or fetch.session_id not in self._partitions:
+                return named
+            forgotten = {
+                (topic.topic or names_by_id(topic.topic_id), index)
+                for topic in fetch.forgotten_topics_data
+                for index in topic.partitions
+            }
+            kept = (each for each in self._partitions[fetch.session_id] if each not in forgotten)
+            return tuple(dict.fromkeys((*kept, *named)))
+
+    def answered(self, session_id: int, partitions: tuple[Partition, ...]) -> None:
+        """Remember what a session is about, once the broker has answered its id; 0 is none."""
+        if not session_id:
+            return
+        with self._lock:
+            self._partitions.pop(session_id, None)
+            self._partitions[session_id] = partitions
+            if len(self._partitions) > MAX_SESSIONS:
+                del self._partitions[next(iter(self._partitions))]

@@ -570,6 +570,8 @@ class Processor:
                     self._fail_authentication(channel, request)
                 elif kind == SESSION_EXPIRED:
                     self._expire_session(channel, request, now_ns)
+                elif kind == CLOSE_CONNECTION and request.parts:
+                    self._answer_and_close(channel, request)
                 else:
                     request.sent_ns = now_ns
                     self._finish(channel, request)
@@ -627,11 +629,11 @@ class Processor:
         channel.pause()
         delay_s = self.settings.failed_authentication_delay_ms / 1000
         if delay_s > 0 and not self._is_draining:
-            self._reactor.callLater(delay_s, self._answer_failed_authentication, channel, request)
+            self._reactor.callLater(delay_s, self._answer_and_close, channel, request)
         else:
-            self._answer_failed_authentication(channel, request)
+            self._answer_and_close(channel, request)
 
-    def _answer_failed_authentication(self, channel: KafkaChannel, request: Request) -> None:
+    def _answer_and_close(self, channel: KafkaChannel, request: Request) -> None:
         if channel.in_flight is not request:
             return  # the client has disconnected
         request.sent_ns = self.now_ns()
@@ -640,7 +642,7 @@ class Processor:
                 channel.transport.send(request.parts, request.response_bytes)
                 channel.transport.end_sending()
         except Exception:  # noqa: BLE001 one failing connection must not affect the others
-            self._fail(channel, "its failed authentication could not be answered")
+            self._fail(channel, "its last response could not be sent")
         self._complete(request)
         channel.in_flight = None
         if request.parts and channel.is_open:

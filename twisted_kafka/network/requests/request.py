@@ -12,6 +12,7 @@ NO_RESPONSE_YET = 0
 SEND = 1
 NO_OP = 2
 CLOSE_CONNECTION = 3
+"""The response, if there is one, is sent, and the connection closed."""
 START_THROTTLING = 4
 END_THROTTLING = 5
 AUTHENTICATED = 6
