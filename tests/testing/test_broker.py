@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -321,3 +322,21 @@ def test_chance_is_the_same_each_time() -> None:
     assert runs[0] == runs[1]
     assert 30 < sum(runs[0]) < 90
     assert str(rule) == "topic=orders probability=0.3 seed=5 error=REQUEST_TIMED_OUT"
+
+
+def test_a_setting_that_looks_misspelt_is_refused_and_a_plug_ins_is_not() -> None:
+    with pytest.raises(ConfigError, match=r"There is no setting 'log\.retention\.hour': did you mean 'log\.retention\.hours'\?"):
+        Broker({"log.retention.hour": 1})
+    Broker({"my.interceptor.url": "x", "listener.name.plaintext.max.connections": 10})
+
+
+def test_a_broker_that_does_not_run_says_so_at_once() -> None:
+    broker = Broker()
+    with pytest.raises(RuntimeError, match="the broker does not run: use it inside its with block"):
+        broker.produce("orders", ["1"])
+    with broker:
+        broker.create_topic("orders")
+    with pytest.raises(RuntimeError, match="and a fixture in its own test"):
+        broker.records("orders")
+    with pytest.raises(RuntimeError, match="the broker does not run"):
+        broker.wait_for_offset("orders", 0, 1)

@@ -18,6 +18,13 @@ _TESTS = """
     def test_settings(kafka):
         assert kafka.embedded.config.int("num.partitions") == 3
 
+    @pytest.mark.kafka(persona="0.11", num_partitions=2)
+    class TestMarkers:
+        @pytest.mark.kafka(num_partitions=4)
+        def test_the_closest_counts(self, kafka):
+            assert kafka.embedded.config.int("num.partitions") == 4
+            assert kafka.embedded.config.int("group.max.session.timeout.ms") == 300_000
+
     def test_the_session_has_one(kafka_broker):
         assert kafka_broker.is_running
 """
@@ -30,7 +37,7 @@ def run(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
 
 
 def test_fixtures_give_brokers(pytester: pytest.Pytester) -> None:
-    run(pytester, _TESTS).assert_outcomes(passed=4)
+    run(pytester, _TESTS).assert_outcomes(passed=5)
 
 
 def test_a_failed_test_shows_its_requests(pytester: pytest.Pytester) -> None:
@@ -54,17 +61,26 @@ def test_a_failed_test_shows_its_requests(pytester: pytest.Pytester) -> None:
     )
 
 
-def test_a_marker_that_is_wrong_is_told_in_one_line(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-        import pytest
-
-        @pytest.mark.kafka(3)
-        def test_it(kafka): ...
-        """,
-    )
-    result.stdout.fnmatch_lines(["*@pytest.mark.kafka(3): expected settings, as in num_partitions=3*"])
+@pytest.mark.parametrize(
+    ("marker", "fixture", "told"),
+    [
+        ("3", "kafka", "@pytest.mark.kafka(3): expected settings, as in num_partitions=3"),
+        (
+            "num_partitons=3",
+            "kafka",
+            "*There is no setting 'num.partitons': did you mean 'num.partitions'?",
+        ),
+        ("num_partitions='x'", "kafka", "the broker of this test: Invalid value 'x' for num.partitions: must be a whole number *"),
+        ("persona='7'", "kafka", "the broker of this test: There is no persona '7': take one of 0.11, 2.8, 3.9, 4.1"),
+        ("persona='2.8'", "kafka_cluster", "@pytest.mark.kafka(persona='2.8'): a persona is for the fixture kafka, one broker"),
+    ],
+)
+def test_a_marker_that_is_wrong_is_told_in_one_line(pytester: pytest.Pytester, marker: str, fixture: str, told: str) -> None:
+    result = run(pytester, f"import pytest\n\n@pytest.mark.kafka({marker})\ndef test_it({fixture}): ...\n")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([told])
+    assert "Traceback" not in result.stdout.str()
+    assert "plugin.py" not in result.stdout.str()
 
 
 def test_a_cluster_is_a_fixture_and_a_failed_test_shows_what_each_broker_was_asked(pytester: pytest.Pytester) -> None:

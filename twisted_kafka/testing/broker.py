@@ -8,12 +8,16 @@ with Broker() as broker:
 """
 
 import contextlib
+import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from twisted_kafka.broker.broker import Broker as EmbeddedBroker
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.keys import BROKER_KEYS
+from twisted_kafka.config.prefixes import base_key
 from twisted_kafka.network.client.one_request import NotAResponseError, ask
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
@@ -40,6 +44,8 @@ from twisted_kafka.timing.clock import SystemClock
 _TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 0.05
 """How often a wait looks, besides after each request: a group changes when time passes, too."""
+_LOOKS_LIKE: Final = 0.85
+"""How near (difflib's ratio) the name of a setting is to one of Kafka's when it is taken for a slip."""
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 _FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -82,7 +88,8 @@ class Broker:
         clock: Clock | None = None,
         persona: str | None = None,
     ) -> None:
-        """Check the settings, which are Kafka's, by its names; raise ConfigError for a bad one."""
+        """Check the settings, which are Kafka's, by its names; raise ConfigError for a bad one, and for one that looks misspelt."""
+        _check_names(properties or {})
         self.clock = clock if clock is not None else Clock()
         self.faults = Faults()
         self.requests = Requests()
@@ -299,6 +306,8 @@ class Broker:
 
     def _ask(self, request: Message) -> Any:
         """Send a request over a connection of its own, as any client would; return the response."""
+        if not self.is_running:
+            raise RuntimeError("the broker does not run: use it inside its with block, and a fixture in its own test")
         version = _VERSIONS[type(request)]
         host, _, port = self.bootstrap_servers.split(",")[0].rpartition(":")
         try:
@@ -306,6 +315,13 @@ class Broker:
         except NotAResponseError:
             what = f"{type(request).__name__} v{version}"
             raise BrokerError(f"the broker closed the connection instead of answering {what}") from None
+
+
+def _check_names(properties: Mapping[str, object]) -> None:
+    """Raise ConfigError for a setting that no part of Kafka has, and that looks like one it has. Others may be a plug-in's."""
+    for name in properties:
+        if base_key(name) is None and (near := difflib.get_close_matches(name, BROKER_KEYS, 1, _LOOKS_LIKE)):
+            raise ConfigError(f"There is no setting {name!r}: did you mean {near[0]!r}?")
 
 
 def _check(code: int, what: str, why: str | None = None) -> None:

@@ -5,6 +5,7 @@ def test_an_order_is_billed(kafka, kafka_topic):
     assert kafka.requests.of("Produce").where(topic=kafka_topic).count() == 1
 """
 
+import contextlib
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +23,35 @@ _CLUSTER = pytest.StashKey["Cluster"]()
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line(
-        "markers", "kafka(**settings): settings of the broker of this test (fixture kafka), by Kafka's names with _ for a dot"
+        "markers",
+        "kafka(persona=None, **settings): the Kafka that this test's broker plays, as in persona='2.8' (fixture kafka), and its "
+        "settings, by Kafka's names with _ for a dot",
     )
 
 
-def _settings(item: pytest.Item) -> dict[str, Any]:
-    """Return the settings of all markers of a test; the closest counts. Raises UsageError for a positional one."""
+def _settings(item: pytest.Item) -> tuple[dict[str, Any], str | None]:
+    """Return the settings of all markers of a test, and its persona; the closest counts. A positional one fails the test."""
     settings: dict[str, Any] = {}
+    persona = None
     for marker in reversed(list(item.iter_markers("kafka"))):
         if marker.args:
-            raise pytest.UsageError(f"@pytest.mark.kafka({marker.args[0]!r}): expected settings, as in num_partitions=3")
-        settings |= {name.replace("_", "."): value for name, value in marker.kwargs.items()}
-    return settings
+            pytest.fail(f"@pytest.mark.kafka({marker.args[0]!r}): expected settings, as in num_partitions=3", pytrace=False)
+        named = dict(marker.kwargs)
+        persona = named.pop("persona", persona)
+        settings |= {name.replace("_", "."): value for name, value in named.items()}
+    return settings, persona
+
+
+@contextlib.contextmanager
+def _in_one_line() -> Iterator[None]:
+    """Fail the test with one line, without a traceback, when its marker is wrong or its broker cannot start."""
+    from twisted_kafka.broker.kafka_server import StartError
+    from twisted_kafka.config.errors import ConfigError
+
+    try:
+        yield
+    except (ConfigError, StartError) as error:
+        pytest.fail(f"the broker of this test: {error}", pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -50,9 +68,15 @@ def kafka(request: pytest.FixtureRequest) -> "Iterator[Broker]":
     """A Kafka broker of this test alone (twisted_kafka.testing.Broker); @pytest.mark.kafka(num_partitions=3) sets it up."""
     from twisted_kafka.testing.broker import Broker
 
-    with Broker(_settings(request.node)) as broker:
-        request.node.stash[_BROKERS] = [broker]
+    settings, persona = _settings(request.node)
+    with _in_one_line():
+        broker = Broker(settings, persona=persona)
+        broker.start()
+    request.node.stash[_BROKERS] = [broker]
+    try:
         yield broker
+    finally:
+        broker.stop()
 
 
 @pytest.fixture
@@ -66,9 +90,17 @@ def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
     """Three Kafka brokers of this test alone that are a cluster (twisted_kafka.testing.Cluster); the marker sets up each."""
     from twisted_kafka.testing.cluster import Cluster
 
-    with Cluster(3, _settings(request.node)) as cluster:
-        request.node.stash[_CLUSTER] = cluster
+    settings, persona = _settings(request.node)
+    if persona is not None:
+        pytest.fail(f"@pytest.mark.kafka(persona={persona!r}): a persona is for the fixture kafka, one broker", pytrace=False)
+    with _in_one_line():
+        cluster = Cluster(3, settings)
+        cluster.start()
+    request.node.stash[_CLUSTER] = cluster
+    try:
         yield cluster
+    finally:
+        cluster.stop()
 
 
 @pytest.hookimpl(wrapper=True)

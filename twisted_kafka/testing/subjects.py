@@ -14,6 +14,8 @@ Partition = tuple[str, int | None]
 IsAbout = Callable[[Partition], bool]
 MAX_SESSIONS: Final = 1000
 """So many fetch sessions are remembered; of more, the latest."""
+MAX_TOPICS: Final = 10_000
+"""The ids of so many topics are remembered; of more, the latest."""
 
 
 class _Path(NamedTuple):
@@ -137,6 +139,8 @@ class FetchSessions:
             for topic in fetch.topics:
                 if any(topic.topic_id):
                     self.topic_ids[names_by_id(topic.topic_id) or ""] = topic.topic_id
+            while len(self.topic_ids) > MAX_TOPICS:
+                del self.topic_ids[next(iter(self.topic_ids))]
             if fetch.session_epoch <= 0 or fetch.session_id not in self._partitions:
                 return named
             forgotten = {
