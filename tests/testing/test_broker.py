@@ -253,12 +253,18 @@ def test_a_stalled_disk_appends_when_it_works_again(broker: Broker) -> None:
 
 
 def test_a_connection_alone_is_closed(broker: Broker) -> None:
-    assert send(broker, b"1") == [None]
-    other = producer(broker, client_id="other")
-    with broker.faults.inject(connection=broker.requests.of("Produce").last.connection, close="before") as fault:
+    named, other = producer(broker, client_id="named"), producer(broker, client_id="other")
+    named.produce("orders", b"1")
+    assert named.flush(20) == 0
+    # Of Produce alone: a client asks for metadata when it likes.
+    with broker.faults.inject(api="Produce", connection=broker.requests.of("Produce").last.connection, close="before") as fault:
         other.produce("orders", b"2")
         assert other.flush(20) == 0
-    assert fault.fired == 0
+        assert fault.fired == 0
+        named.produce("orders", b"3")
+        assert named.flush(20) == 0
+        assert fault.fired == 1
+    assert values(broker) == [b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize(
