@@ -8,8 +8,8 @@ import pytest
 from tests.controller.cluster import Cluster
 from twisted_kafka.admin.partitions import PartitionAdmin
 from twisted_kafka.admin.topic_waits import TopicWaits
-from twisted_kafka.controller.context import ReplicaAssignment
-from twisted_kafka.controller.leader_elections import ElectionType
+from twisted_kafka.controller.context.context import ReplicaAssignment
+from twisted_kafka.controller.machines.leader_elections import ElectionType
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.znodes import PartitionStateNode, TopicNode, state_path
 from twisted_kafka.protocol.errors import ErrorCode, NotControllerError

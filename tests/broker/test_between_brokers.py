@@ -9,7 +9,7 @@ import pytest
 
 from tests.certificates import Authority, Identity
 from twisted_kafka import Broker
-from twisted_kafka.broker.inter_broker_client import InterBrokerClient, StoppedError
+from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient, StoppedError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import Node as MetadataNode
 from twisted_kafka.network.client.blocking import BlockingNetworkClient

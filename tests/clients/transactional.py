@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clients.served import ServedBroker
 from tests.oracle.talk import Talk
-from twisted_kafka.controller.feature_updates import UpgradeType
+from twisted_kafka.controller.operations.feature_updates import UpgradeType
 from twisted_kafka.coordinator.coordinator_record import Producer as Identity
 from twisted_kafka.metadata.features import TRANSACTION_VERSION
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest

@@ -9,7 +9,7 @@ from zope.interface import implementer
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
-from twisted_kafka.controller.interfaces import IBrokerChannels
+from twisted_kafka.controller.channels.interfaces import IBrokerChannels
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import MetadataCache

@@ -13,10 +13,10 @@ from zope.interface import implementer
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
+from twisted_kafka.controller.channels.interfaces import ControlRequest, IBrokerChannels, OnResponse
 from twisted_kafka.controller.controller_metrics import ControllerState
-from twisted_kafka.controller.interfaces import ControlRequest, IBrokerChannels, OnResponse
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.controller.leader_elections import ElectionType
+from twisted_kafka.controller.machines.leader_elections import ElectionType
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.controller.cluster import Cluster
-from twisted_kafka.controller.context import ControllerContext
+from twisted_kafka.controller.context.context import ControllerContext
+from twisted_kafka.controller.context.fenced_store import ControllerMovedError, FencedStore
 from twisted_kafka.controller.controller_metrics import ControllerState
-from twisted_kafka.controller.fenced_store import ControllerMovedError, FencedStore
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import BadVersionError, Create, Delete, NoNodeError, Set
 from twisted_kafka.metadata.znodes import ControllerNode, PartitionStateNode, TopicNode

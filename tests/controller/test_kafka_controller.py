@@ -5,10 +5,10 @@ import pytest
 from zope.interface.verify import verifyObject
 
 from tests.controller.cluster import Cluster
-from twisted_kafka.controller.channels import InProcessChannels
+from twisted_kafka.controller.channels.broker_channels import InProcessChannels
+from twisted_kafka.controller.channels.interfaces import IBrokerChannels
+from twisted_kafka.controller.context.states import PARTITION_SOURCES, REPLICA_SOURCES, PartitionStatus, ReplicaStatus
 from twisted_kafka.controller.controller_metrics import ControllerState
-from twisted_kafka.controller.interfaces import IBrokerChannels
-from twisted_kafka.controller.states import PARTITION_SOURCES, REPLICA_SOURCES, PartitionStatus, ReplicaStatus
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.registration import BrokerIdTakenError, cluster_id
 from twisted_kafka.metadata.znodes import ClusterIdNode, ConfigNode, ControllerNode, PartitionStateNode, TopicNode

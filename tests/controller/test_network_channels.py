@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from zope.interface.verify import verifyObject
 
-from twisted_kafka.controller import network_channels
-from twisted_kafka.controller.channels import ClusterChannels, InProcessChannels
-from twisted_kafka.controller.interfaces import IBrokerChannels
-from twisted_kafka.controller.network_channels import RETRY_BACKOFF_MS, NetworkChannels
+from twisted_kafka.controller.channels import network_channels
+from twisted_kafka.controller.channels.broker_channels import ClusterChannels, InProcessChannels
+from twisted_kafka.controller.channels.interfaces import IBrokerChannels
+from twisted_kafka.controller.channels.network_channels import RETRY_BACKOFF_MS, NetworkChannels
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.metadata.znodes import BrokerNode
 from twisted_kafka.metrics.registry import MetricsRegistry

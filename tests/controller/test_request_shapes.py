@@ -6,7 +6,7 @@ import pytest
 
 from tests.cases import case
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.controller.request_shapes import ShapedRequest, latest_versions
+from twisted_kafka.controller.channels.request_shapes import ShapedRequest, latest_versions
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrLiveLeader,

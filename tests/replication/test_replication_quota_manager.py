@@ -6,7 +6,7 @@ from twisted.logger import capturedLogs
 
 from tests.replication.harness import BROKER, OTHER, TOPIC, TP
 from tests.server.apis.replica_apis import Apis
-from twisted_kafka.broker.config_handlers import follow_replication_quotas
+from twisted_kafka.broker.settings.config_handlers import follow_replication_quotas
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.registration import prepare_store

@@ -5,10 +5,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from twisted_kafka.admin.topic_waits import TopicWaits
-from twisted_kafka.controller.context import ReplicaAssignment
+from twisted_kafka.controller.context.context import ReplicaAssignment
 from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.controller.leader_elections import ElectionType
+from twisted_kafka.controller.machines.leader_elections import ElectionType
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError, error_of
 from twisted_kafka.protocol.topic_partition import TopicPartition

@@ -11,7 +11,7 @@ from twisted_kafka.admin.scram_credentials import ScramCredentialAdmin
 from twisted_kafka.admin.topic_orders import NewTopic
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.admin.topics import TopicManager
-from twisted_kafka.broker.administration import Administration
+from twisted_kafka.broker.settings.administration import Administration
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator

@@ -11,21 +11,24 @@ from twisted.logger import Logger
 from zope.interface import classImplements
 
 from twisted_kafka.access_log.access_log import AccessLog, make_access_log
-from twisted_kafka.broker.administration import Administration
 from twisted_kafka.broker.api_families import ApiDependencies, make_families
-from twisted_kafka.broker.cluster_parts import ClusterParts
-from twisted_kafka.broker.config_handlers import (
+from twisted_kafka.broker.cluster.cluster_parts import ClusterParts
+from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient
+from twisted_kafka.broker.cluster.replication_parts import BrokerParts, Replication
+from twisted_kafka.broker.main_reactor import MainReactor
+from twisted_kafka.broker.metadata.identity import establish
+from twisted_kafka.broker.metadata.metadata_store import open_metadata_store
+from twisted_kafka.broker.metadata.registrar import BrokerRegistrar
+from twisted_kafka.broker.personas import Persona
+from twisted_kafka.broker.security_protocols import channel_builders, make_sasl_resources
+from twisted_kafka.broker.settings.administration import Administration
+from twisted_kafka.broker.settings.config_handlers import (
     BrokerConfigHandler,
     follow_group_configs,
     follow_replication_quotas,
     follow_topic_configs,
 )
-from twisted_kafka.broker.identity import establish
-from twisted_kafka.broker.inter_broker_client import InterBrokerClient
-from twisted_kafka.broker.main_reactor import MainReactor
-from twisted_kafka.broker.metadata_store import open_metadata_store
-from twisted_kafka.broker.personas import Persona
-from twisted_kafka.broker.reconfigurables import (
+from twisted_kafka.broker.settings.reconfigurables import (
     ConnectionLimits,
     Listeners,
     ListenerSecurity,
@@ -34,16 +37,13 @@ from twisted_kafka.broker.reconfigurables import (
     NetworkThreads,
     ThreadPool,
 )
-from twisted_kafka.broker.registrar import BrokerRegistrar
-from twisted_kafka.broker.replication_parts import BrokerParts, Replication
-from twisted_kafka.broker.security_protocols import channel_builders, make_sasl_resources
 from twisted_kafka.broker.stray_logs import warn_of_stray_logs
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig, IReconfigurable
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
-from twisted_kafka.controller.interfaces import IBrokerChannels, IControlPlane
+from twisted_kafka.controller.channels.interfaces import IBrokerChannels, IControlPlane
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.context import ControllerContext, LiveBroker, ReplicaAssignment
-from twisted_kafka.controller.fenced_store import FencedStore
-from twisted_kafka.controller.partition_machine import decoded_leadership
+from twisted_kafka.controller.context.context import ControllerContext, LiveBroker, ReplicaAssignment
+from twisted_kafka.controller.context.fenced_store import FencedStore
+from twisted_kafka.controller.machines.partition_machine import decoded_leadership
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import EventKind, IWatch, Set, Stat, StoreError, WatchEvent
 from twisted_kafka.metadata.znode_json import BadNodeError

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from twisted_kafka.controller.context import ControllerContext
-from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
+from twisted_kafka.controller.context.context import ControllerContext
+from twisted_kafka.controller.context.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.metrics.instruments import Histogram
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.timing.clock import IClock

@@ -13,27 +13,27 @@ from typing import Final, TypeVar
 from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.controller.alter_partitions import AlterPartitions
-from twisted_kafka.controller.broker_changes import BrokerChanges
-from twisted_kafka.controller.context import ControllerContext, LiveBroker
+from twisted_kafka.controller.channels.interfaces import IBrokerChannels
+from twisted_kafka.controller.channels.requests import Addressee, RequestBatch, ResponseHandlers
+from twisted_kafka.controller.context.context import ControllerContext, LiveBroker
+from twisted_kafka.controller.context.fenced_store import ControllerMovedError, FencedStore
+from twisted_kafka.controller.context.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.controller.context_loader import ContextLoader, NodeWatches
-from twisted_kafka.controller.controlled_shutdown import ControlledShutdown
 from twisted_kafka.controller.controller_election import ControllerElection
 from twisted_kafka.controller.controller_metrics import ControllerMetrics
 from twisted_kafka.controller.controller_metrics import ControllerState as State
-from twisted_kafka.controller.feature_updates import FeatureUpdates
-from twisted_kafka.controller.fenced_store import ControllerMovedError, FencedStore
-from twisted_kafka.controller.interfaces import IBrokerChannels
-from twisted_kafka.controller.leader_balance import LeaderBalance
-from twisted_kafka.controller.leader_elections import ElectionType, LeaderElections
-from twisted_kafka.controller.machinery import Machinery
-from twisted_kafka.controller.partition_machine import PartitionStateMachine
-from twisted_kafka.controller.reassignments import Reassignments
-from twisted_kafka.controller.replica_machine import ReplicaStateMachine
-from twisted_kafka.controller.request_nodes import RequestNodes
-from twisted_kafka.controller.requests import Addressee, RequestBatch, ResponseHandlers
-from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
-from twisted_kafka.controller.topic_deletion import TopicDeletion
+from twisted_kafka.controller.machines.leader_elections import ElectionType, LeaderElections
+from twisted_kafka.controller.machines.machinery import Machinery
+from twisted_kafka.controller.machines.partition_machine import PartitionStateMachine
+from twisted_kafka.controller.machines.replica_machine import ReplicaStateMachine
+from twisted_kafka.controller.operations.alter_partitions import AlterPartitions
+from twisted_kafka.controller.operations.broker_changes import BrokerChanges
+from twisted_kafka.controller.operations.controlled_shutdown import ControlledShutdown
+from twisted_kafka.controller.operations.feature_updates import FeatureUpdates
+from twisted_kafka.controller.operations.leader_balance import LeaderBalance
+from twisted_kafka.controller.operations.reassignments import Reassignments
+from twisted_kafka.controller.operations.request_nodes import RequestNodes
+from twisted_kafka.controller.operations.topic_deletion import TopicDeletion
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.store import (

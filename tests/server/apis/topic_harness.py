@@ -14,7 +14,7 @@ from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
 from twisted_kafka.config.endpoints import EndPoint
-from twisted_kafka.controller.channels import InProcessChannels
+from twisted_kafka.controller.channels.broker_channels import InProcessChannels
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager, GroupConfigResource
 from twisted_kafka.coordinator.group.group_coordinator_config import GroupCoordinatorConfig

@@ -3,8 +3,8 @@
 from concurrent.futures import Future
 
 from twisted_kafka.controller.controller_metrics import ControllerState
-from twisted_kafka.controller.feature_updates import FeatureUpdate, UpgradeType
 from twisted_kafka.controller.kafka_controller import KafkaController
+from twisted_kafka.controller.operations.feature_updates import FeatureUpdate, UpgradeType
 from twisted_kafka.metadata.features import FeatureCache
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError, error_of

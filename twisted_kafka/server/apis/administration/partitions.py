@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 
 from twisted_kafka.admin.partitions import PartitionAdmin, PartitionOutcome
-from twisted_kafka.controller.context import ReplicaAssignment
-from twisted_kafka.controller.leader_elections import ElectionType
+from twisted_kafka.controller.context.context import ReplicaAssignment
+from twisted_kafka.controller.machines.leader_elections import ElectionType
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import (

@@ -9,11 +9,11 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.context import Leadership, ReplicaAssignment
-from twisted_kafka.controller.leader_elections import Elected, reassigned_leader
-from twisted_kafka.controller.machinery import Machinery
-from twisted_kafka.controller.request_nodes import RequestNodes
-from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
+from twisted_kafka.controller.context.context import Leadership, ReplicaAssignment
+from twisted_kafka.controller.context.states import PartitionStatus, ReplicaStatus
+from twisted_kafka.controller.machines.leader_elections import Elected, reassigned_leader
+from twisted_kafka.controller.machines.machinery import Machinery
+from twisted_kafka.controller.operations.request_nodes import RequestNodes
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import BadVersionError, StoreError
 from twisted_kafka.metadata.znodes import TopicNode

@@ -4,15 +4,15 @@ import threading
 from functools import partial
 from typing import Final
 
-from twisted_kafka.broker.controlled_shutdown import ControlledShutdown
-from twisted_kafka.broker.controller_client import ControllerClient
-from twisted_kafka.broker.inter_broker_client import InterBrokerClient
+from twisted_kafka.broker.cluster.controlled_shutdown import ControlledShutdown
+from twisted_kafka.broker.cluster.controller_client import ControllerClient
+from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.controller.channels import ClusterChannels, InProcessChannels
-from twisted_kafka.controller.interfaces import IBrokerChannels
+from twisted_kafka.controller.channels.broker_channels import ClusterChannels, InProcessChannels
+from twisted_kafka.controller.channels.interfaces import IBrokerChannels
+from twisted_kafka.controller.channels.network_channels import NetworkChannels
+from twisted_kafka.controller.channels.request_shapes import latest_versions
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.controller.network_channels import NetworkChannels
-from twisted_kafka.controller.request_shapes import latest_versions
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metrics.registry import MetricsRegistry

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.context import ControllerContext
-from twisted_kafka.controller.fenced_store import FencedStore
+from twisted_kafka.controller.context.context import ControllerContext
+from twisted_kafka.controller.context.fenced_store import FencedStore
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.features import SUPPORTED, finalized
 from twisted_kafka.metadata.store import Create, NodeExistsError, StoreError

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from twisted_kafka.controller.context import ControllerContext
-from twisted_kafka.controller.fenced_store import FencedStore
-from twisted_kafka.controller.partition_machine import PartitionStateMachine
-from twisted_kafka.controller.replica_machine import ReplicaStateMachine
-from twisted_kafka.controller.requests import RequestBatch
+from twisted_kafka.controller.channels.requests import RequestBatch
+from twisted_kafka.controller.context.context import ControllerContext
+from twisted_kafka.controller.context.fenced_store import FencedStore
+from twisted_kafka.controller.machines.partition_machine import PartitionStateMachine
+from twisted_kafka.controller.machines.replica_machine import ReplicaStateMachine
 
 
 @dataclass(frozen=True, slots=True)

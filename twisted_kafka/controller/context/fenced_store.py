@@ -6,7 +6,7 @@ the same multi that creates ``/controller``. (Kafka: ``expectedControllerEpochZk
 
 from collections.abc import Callable, Sequence
 
-from twisted_kafka.controller.context import ControllerContext
+from twisted_kafka.controller.context.context import ControllerContext
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import (
     ANY_VERSION,

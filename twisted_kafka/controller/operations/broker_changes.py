@@ -8,9 +8,9 @@ from collections.abc import Collection
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.machinery import Machinery
-from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
-from twisted_kafka.controller.topic_deletion import TopicDeletion
+from twisted_kafka.controller.context.states import PartitionStatus, ReplicaStatus
+from twisted_kafka.controller.machines.machinery import Machinery
+from twisted_kafka.controller.operations.topic_deletion import TopicDeletion
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, StopReplicaResponse
 from twisted_kafka.protocol.topic_partition import TopicPartition

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.context import Replica
-from twisted_kafka.controller.machinery import Machinery
-from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
+from twisted_kafka.controller.context.context import Replica
+from twisted_kafka.controller.context.states import PartitionStatus, ReplicaStatus
+from twisted_kafka.controller.machines.machinery import Machinery
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import Delete, Operation, StoreError
 

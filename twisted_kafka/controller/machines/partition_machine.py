@@ -5,11 +5,11 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.context import ControllerContext, Leadership
-from twisted_kafka.controller.fenced_store import FencedStore
-from twisted_kafka.controller.leader_elections import Elect, Elected, first_leader, offline_leader
-from twisted_kafka.controller.requests import RequestBatch
-from twisted_kafka.controller.states import PARTITION_SOURCES, PartitionStatus
+from twisted_kafka.controller.channels.requests import RequestBatch
+from twisted_kafka.controller.context.context import ControllerContext, Leadership
+from twisted_kafka.controller.context.fenced_store import FencedStore
+from twisted_kafka.controller.context.states import PARTITION_SOURCES, PartitionStatus
+from twisted_kafka.controller.machines.leader_elections import Elect, Elected, first_leader, offline_leader
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import BadVersionError, Create, NodeExistsError, NoNodeError, Operation, Set, Stat, StoreError
 from twisted_kafka.metadata.znode_json import BadNodeError

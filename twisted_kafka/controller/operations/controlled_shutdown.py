@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.context import Leadership
-from twisted_kafka.controller.leader_elections import Elected, offline_leader
-from twisted_kafka.controller.machinery import Machinery
-from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
+from twisted_kafka.controller.context.context import Leadership
+from twisted_kafka.controller.context.states import PartitionStatus, ReplicaStatus
+from twisted_kafka.controller.machines.leader_elections import Elected, offline_leader
+from twisted_kafka.controller.machines.machinery import Machinery
 from twisted_kafka.protocol.errors import BrokerNotAvailableError, StaleBrokerEpochError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 

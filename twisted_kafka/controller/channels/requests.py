@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.context import ControllerContext, Leadership
-from twisted_kafka.controller.interfaces import ControlResponse, IBrokerChannels
+from twisted_kafka.controller.channels.interfaces import ControlResponse, IBrokerChannels
+from twisted_kafka.controller.context.context import ControllerContext, Leadership
 from twisted_kafka.metadata.cache import LEADER_DURING_DELETE, NO_LEADER
 from twisted_kafka.metadata.znodes import EndPointText
 from twisted_kafka.protocol.messages.inter_broker import (

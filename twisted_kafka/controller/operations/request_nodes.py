@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.machinery import Machinery
+from twisted_kafka.controller.machines.machinery import Machinery
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes_admin import PartitionsNode, ReassignmentNode

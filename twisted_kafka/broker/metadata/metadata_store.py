@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from twisted_kafka.broker.metadata_directory import METADATA_FILE, metadata_directory
+from twisted_kafka.broker.metadata.metadata_directory import METADATA_FILE, metadata_directory
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.log.directories.log_directory import LogDirectory
@@ -50,7 +50,7 @@ def _refuse_embedded(config: KafkaConfig, directories: list[LogDirectory]) -> No
 
 def _in_zookeeper(config: KafkaConfig, clock: IClock, *, threaded: bool) -> IMetadataStore:
     try:  # loaded only for brokers that need it
-        from twisted_kafka.broker.zookeeper_settings import zookeeper_settings
+        from twisted_kafka.broker.metadata.zookeeper_settings import zookeeper_settings
         from twisted_kafka.metadata.zookeeper.store import ZooKeeperStore
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "kazoo":

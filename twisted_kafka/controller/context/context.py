@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
+from twisted_kafka.controller.context.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.metadata.znodes import BrokerNode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.protocol.types import NO_UUID

@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from twisted_kafka.controller.interfaces import ControlRequest, IBrokerChannels, OnResponse
-from twisted_kafka.controller.request_shapes import ShapedRequest
+from twisted_kafka.controller.channels.interfaces import ControlRequest, IBrokerChannels, OnResponse
+from twisted_kafka.controller.channels.request_shapes import ShapedRequest
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import BrokerNode, EndPointText

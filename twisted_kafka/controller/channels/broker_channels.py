@@ -3,7 +3,7 @@
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from twisted_kafka.controller.interfaces import ControlRequest, ControlResponse, IBrokerChannels, IControlPlane, OnResponse
+from twisted_kafka.controller.channels.interfaces import ControlRequest, ControlResponse, IBrokerChannels, IControlPlane, OnResponse
 from twisted_kafka.metadata.znodes import BrokerNode
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.inter_broker import (

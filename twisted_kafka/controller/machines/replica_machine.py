@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.context import ControllerContext, Leadership, Replica
-from twisted_kafka.controller.fenced_store import FencedStore
-from twisted_kafka.controller.partition_machine import decoded_leadership, encoded_leadership
-from twisted_kafka.controller.requests import RequestBatch
-from twisted_kafka.controller.states import REPLICA_SOURCES, ReplicaStatus
+from twisted_kafka.controller.channels.requests import RequestBatch
+from twisted_kafka.controller.context.context import ControllerContext, Leadership, Replica
+from twisted_kafka.controller.context.fenced_store import FencedStore
+from twisted_kafka.controller.context.states import REPLICA_SOURCES, ReplicaStatus
+from twisted_kafka.controller.machines.partition_machine import decoded_leadership, encoded_leadership
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import NO_LEADER
 from twisted_kafka.metadata.store import BadVersionError, NoNodeError, Operation, Set, StoreError

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.context import ControllerContext, Leadership
-from twisted_kafka.controller.machinery import Machinery
-from twisted_kafka.controller.partition_machine import RECOVERING, encoded_leadership
-from twisted_kafka.controller.reassignments import Reassignments
+from twisted_kafka.controller.context.context import ControllerContext, Leadership
+from twisted_kafka.controller.machines.machinery import Machinery
+from twisted_kafka.controller.machines.partition_machine import RECOVERING, encoded_leadership
+from twisted_kafka.controller.operations.reassignments import Reassignments
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import BadVersionError, Set, StoreError
 from twisted_kafka.protocol.errors import ErrorCode

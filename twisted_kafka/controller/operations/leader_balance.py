@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.context import ControllerContext
-from twisted_kafka.controller.leader_elections import ElectionType
+from twisted_kafka.controller.context.context import ControllerContext
+from twisted_kafka.controller.machines.leader_elections import ElectionType
 from twisted_kafka.protocol.errors import KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 

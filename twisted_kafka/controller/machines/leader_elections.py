@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from twisted_kafka.controller.context import ControllerContext, Leadership
+from twisted_kafka.controller.context.context import ControllerContext, Leadership
 from twisted_kafka.metadata.cache import NO_LEADER
 from twisted_kafka.protocol.errors import (
     ElectionNotNeededError,

@@ -1,0 +1,1 @@
+"""The broker's metadata store, and what it registers there."""

@@ -1,0 +1,1 @@
+"""What changes while the broker runs."""

@@ -1,0 +1,1 @@
+"""The state machines of partitions and replicas, and the choice of leaders."""

@@ -1,0 +1,1 @@
+"""What the controller is asked to do: one module per operation."""
