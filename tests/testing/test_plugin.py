@@ -25,6 +25,14 @@ _TESTS = """
             assert kafka.embedded.config.int("num.partitions") == 4
             assert kafka.embedded.config.int("group.max.session.timeout.ms") == 300_000
 
+    @pytest.mark.kafka(rules="faults.json")
+    def test_rules_are_beside_the_test(kafka):
+        assert str(kafka.faults) == "api=Fetch delay_ms=5: fired 0 of 0 times"
+
+    @pytest.mark.kafka(rules=[{"api": "Fetch", "delay_ms": 6}])
+    def test_rules_are_given(kafka):
+        assert str(kafka.faults) == "api=Fetch delay_ms=6: fired 0 of 0 times"
+
     def test_the_session_has_one(kafka_broker):
         assert kafka_broker.is_running
 """
@@ -37,7 +45,8 @@ def run(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
 
 
 def test_fixtures_give_brokers(pytester: pytest.Pytester) -> None:
-    run(pytester, _TESTS).assert_outcomes(passed=5)
+    pytester.makefile(".json", faults='[{"api": "Fetch", "delay_ms": 5}]')
+    run(pytester, _TESTS).assert_outcomes(passed=7)
 
 
 def test_a_failed_test_shows_its_requests(pytester: pytest.Pytester) -> None:
@@ -72,6 +81,8 @@ def test_a_failed_test_shows_its_requests(pytester: pytest.Pytester) -> None:
         ),
         ("num_partitions='x'", "kafka", "the broker of this test: Invalid value 'x' for num.partitions: must be a whole number *"),
         ("persona='7'", "kafka", "the broker of this test: There is no persona '7': take one of 0.11, 2.8, 3.9, 4.1"),
+        ("rules=[{}]", "kafka", "the broker of this test: rules: rule 1: a rule that does nothing: give one of error, *"),
+        ("rules='no.json'", "kafka", "the broker of this test: *no.json cannot be read: No such file or directory"),
         ("persona='2.8'", "kafka_cluster", "@pytest.mark.kafka(persona='2.8'): a persona is for the fixture kafka, one broker"),
     ],
 )

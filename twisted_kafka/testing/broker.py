@@ -39,6 +39,7 @@ from twisted_kafka.testing.faults import Faults
 from twisted_kafka.testing.interception import OWN_CLIENT_ID, Interceptor
 from twisted_kafka.testing.recorder import RequestRecorder
 from twisted_kafka.testing.requests import Requests
+from twisted_kafka.testing.rules_file import Rules, read_rules
 from twisted_kafka.timing.clock import SystemClock
 
 _TIMEOUT_S: Final = 30.0
@@ -87,11 +88,18 @@ class Broker:
         data_dir: Path | str | None = None,
         clock: Clock | None = None,
         persona: str | None = None,
+        rules: Rules | None = None,
     ) -> None:
-        """Check the settings, which are Kafka's, by its names; raise ConfigError for a bad one, and for one that looks misspelt."""
+        """Check the settings, which are Kafka's, by its names; raise ConfigError for a bad one, and for one that looks misspelt.
+
+        ``rules`` are fault rules that are in force from the start, or a file of them. Raises RulesError for bad ones.
+        """
         _check_names(properties or {})
+        given = read_rules(rules)
         self.clock = clock if clock is not None else Clock()
         self.faults = Faults()
+        for rule in given:
+            self.faults.add(rule)
         self.requests = Requests()
         self._interceptor = Interceptor(self.faults, self.requests, self.clock)
         self._broker = EmbeddedBroker(

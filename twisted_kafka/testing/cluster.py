@@ -22,6 +22,7 @@ from twisted_kafka.protocol.records.record import Record
 from twisted_kafka.testing.broker import Broker, BrokerError
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.requests import Requests
+from twisted_kafka.testing.rules_file import Rules, read_rules
 
 MAX_BROKERS: Final = 20
 _MOST_COPIES: Final = 3
@@ -36,8 +37,19 @@ class Cluster:
     They share a process, so that none can be paused alone or cut off from the network: ``twisted-kafka cluster`` has processes.
     """
 
-    def __init__(self, brokers: int = 3, properties: Mapping[str, object] | None = None, *, clock: Clock | None = None) -> None:
-        """Check the settings, which are each broker's; raise ConfigError or ValueError for bad ones."""
+    def __init__(
+        self,
+        brokers: int = 3,
+        properties: Mapping[str, object] | None = None,
+        *,
+        clock: Clock | None = None,
+        rules: Rules | None = None,
+    ) -> None:
+        """Check the settings, which are each broker's; raise ConfigError or ValueError for bad ones.
+
+        ``rules`` are fault rules of each broker, or a file of them; a broker that starts again has them again.
+        """
+        self._rules = read_rules(rules)
         if not 1 <= brokers <= MAX_BROKERS:
             raise ValueError(f"brokers={brokers}: expected 1 to {MAX_BROKERS}")
         for key in ("broker.id", "listeners", "log.dirs", "zookeeper.connect"):
@@ -143,7 +155,7 @@ class Cluster:
             "broker.id": broker_id,
             "listeners": _LISTENER.format(port=self._ports[broker_id]),
         }
-        broker = Broker(properties, data_dir=self._home(broker_id), clock=self.clock)
+        broker = Broker(properties, data_dir=self._home(broker_id), clock=self.clock, rules=self._rules)
         broker.start()
         self._ports[broker_id] = int(broker.bootstrap_servers.rpartition(":")[2])
         self._brokers[broker_id], self._requests[broker_id] = broker, broker.requests

@@ -86,6 +86,7 @@ class Rule:
     disk: str | None = None
 
     def __post_init__(self) -> None:
+        _check_types(self)
         key = None if self.api is None else api_key(self.api)
         _check_api(self, key)
         _check_counts(self)
@@ -139,6 +140,16 @@ class Rule:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in changed)
 
 
+_EXPECTED: Final[Mapping[Any, str]] = {
+    str | None: "a text",
+    int | None: "a whole number",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    Mapping: "values by the names of fields, as in {acks: -1}",
+}
+
+
 def _default(field: "dataclasses.Field[Any]") -> object:
     return {} if field.name == "where" else field.default
 
@@ -148,6 +159,15 @@ def _affected(rule: Rule) -> Collection[int] | None:
     if rule.leader is not None:
         return LEADER_APIS
     return DISK_ERRORS if rule.disk is not None else None
+
+
+def _check_types(rule: Rule) -> None:
+    """Raise ValueError for a field of another type, as rules from files have them: it would never match."""
+    for field in dataclasses.fields(rule):
+        value, kind = getattr(rule, field.name), Mapping if field.name == "where" else field.type
+        is_right = isinstance(value, int | float if kind is float else kind)  # type: ignore[arg-type]
+        if not is_right or isinstance(value, bool) is not (kind is bool):
+            raise ValueError(f"{field.name}={value!r}: expected {_EXPECTED[kind]}")
 
 
 def _check_api(rule: Rule, key: ApiKey | None) -> None:

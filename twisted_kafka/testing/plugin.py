@@ -7,13 +7,14 @@ def test_an_order_is_billed(kafka, kafka_topic):
 
 import contextlib
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 if TYPE_CHECKING:
     from twisted_kafka.testing.broker import Broker
     from twisted_kafka.testing.cluster import Cluster
+    from twisted_kafka.testing.rules_file import Rules
 
 _SHOWN_REQUESTS = 20
 _BROKERS = pytest.StashKey["list[Broker]"]()
@@ -24,22 +25,30 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line(
         "markers",
-        "kafka(persona=None, **settings): the Kafka that this test's broker plays, as in persona='2.8' (fixture kafka), and its "
-        "settings, by Kafka's names with _ for a dot",
+        "kafka(persona=None, rules=None, **settings): of this test's broker, the Kafka that it plays, as in persona='2.8' (fixture "
+        "kafka), fault rules, a file beside the test or a list, and settings, by Kafka's names with _ for a dot",
     )
 
 
-def _settings(item: pytest.Item) -> tuple[dict[str, Any], str | None]:
-    """Return the settings of all markers of a test, and its persona; the closest counts. A positional one fails the test."""
+class _Marked(NamedTuple):
+    """What the markers of a test say; the closest counts."""
+
+    settings: dict[str, Any]
+    persona: str | None
+    rules: "Rules | None"
+
+
+def _marked(item: pytest.Item) -> _Marked:
+    """Return what the markers of a test say. One that has no name fails the test."""
     settings: dict[str, Any] = {}
-    persona = None
+    persona = rules = None
     for marker in reversed(list(item.iter_markers("kafka"))):
         if marker.args:
             pytest.fail(f"@pytest.mark.kafka({marker.args[0]!r}): expected settings, as in num_partitions=3", pytrace=False)
         named = dict(marker.kwargs)
-        persona = named.pop("persona", persona)
+        persona, rules = named.pop("persona", persona), named.pop("rules", rules)
         settings |= {name.replace("_", "."): value for name, value in named.items()}
-    return settings, persona
+    return _Marked(settings, persona, item.path.parent / rules if isinstance(rules, str) else rules)
 
 
 @contextlib.contextmanager
@@ -47,10 +56,11 @@ def _in_one_line() -> Iterator[None]:
     """Fail the test with one line, without a traceback, when its marker is wrong or its broker cannot start."""
     from twisted_kafka.broker.kafka_server import StartError
     from twisted_kafka.config.errors import ConfigError
+    from twisted_kafka.testing.rules_file import RulesError
 
     try:
         yield
-    except (ConfigError, StartError) as error:
+    except (ConfigError, RulesError, StartError) as error:
         pytest.fail(f"the broker of this test: {error}", pytrace=False)
 
 
@@ -68,9 +78,9 @@ def kafka(request: pytest.FixtureRequest) -> "Iterator[Broker]":
     """A Kafka broker of this test alone (twisted_kafka.testing.Broker); @pytest.mark.kafka(num_partitions=3) sets it up."""
     from twisted_kafka.testing.broker import Broker
 
-    settings, persona = _settings(request.node)
+    marked = _marked(request.node)
     with _in_one_line():
-        broker = Broker(settings, persona=persona)
+        broker = Broker(marked.settings, persona=marked.persona, rules=marked.rules)
         broker.start()
     request.node.stash[_BROKERS] = [broker]
     try:
@@ -90,11 +100,12 @@ def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
     """Three Kafka brokers of this test alone that are a cluster (twisted_kafka.testing.Cluster); the marker sets up each."""
     from twisted_kafka.testing.cluster import Cluster
 
-    settings, persona = _settings(request.node)
-    if persona is not None:
-        pytest.fail(f"@pytest.mark.kafka(persona={persona!r}): a persona is for the fixture kafka, one broker", pytrace=False)
+    marked = _marked(request.node)
+    if marked.persona is not None:
+        what = f"@pytest.mark.kafka(persona={marked.persona!r})"
+        pytest.fail(f"{what}: a persona is for the fixture kafka, one broker", pytrace=False)
     with _in_one_line():
-        cluster = Cluster(3, settings)
+        cluster = Cluster(3, marked.settings, rules=marked.rules)
         cluster.start()
     request.node.stash[_CLUSTER] = cluster
     try:
