@@ -9,6 +9,7 @@ from tests.replication.harness import BROKER, OTHER, TP, Harness
 from tests.replication.test_append import follower_fetches
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.validation.log_validator import AppendOrigin
+from twisted_kafka.protocol.errors import NotLeaderOrFollowerError
 from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch
 from twisted_kafka.replication.partition.replica import UNKNOWN_OFFSET, Replica
 
@@ -78,6 +79,22 @@ def test_a_fetch_says_whether_it_moved_a_watermark(h: Harness) -> None:
     partition.delete_records(1)
     assert fetched(2, 1), "the low watermark"
     assert not fetched(2, 1)
+
+
+def test_a_fetch_that_was_read_before_two_changes_of_the_leader_commits_nothing(h: Harness) -> None:
+    partition = h.lead(replicas=BOTH, epoch=1)
+    h.append(b"a", b"b")
+    params = FetchParams(OTHER, 0, 1, 1 << 20, FetchIsolation.LOG_END, 12)
+    fetch = PartitionFetch(TP, bytes(16), 0, 2, 1 << 20, log_start_offset=0, current_leader_epoch=1)
+    read = partition.read(fetch, params, 1 << 20, min_one_message=True)
+    # The handler stands still here. The other broker leads meanwhile, and has other records than these two.
+    h.order(leader=OTHER, replicas=BOTH, epoch=2, version=1)
+    partition.truncate_to(0, 2)
+    h.order(replicas=BOTH, epoch=3, version=2)
+    h.append(b"c", b"d")
+    with pytest.raises(NotLeaderOrFollowerError):
+        partition.follower_fetched(params, fetch, read.log_end_offset)
+    assert partition.log.high_watermark == 0
 
 
 class TestReplica:

@@ -515,9 +515,12 @@ class Partition:
     def follower_fetched(self, params: FetchParams, fetch: PartitionFetch, leader_end_offset: int) -> bool:
         """Note a follower's fetch; return whether the high watermark or the low watermark moved.
 
-        Raises NotLeaderOrFollowerError when that broker has no replica.
+        Raises NotLeaderOrFollowerError when that broker has no replica, and when the leader epoch is another one since the read:
+        the follower's log was compared with this one as it was then, and this one may have been truncated.
         """
         with self._lock:
+            if fetch.current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
+                raise NotLeaderOrFollowerError(f"{self.topic_partition} has another leader epoch than the fetch")
             replica = self.remote_replicas.get(params.replica_id)
             if replica is None or not self.is_leader:
                 raise NotLeaderOrFollowerError(f"broker {params.replica_id} has no replica of {self.topic_partition} here")
