@@ -82,6 +82,14 @@ def test_the_leader_fetches_from_nobody(h: Harness, fetchers: Fetchers) -> None:
     assert fetchers.leaders == {TP: OTHER}
 
 
+def test_a_broker_that_is_about_to_stop_follows_no_further_leader(h: Harness, fetchers: Fetchers) -> None:
+    h.order(replicas=BOTH)
+    h.order(leader=OTHER, partition=1, replicas=BOTH)
+    h.replicas.state.leave()
+    assert h.order(leader=OTHER, epoch=1, replicas=BOTH, isr=(OTHER,), version=1) == ErrorCode.NONE
+    assert fetchers.leaders == {TopicPartition(TOPIC, 1): OTHER}
+
+
 @pytest.mark.parametrize("delete", [True, False])
 def test_a_stopped_replica_is_not_fetched(h: Harness, fetchers: Fetchers, delete: bool) -> None:
     h.order(leader=OTHER, replicas=BOTH)

@@ -21,7 +21,9 @@ from twisted_kafka.replication.alter_partition_manager import RETRY_MS, AlterPar
 from twisted_kafka.replication.interfaces import IControllerChannel
 from twisted_kafka.replication.partition.partition import Partition
 
+THIRD = 3
 BOTH = (BROKER, OTHER)
+ALL = (BROKER, OTHER, THIRD)
 MAX_LAG_MS = 10_000
 BROKER_EPOCH = 77
 
@@ -169,6 +171,17 @@ def test_the_high_watermark_waits_for_a_follower_that_is_about_to_join(h: Harnes
     controller.answer(ErrorCode.INELIGIBLE_REPLICA)
     h.append(b"b")
     assert (partition.isr, partition.log.high_watermark) == (frozenset({BROKER}), 2)
+
+
+def test_what_waited_for_a_refused_follower_is_committed_at_once(h: Harness, controller: Controller) -> None:
+    partition = h.lead(replicas=ALL, isr=(BROKER, THIRD))
+    follower_fetches(h, 0)  # it is about to stop, and the controller does not let it join
+    waiting = h.append(b"a", acks=-1, timeout_ms=100 * MAX_LAG_MS)
+    h.advance_ms(2 * MAX_LAG_MS)  # that one is not about to catch up any more, but may have joined
+    follower_fetches(h, 1, replica=THIRD)
+    assert (partition.log.high_watermark, waiting.done()) == (0, False)
+    controller.answer(ErrorCode.INELIGIBLE_REPLICA)
+    assert waiting.result()[TP].error == ErrorCode.NONE
 
 
 def test_nothing_else_is_proposed_before_the_answer(h: Harness, controller: Controller) -> None:

@@ -662,6 +662,8 @@ def _on_end(access_log: AccessLog | None) -> OnEnd:
 
 def _give_up_leaderships(running: _Running, cluster: ClusterParts) -> None:
     """Have other brokers lead what this one leads, if its start has come so far that it leads something."""
+    if running.replicas is not None:
+        running.replicas.state.leave()
     if running.controller is not None and running.registrar is not None and running.handlers is not None:
         cluster.give_up_leaderships(running.controller, running.registrar.epoch)
 

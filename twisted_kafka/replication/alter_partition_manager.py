@@ -118,7 +118,7 @@ class AlterPartitionManager:
         if is_free:
             self._send()
         else:
-            partition.isr_refused(proposal, ErrorCode.OPERATION_NOT_ATTEMPTED)
+            self._refuse(partition, proposal, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
     def _send(self) -> None:
         """Send what waits, unless a request is in flight: this is called again when that is answered."""
@@ -193,7 +193,7 @@ class AlterPartitionManager:
                 isr=sorted(proposal.isr),
                 error=error,
             )
-            is_to_be_repeated = partition.isr_refused(proposal, error)
+            is_to_be_repeated = self._refuse(partition, proposal, error)
             if is_to_be_repeated:
                 with self._lock:
                     self._unanswered.setdefault(topic_partition, (partition, proposal))
@@ -209,3 +209,10 @@ class AlterPartitionManager:
         if has_moved:
             self._purgatories.check_all(topic_partition)
         return False
+
+    def _refuse(self, partition: Partition, proposal: IsrProposal, error: ErrorCode) -> bool:
+        """Tell the partition that its proposal was refused; return whether to propose it again."""
+        is_to_be_repeated, has_moved = partition.isr_refused(proposal, error)
+        if has_moved:
+            self._purgatories.check_all(partition.topic_partition)
+        return is_to_be_repeated

@@ -69,6 +69,7 @@ class StateChanges:
         "_checkpoints",
         "_fetchers",
         "_in_sync",
+        "_is_leaving",
         "_listeners",
         "_logs",
         "_make_partition",
@@ -105,6 +106,7 @@ class StateChanges:
         self._moves: IReplicaMoves | None = None
         self._starved: set[TopicPartition] = set()
         self._on_starved: Callable[[], object] | None = None
+        self._is_leaving = False
         self.lock = threading.RLock()
         """Held while a request is applied."""
         self.controller_epoch = 0
@@ -124,6 +126,15 @@ class StateChanges:
     def set_starved_listener(self, listener: Callable[[], object]) -> None:
         """Call ``listener`` when a log lacked a file descriptor: ``retry_starved`` may succeed later."""
         self._on_starved = listener
+
+    def leave(self) -> None:
+        """Follow no further leader: this broker is about to stop.
+
+        The controller has it follow those that take its leaderships over, and takes it out of the in-sync replicas. A leader that
+        it fetched from would propose it again, and commit nothing without it until the controller has refused.
+        """
+        with self.lock:
+            self._is_leaving = True
 
     def retry_starved(self) -> bool:
         """Let the next request create the logs that lacked file descriptors; return whether there are any."""
@@ -157,7 +168,7 @@ class StateChanges:
             followed: list[Partition] = []
             for topic_partition, topic_id, state in states:
                 errors[topic_partition] = self._change(topic_partition, topic_id, state, led, followed)
-            if self._fetchers is not None and followed:
+            if self._fetchers is not None and followed and not self._is_leaving:
                 self._fetchers.follow(followed)
             if self._moves is not None:
                 self._moves.resume([each for tp in errors if (each := self.partitions.get(tp)) is not None])

@@ -375,18 +375,18 @@ class Partition:
             self._pending = None
             return True, self._advance_high_watermark()
 
-    def isr_refused(self, proposal: IsrProposal, error: ErrorCode) -> bool:
-        """Take the controller's refusal; return whether to ask again.
+    def isr_refused(self, proposal: IsrProposal, error: ErrorCode) -> tuple[bool, bool]:
+        """Take the controller's refusal; return whether to ask again, and whether the high watermark moved.
 
         Unless it says that nothing was changed, the proposal stays pending until it is answered or the controller says more.
         """
         with self._lock:
             if self._pending is not proposal or not self.is_leader:
-                return False
+                return False, False
             if error in NOT_APPLIED:
                 self._pending = None
-                return False
-            return error not in APPLIED_ELSEWHERE
+                return False, self._advance_high_watermark()  # it does not wait for the refused replica any more
+            return error not in APPLIED_ELSEWHERE, False
 
     # As follower
 
