@@ -12,7 +12,7 @@ from twisted_kafka.log.checkpoints import (
     OffsetCheckpoint,
 )
 from twisted_kafka.log.results import FetchIsolation
-from twisted_kafka.metadata.store import StoreDisconnectedError
+from twisted_kafka.metadata.store import SessionExpiredError, StoreDisconnectedError
 from twisted_kafka.protocol.errors import ErrorCode, KafkaStorageError
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrPartitionState,
@@ -493,6 +493,22 @@ def test_where_the_leader_is(h: Harness) -> None:
     assert h.replicas.current_leader(TP) == (BROKER, 4)
     assert h.replicas.current_leader(TopicPartition("far", 0)) == (OTHER, 7)
     assert h.replicas.current_leader(TopicPartition("nowhere", 0)) == (-1, -1)
+
+
+def test_a_log_whose_settings_could_not_be_read_is_made_at_the_next_order(h: Harness) -> None:
+    told: list[Any] = []
+    h.replicas.state.set_starved_listener(lambda: told.append(True))
+    genuine = h.logs.get_or_create_log
+
+    def expired(*args: Any, **options: Any) -> None:
+        raise SessionExpiredError("the ZooKeeper session has expired")
+
+    h.logs.get_or_create_log = expired
+    assert h.order() == ErrorCode.REQUEST_TIMED_OUT
+    assert told == [True]
+    h.logs.get_or_create_log = genuine
+    assert h.order() == 0, "its disk has not failed"
+    assert h.replicas.get_partition(TP).is_leader
 
 
 def test_a_log_that_no_file_descriptor_was_left_for_is_made_at_the_next_order(h: Harness) -> None:

@@ -450,10 +450,18 @@ class KafkaServer:
         replicas = ReplicaManager(self.config, logs, metadata, scheduler, self._clock, purgatories, self.metrics)
 
         def retry() -> None:
-            """Have the controller send again what failed for want of file descriptors."""
+            """Have the controller send again what failed for want of file descriptors or of the metadata store."""
+            if replicas.state.retry_starved():
+                notify()
+
+        def notify() -> None:
             store = self._running.store
-            if replicas.state.retry_starved() and store is not None:
-                notify_log_dir_event(store, self.config.broker_id)
+            try:
+                if store is not None:
+                    notify_log_dir_event(store, self.config.broker_id)
+            except StoreError as error:
+                _log.warn("The controller is asked later for what was not made: {error}", error=error)
+                scheduler.schedule_once("make-logs-again", notify, _RETRY_LOGS_MS)
 
         replicas.state.set_starved_listener(lambda: scheduler.schedule_once("make-logs-again", retry, _RETRY_LOGS_MS))
         return replicas

@@ -13,6 +13,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.log.directories.log_directories import is_out_of_descriptors
 from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.metadata.store import StoreError
 from twisted_kafka.protocol.errors import ErrorCode, InconsistentTopicIdError, KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.protocol.types import NO_UUID
@@ -124,7 +125,7 @@ class StateChanges:
         self._moves = moves
 
     def set_starved_listener(self, listener: Callable[[], object]) -> None:
-        """Call ``listener`` when a log lacked a file descriptor: ``retry_starved`` may succeed later."""
+        """Call ``listener`` when a log lacked a file descriptor, or its topic's settings: ``retry_starved`` may succeed later."""
         self._on_starved = listener
 
     def leave(self) -> None:
@@ -137,7 +138,7 @@ class StateChanges:
             self._is_leaving = True
 
     def retry_starved(self) -> bool:
-        """Let the next request create the logs that lacked file descriptors; return whether there are any."""
+        """Let the next request create the logs that lacked file descriptors or settings; return whether there are any."""
         with self.lock:
             starved, self._starved = self._starved, set()
             self.partitions.forget_offline(starved)
@@ -199,16 +200,23 @@ class StateChanges:
         except InconsistentTopicIdError as error:
             _log.error("{error}", error=error)
             return error.code
+        except StoreError as error:  # no fault of the disk
+            _log.error("The topic's settings of {partition} cannot be read: {error}", partition=str(topic_partition), error=error)
+            self._starve(topic_partition)
+            return ErrorCode.REQUEST_TIMED_OUT
         except (KafkaError, OSError) as error:
             _log.error("The log of {partition} cannot be used: {error}", partition=str(topic_partition), error=error)
             self.partitions.mark_offline(topic_partition)
             if is_out_of_descriptors(error):
-                self._starved.add(topic_partition)
-                if self._on_starved is not None:
-                    self._on_starved()
+                self._starve(topic_partition)
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._purgatories.check_all(topic_partition)
         return ErrorCode.NONE
+
+    def _starve(self, topic_partition: TopicPartition) -> None:
+        self._starved.add(topic_partition)
+        if self._on_starved is not None:
+            self._on_starved()
 
     def _get_or_create(self, topic_partition: TopicPartition, topic_id: bytes, is_new: bool) -> Partition:
         partition = self.partitions.get(topic_partition)
