@@ -36,6 +36,7 @@ class ZooKeeper:
         self.directory = directory
         self.port = free_port()
         self._settings = settings
+        self.java_options: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -61,7 +62,7 @@ class ZooKeeper:
         }
         properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         command = [*java_machine(class_path), "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(properties)]
-        command[1:1] = ["-Dzookeeper.forceSync=no", "-XX:+UseSerialGC", "-Xshare:auto"]
+        command[1:1] = ["-Dzookeeper.forceSync=no", "-XX:+UseSerialGC", "-Xshare:auto", *self.java_options]
         with (self.directory / "log").open("ab") as log:
             self._process = start_tied(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         eventually(self._serves, lambda: (self.directory / "log").read_text()[-2000:])

@@ -219,6 +219,11 @@ def test_settings_that_cannot_be_kept_are_refused(zookeeper: ZooKeeper, chroot: 
         ({"zookeeper.ssl.ocsp.enable": "true"}, "zookeeper.ssl.ocsp.enable=true is not supported"),
         ({"zookeeper.set.acl": "true"}, "zookeeper.set.acl=true requires an identity at ZooKeeper"),
         ({"zookeeper.auth.digest": "nobody"}, "Invalid value for zookeeper.auth.digest: must be USER:PASSWORD"),
+        (
+            {"zookeeper.sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;"},
+            "Invalid value for zookeeper.sasl.jaas.config: must be org.apache.zookeeper.server.auth.DigestLoginModule required",
+        ),
+        ({"zookeeper.sasl.jaas.config": "secret"}, "Invalid value for zookeeper.sasl.jaas.config: the login module has no control"),
         ({"zookeeper.clientCnxnSocket": "x"}, "Invalid value 'x' for zookeeper.clientCnxnSocket"),
         (
             {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.truststore.location": "/nowhere.p12"},

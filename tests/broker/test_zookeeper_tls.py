@@ -18,6 +18,19 @@ pytestmark = pytest.mark.slow
 CA, OTHER_CA = Authority(), Authority("CN=Other CA")
 
 
+def tls_server_settings(directory: Path, port: int) -> dict[str, object]:
+    """Return the settings of a ZooKeeper that has a certificate for localhost, and a further port for TLS."""
+    return {
+        "secureClientPort": port,
+        "secureClientPortAddress": "127.0.0.1",
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.location": CA.issue("CN=zookeeper", ["localhost"]).write_pkcs12(directory / "server.p12"),
+        "ssl.keyStore.password": PASSWORD,
+        "ssl.trustStore.location": CA.write_trust_pkcs12(directory / "trust.p12"),
+        "ssl.trustStore.password": PASSWORD,
+    }
+
+
 @pytest.fixture(scope="module")
 def secure_port() -> int:
     return free_port()
@@ -27,19 +40,8 @@ def secure_port() -> int:
 def secure_server(secure_port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
     needs_zookeeper()
     directory = tmp_path_factory.mktemp("tls")
-    server = ZooKeeper(
-        directory / "server",
-        **{
-            "secureClientPort": secure_port,
-            "secureClientPortAddress": "127.0.0.1",
-            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-            "ssl.keyStore.location": CA.issue("CN=zookeeper", ["localhost"]).write_pkcs12(directory / "server.p12"),
-            "ssl.keyStore.password": PASSWORD,
-            "ssl.trustStore.location": CA.write_trust_pkcs12(directory / "trust.p12"),
-            "ssl.trustStore.password": PASSWORD,
-            "authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
-        },
-    )
+    x509 = {"authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider"}
+    server = ZooKeeper(directory / "server", **tls_server_settings(directory, secure_port), **x509)
     server.start()
     yield server
     server.kill()

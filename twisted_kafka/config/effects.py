@@ -69,7 +69,8 @@ _BROKER = """
     authorizer.class.name
 
     zookeeper.connect zookeeper.session.timeout.ms zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests
-    zookeeper.set.acl zookeeper.auth.digest zookeeper.clientCnxnSocket zookeeper.metadata.migration.enable
+    zookeeper.set.acl zookeeper.auth.digest zookeeper.sasl.jaas.config zookeeper.clientCnxnSocket
+    zookeeper.metadata.migration.enable
     zookeeper.ssl.client.enable zookeeper.ssl.cipher.suites zookeeper.ssl.crl.enable zookeeper.ssl.enabled.protocols
     zookeeper.ssl.endpoint.identification.algorithm zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol
     zookeeper.ssl.keystore.location zookeeper.ssl.keystore.password zookeeper.ssl.keystore.type

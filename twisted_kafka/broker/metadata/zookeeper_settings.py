@@ -4,17 +4,21 @@ import os
 import secrets
 import ssl
 import tempfile
+from importlib.util import find_spec
 from typing import Final
 
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.metadata.zookeeper.settings import ZooKeeperSettings, split_connect
+from twisted_kafka.metadata.zookeeper.settings import SaslCredentials, ZooKeeperSettings, split_connect
 from twisted_kafka.network.tls.ciphers import OPENSSL_NAMES, TLS_1_3_SUITES
 from twisted_kafka.network.tls.ssl_settings import JKS, PEM, PKCS12, StoreSettings
 from twisted_kafka.network.tls.stores import KeyMaterial, load_key_store, load_trust_store
+from twisted_kafka.security.sasl.jaas import JaasError, options_of, parse_jaas
 
+_JAAS_KEY: Final = "zookeeper.sasl.jaas.config"
+_LOGIN_MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
 _NETTY: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
 _NIO: Final = "org.apache.zookeeper.ClientCnxnSocketNIO"
 _VERSIONS: Final = {
@@ -38,12 +42,14 @@ def zookeeper_settings(config: KafkaConfig) -> ZooKeeperSettings:
     digest = _password(config, "zookeeper.auth.digest")
     if digest is not None and not all(digest.partition(":")):
         raise ConfigError("Invalid value for zookeeper.auth.digest: must be USER:PASSWORD")
+    sasl = _sasl(config)
     tls = _tls_context(config)
     secure = config.boolean("zookeeper.set.acl")
-    if secure and digest is None and not (tls is not None and config.optional_string("zookeeper.ssl.keystore.location")):
+    has_certificate = tls is not None and config.optional_string("zookeeper.ssl.keystore.location")
+    if secure and digest is None and sasl is None and not has_certificate:
         raise ConfigError(
-            "zookeeper.set.acl=true requires an identity at ZooKeeper: zookeeper.auth.digest, or zookeeper.ssl.client.enable with "
-            "zookeeper.ssl.keystore.location"
+            "zookeeper.set.acl=true requires an identity at ZooKeeper: zookeeper.sasl.jaas.config, zookeeper.auth.digest, or "
+            "zookeeper.ssl.client.enable with zookeeper.ssl.keystore.location"
         )
     session_ms = config.int("zookeeper.session.timeout.ms")
     connection_ms = (
@@ -57,6 +63,7 @@ def zookeeper_settings(config: KafkaConfig) -> ZooKeeperSettings:
         max_in_flight=config.int("zookeeper.max.in.flight.requests"),
         secure_acls=secure,
         digest=digest,
+        sasl=sasl,
         tls=tls,
     )
 
@@ -64,6 +71,23 @@ def zookeeper_settings(config: KafkaConfig) -> ZooKeeperSettings:
 def _password(config: KafkaConfig, key: str) -> str | None:
     value = config.for_listener("", key)
     return value if isinstance(value, str) and value else None
+
+
+def _sasl(config: KafkaConfig) -> SaslCredentials | None:
+    """Return the credentials of ``DigestLoginModule``, None without a login module."""
+    text = _password(config, _JAAS_KEY)
+    if text is None:
+        return None
+    try:
+        entries = parse_jaas(text)
+    except JaasError as error:
+        raise ConfigError(f"Invalid value for {_JAAS_KEY}: {error}") from None
+    options = options_of(entries, _LOGIN_MODULE.rpartition(".")[2])
+    if any(entry.login_module != _LOGIN_MODULE for entry in entries) or not all(map(options.get, SaslCredentials._fields)):
+        raise ConfigError(f"Invalid value for {_JAAS_KEY}: must be {_LOGIN_MODULE} required username=... password=...;")
+    if find_spec("puresasl") is None:
+        raise ConfigError(f"{_JAAS_KEY} requires pure-sasl: pip install 'twisted_kafka[zookeeper-sasl]'")
+    return SaslCredentials(options["username"], options["password"])
 
 
 def _list(config: KafkaConfig, key: str) -> list[str]:

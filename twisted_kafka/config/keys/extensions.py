@@ -66,6 +66,8 @@ KEYS: tuple[ConfigKey, ...] = (
               "Partitions of that topic when it is created; a broker publishes to the partitions that it leads."),
     ConfigKey("zookeeper.auth.digest", PASSWORD, None, None, MEDIUM, READ_ONLY,
               "USER:PASSWORD for ZooKeeper's authentication scheme digest."),
+    ConfigKey("zookeeper.sasl.jaas.config", PASSWORD, None, None, MEDIUM, READ_ONLY,
+              "Login module for SASL with ZooKeeper, DigestLoginModule: what the section Client of a JAAS file has."),
     ConfigKey("metrics.listener", STRING, None, None, MEDIUM, READ_ONLY,
               "Address host:port at which Prometheus scrapes /metrics; unset: no HTTP listener for metrics."),
     ConfigKey("ssl.handshake.timeout.ms", INT, 10_000, at_least(1), LOW, READ_ONLY,

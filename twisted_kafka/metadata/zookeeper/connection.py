@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError, ConnectionDropped, KazooException
 from kazoo.retry import KazooRetry
 from twisted.logger import Logger
 
@@ -32,16 +33,36 @@ def _make_logger() -> logging.Logger:
 
 def make_client(settings: ZooKeeperSettings, listener: Callable[[str], None]) -> KazooClient:
     """Return a client that is not started; ``listener`` hears on its thread of changes of its state."""
+    sasl = settings.sasl
     client = KazooClient(
         settings.hosts + settings.chroot,
         timeout=settings.session_timeout_ms / 1000,
         handler=Handler(settings.tls),
         auth_data=[("digest", settings.digest)] if settings.digest is not None else None,
+        sasl_options=None if sasl is None else {"mechanism": "DIGEST-MD5", **sasl._asdict()},
         connection_retry=KazooRetry(max_tries=-1, delay=_RETRY_DELAY_S, max_delay=_RETRY_MAX_DELAY_S),
         logger=_make_logger(),
     )
     client.add_listener(listener)
+    if sasl is not None:
+        _survive_refusals(client)
     return client
+
+
+def _survive_refusals(client: KazooClient) -> None:
+    """Have each refusal of SASL be a failed authentication: some end kazoo's connection thread with a traceback otherwise."""
+    connection = client._connection
+    authenticate = connection._authenticate_with_sasl
+
+    def authenticate_or_fail(host: str, timeout_s: float) -> None:
+        try:
+            authenticate(host, timeout_s)
+        except (AuthFailedError, ConnectionDropped):
+            raise
+        except (KazooException, RuntimeError) as error:
+            raise AuthFailedError(type(error).__name__) from error
+
+    connection._authenticate_with_sasl = authenticate_or_fail
 
 
 def last_error(client: KazooClient) -> str:

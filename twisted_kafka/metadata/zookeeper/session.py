@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NodeExistsError
+from kazoo.exceptions import AuthFailedError, KazooException, NodeExistsError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import Callback, KazooState, KeeperState
 from twisted.logger import Logger
@@ -212,7 +212,7 @@ class Session:
                     raise SessionExpiredError("the ZooKeeper session has expired")
                 self._is_open = True
         except (KazooException, KazooTimeoutError, StoreDisconnectedError) as error:
-            if client.client_state == KeeperState.AUTH_FAILED:
+            if isinstance(error, AuthFailedError) or client.client_state == KeeperState.AUTH_FAILED:
                 why = "it rejects the credentials"
             else:
                 why = last_error(client) or type(error).__name__

@@ -2,9 +2,19 @@
 
 import ssl
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 DEFAULT_PORT: Final = 2181
+
+
+class SaslCredentials(NamedTuple):
+    """Who a broker is for SASL/DIGEST-MD5, the mechanism of ZooKeeper's ``DigestLoginModule``."""
+
+    username: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"SaslCredentials({self.username!r})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +34,7 @@ class ZooKeeperSettings:
     """Whether nodes that are created get Kafka's ACLs (``zookeeper.set.acl``)."""
     digest: str | None = field(default=None, repr=False)
     """``user:password`` for ZooKeeper's scheme ``digest``."""
+    sasl: SaslCredentials | None = None
     tls: ssl.SSLContext | None = field(default=None, repr=False)
 
     def at_root(self) -> "ZooKeeperSettings":
@@ -34,6 +45,7 @@ class ZooKeeperSettings:
             connection_timeout_ms=self.connection_timeout_ms,
             secure_acls=self.secure_acls,
             digest=self.digest,
+            sasl=self.sasl,
             tls=self.tls,
         )
 
