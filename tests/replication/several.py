@@ -111,7 +111,7 @@ class Member(Apis):
             self.replicas.follower_quota,
             BACKOFF_MS,
             lambda: 1000 + broker_id,
-            lambda _: None,
+            lambda partition, size_bytes: self.replicas.stats.replicated_in(size_bytes, is_joining=partition.is_joining),
             self.replicas.purgatories.fetch.check_and_complete,
             lambda _: None,
         )
@@ -192,6 +192,7 @@ class PartitionTableEntry:
         self.isr = list(replicas)
         self.epoch = 0
         self.version = 0
+        self.adding: tuple[int, ...] = ()
 
 
 class Cluster:
@@ -282,6 +283,7 @@ class Cluster:
             isr=list(entry.isr),
             partition_epoch=entry.version,
             replicas=list(entry.replicas),
+            adding_replicas=list(entry.adding),
         )
         roles = LeaderAndIsrTopicState(topic_name=TOPIC, topic_id=topic_id(TOPIC), partition_states=[role])
         order = LeaderAndIsrRequest(controller_epoch=1, topic_states=[roles])

@@ -7,6 +7,13 @@ import pytest
 
 from tests.replication.several import BACKOFF_MS, Cluster
 from twisted_kafka.replication.fetching.leader_requests import PeerVersions
+from twisted_kafka.replication.partition.topic_stats import (
+    REASSIGNMENT_BYTES_IN,
+    REASSIGNMENT_BYTES_OUT,
+    REPLICATION_BYTES_IN,
+    REPLICATION_BYTES_OUT,
+    TYPE,
+)
 
 
 @pytest.fixture
@@ -34,6 +41,33 @@ def test_acks_all_waits_for_the_follower(cluster: Cluster) -> None:
     assert not answer.done()
     cluster.run(3)
     assert next(iter(answer.result(0).values())).error == 0
+
+
+def test_what_a_reassignment_moves_is_counted_apart(cluster: Cluster) -> None:
+    cluster.create()
+    leader, follower = cluster.members.values()
+
+    def counted() -> list[object]:
+        gauge = leader.metrics.value("ReplicaManager", "ReassigningPartitions")
+        out = [leader.metrics.value(TYPE, each) for each in (REPLICATION_BYTES_OUT, REASSIGNMENT_BYTES_OUT)]
+        into = [follower.metrics.value(TYPE, each) for each in (REPLICATION_BYTES_IN, REASSIGNMENT_BYTES_IN)]
+        assert out == into
+        return [gauge, *out]
+
+    leader.write(b"a")
+    cluster.run(4)
+    size = len(follower.content())
+    assert counted() == [0, size, 0]
+    cluster.table[0].adding = (2,)
+    cluster.elect(1, isr=[1])
+    leader.write(b"b")
+    cluster.run(4)
+    assert counted() == [1, 2 * size, size]
+    cluster.table[0].adding = ()
+    cluster.elect(1)
+    leader.write(b"c")
+    cluster.run(4)
+    assert counted() == [0, 3 * size, size]
 
 
 @pytest.mark.parametrize("versions", [PeerVersions(), PeerVersions(fetch=11, epochs=3, list_offsets=5)])

@@ -29,7 +29,8 @@ _BROKER = """
 
     default.replication.factor min.insync.replicas replica.high.watermark.checkpoint.interval.ms
     replica.fetch.max.bytes replica.fetch.backoff.ms replica.fetch.wait.max.ms replica.fetch.min.bytes
-    replica.fetch.response.max.bytes replica.selector.class replica.lag.time.max.ms replica.socket.timeout.ms num.replica.fetchers
+    replica.fetch.response.max.bytes replica.selector.class replica.lag.time.max.ms replica.socket.timeout.ms
+    replica.socket.receive.buffer.bytes num.replica.fetchers
     num.replica.alter.log.dirs.threads
     replication.quota.window.num replication.quota.window.size.seconds
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds

@@ -147,6 +147,8 @@ def _states_of(
             tuple(state.replicas),
             state.partition_epoch,
             state.is_new,
+            tuple(state.adding_replicas),
+            tuple(state.removing_replicas),
         )
         yield TopicPartition(topic, state.partition_index), topic_id, leader
 

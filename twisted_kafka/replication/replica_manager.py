@@ -91,6 +91,7 @@ class ReplicaManager:
             "PartitionCount": lambda: len(self.partitions),
             "OfflineReplicaCount": lambda: self.partitions.offline_count,
             "UnderReplicatedPartitions": lambda: sum(partition.is_under_replicated for partition in self.partitions),
+            "ReassigningPartitions": lambda: sum(each.is_leader and each.is_reassigning for each in self.partitions),
             "UnderMinIsrPartitionCount": lambda: sum(partition.is_under_min_isr for partition in self.partitions),
             "AtMinIsrPartitionCount": lambda: sum(partition.is_at_min_isr for partition in self.partitions),
         }

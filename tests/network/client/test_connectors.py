@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.tcp import Connection
 
 from tests.certificates import Authority, Identity
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.network.client.blocking import BlockingNetworkClient
 from twisted_kafka.network.client.client_settings import ClientSettings, Node
-from twisted_kafka.network.client.connector import IConnector, PlaintextConnector
+from twisted_kafka.network.client.connector import SYSTEM_DEFAULT, IConnector, PlaintextConnector
 from twisted_kafka.network.client.errors import AuthenticationError, ConnectError
 from twisted_kafka.network.client.inter_broker import connector_for
 from twisted_kafka.network.client.network_client import NetworkClient
@@ -99,16 +100,23 @@ def tls(identity: Identity | None = None, trusted: Authority = CA, **more: str) 
 
 
 class Client:
-    def __init__(self, settings: dict[str, str] | None, limits: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, str] | None, limits: dict[str, Any], receive_buffer_bytes: int) -> None:
         self.connector: IConnector = None
         config = KafkaConfig.embedded(settings or {})
 
         def make(reactor: Any) -> NetworkClient:
-            self.connector = connector_for(config, "PLAINTEXT" if settings is None else "SSL", reactor)
+            self.reactor = reactor
+            listener = "PLAINTEXT" if settings is None else "SSL"
+            self.connector = connector_for(config, listener, reactor, receive_buffer_bytes=receive_buffer_bytes)
             return NetworkClient(reactor, self.connector, ClientSettings(client_id="me", discover_versions=False, **limits))
 
         self.client = BlockingNetworkClient("connector-test", make, SystemClock())
         self.client.start()
+
+    def receive_buffers(self) -> list[int]:
+        """Return the sizes of the connections' receive buffers."""
+        connections = [each.getHandle() for each in self.reactor.getReaders() if isinstance(each, Connection)]
+        return [each.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for each in connections]
 
     def ask(self, server: NodeServer, host: str = "localhost", node_id: int = 1) -> int:
         request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
@@ -119,8 +127,8 @@ class Client:
 def client() -> Iterator[Callable[..., Client]]:
     made: list[Client] = []
 
-    def make(settings: dict[str, str] | None = None, **limits: Any) -> Client:
-        made.append(Client(settings, limits))
+    def make(settings: dict[str, str] | None = None, receive_buffer_bytes: int = SYSTEM_DEFAULT, **limits: Any) -> Client:
+        made.append(Client(settings, limits, receive_buffer_bytes))
         return made[-1]
 
     yield make
@@ -154,6 +162,14 @@ def test_tls_says_the_name_of_the_host_but_no_address(
     assert client(tls()).ask(node, host) == 27
     assert node.names == [name]
     assert node.subjects == [None]
+
+
+@pytest.mark.parametrize("is_secure", [False, True], ids=["plain text", "TLS"])
+def test_the_receive_buffer_has_the_size_that_is_asked_for(client: Any, server: Any, is_secure: bool) -> None:
+    identity = CA.issue("CN=broker", ["localhost"]) if is_secure else None
+    mine = client(tls() if is_secure else None, receive_buffer_bytes=16_384)
+    assert mine.ask(server(identity)) == 27
+    assert mine.receive_buffers() in ([16_384], [32_768])  # Linux reserves as much again for itself
 
 
 def test_a_certificate_is_shown_to_whom_asks_for_one(client: Callable[..., Client], server: Callable[..., NodeServer]) -> None:

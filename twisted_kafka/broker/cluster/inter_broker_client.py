@@ -34,9 +34,19 @@ class InterBrokerClient:
     log = Logger()
 
     def __init__(
-        self, config: KafkaConfig, thread_name: str, purpose: str, clock: IClock, listener_name: str | None = None
+        self,
+        config: KafkaConfig,
+        thread_name: str,
+        purpose: str,
+        clock: IClock,
+        listener_name: str | None = None,
+        receive_buffer_bytes: int = -1,
     ) -> None:
-        """``purpose`` becomes part of the client id. Without ``listener_name`` it is the inter-broker listener."""
+        """``purpose`` becomes part of the client id. Without ``listener_name`` it is the inter-broker listener.
+
+        ``receive_buffer_bytes``: -1 leaves it to the system.
+        """
+        self._receive_buffer_bytes = receive_buffer_bytes
         self._listener_name = listener_name
         self._config = config
         self._thread_name = thread_name
@@ -131,7 +141,7 @@ class InterBrokerClient:
 
         def make(reactor: Any) -> NetworkClient:
             clients = InterBrokerClients(config, listener_name, self._clock) if uses_sasl else None
-            connector = self._connector = connector_for(config, listener_name, reactor, clients)
+            connector = self._connector = connector_for(config, listener_name, reactor, clients, self._receive_buffer_bytes)
             return NetworkClient(reactor, connector, settings)
 
         return BlockingNetworkClient(self._thread_name, make, self._clock)

@@ -16,7 +16,6 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.interfaces import IControllerChannel, IInSyncReplicas, IReplicaFetchers
 from twisted_kafka.replication.partition.partition import Partition
-from twisted_kafka.replication.partition.topic_stats import REPLICATION_BYTES_IN
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import KafkaScheduler
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from twisted_kafka.replication.fetching.replica_fetcher_thread import ReplicaFetcherThread
 
 _COUNT_KEY: Final = "num.replica.fetchers"
+_BUFFER_KEY: Final = "replica.socket.receive.buffer.bytes"
 _MAX_LAG_KEY: Final = "replica.lag.time.max.ms"
 
 _FETCH_VERSIONS: Final = (
@@ -141,7 +141,7 @@ class Replication:
             quota=replicas.follower_quota,
             backoff_ms=config.int("replica.fetch.backoff.ms"),
             broker_epoch=parts.epoch,
-            on_appended=partial(replicas.stats.all_topics.mark, REPLICATION_BYTES_IN),
+            on_appended=lambda each, size_bytes: replicas.stats.replicated_in(size_bytes, is_joining=each.is_joining),
             on_high_watermark=replicas.purgatories.fetch.check_and_complete,
             on_failed=lambda _: None,
         )
@@ -156,7 +156,9 @@ class Replication:
 
         config = self._config
         name = f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader_id}"
-        client = InterBrokerClient(config, name, f"fetcher-{key.fetcher_id}", self._parts.clock)
+        # Unless it is set: Kafka's default, 64 KiB, is less than what the system finds out.
+        buffer_bytes = config.int(_BUFFER_KEY) if config.is_set(_BUFFER_KEY) else -1
+        client = InterBrokerClient(config, name, f"fetcher-{key.fetcher_id}", self._parts.clock, receive_buffer_bytes=buffer_bytes)
         node = partial(self._replicas.metadata.node, key.leader_id, config.inter_broker_listener_name)
         return ReplicaFetcherThread(
             Leader(key.leader_id, node),

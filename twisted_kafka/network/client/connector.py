@@ -1,7 +1,8 @@
 """Opening connections to nodes: the interface, and plain TCP."""
 
 import ipaddress
-from typing import Any
+import socket
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
@@ -11,6 +12,9 @@ from zope.interface import Interface, implementer
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.network.client.broker_connection import BrokerConnection, IConnectionOwner
 from twisted_kafka.network.client.client_settings import Node
+
+SYSTEM_DEFAULT: Final = -1
+"""Of the size of a buffer: what the system chooses, which adapts it to the connection."""
 
 
 class IConnector(Interface):
@@ -47,6 +51,28 @@ def endpoint_of(reactor: Any, node: Node, timeout_s: float) -> Any:
         return HostnameEndpoint(reactor, node.host, node.port, timeout=timeout_s)
     endpoint = TCP4ClientEndpoint if address.version == 4 else TCP6ClientEndpoint
     return endpoint(reactor, node.host, node.port, timeout=timeout_s)
+
+
+@implementer(IConnector)
+class BufferedConnector:
+    """Has the system buffer so many bytes that a connection receives (``SO_RCVBUF``)."""
+
+    def __init__(self, connector: IConnector, receive_buffer_bytes: int) -> None:
+        self._connector = connector
+        self._receive_buffer_bytes = receive_buffer_bytes
+
+    def connect(self, node: Node, owner: IConnectionOwner, max_response_bytes: int, timeout_s: float) -> "Deferred[object]":
+        """Connect."""
+        return self._connector.connect(node, owner, max_response_bytes, timeout_s).addCallback(self._limit)
+
+    def _limit(self, protocol: Any) -> object:
+        connection: socket.socket = protocol.transport.getHandle()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+        return protocol
+
+    def reconfigure(self, config: KafkaConfig) -> None:
+        """Use these settings for new connections; raises ConfigError."""
+        self._connector.reconfigure(config)
 
 
 @implementer(IConnector)

@@ -5,21 +5,30 @@ from typing import Any
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import PLAINTEXT
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.network.client.connector import IConnector, PlaintextConnector
+from twisted_kafka.network.client.connector import SYSTEM_DEFAULT, BufferedConnector, IConnector, PlaintextConnector
 from twisted_kafka.network.client.sasl_connector import ISaslClients, SaslConnector
 
 
-def connector_for(config: KafkaConfig, listener_name: str, reactor: Any, sasl_clients: ISaslClients | None = None) -> IConnector:
+def connector_for(
+    config: KafkaConfig,
+    listener_name: str,
+    reactor: Any,
+    sasl_clients: ISaslClients | None = None,
+    receive_buffer_bytes: int = SYSTEM_DEFAULT,
+) -> IConnector:
     """Return the connector for other brokers' listeners of this name; raises ConfigError.
 
     ``sasl_clients`` makes the clients of exchanges, if the listener's protocol is one with SASL.
     """
     protocol = config.security_protocol_map[listener_name]
+    transports = _transports(config, listener_name, reactor, protocol)
+    if receive_buffer_bytes != SYSTEM_DEFAULT:
+        transports = BufferedConnector(transports, receive_buffer_bytes)
     if protocol.startswith("SASL_"):
         if sasl_clients is None:
             raise ConfigError(f"There is nothing to authenticate with at other brokers ({protocol}, listener {listener_name})")
-        return SaslConnector(_transports(config, listener_name, reactor, protocol), sasl_clients, reactor)
-    return _transports(config, listener_name, reactor, protocol)
+        return SaslConnector(transports, sasl_clients, reactor)
+    return transports
 
 
 def _transports(config: KafkaConfig, listener_name: str, reactor: Any, protocol: str) -> IConnector:

@@ -93,8 +93,8 @@ class FetcherHost(NamedTuple):
     backoff_ms: int
     """``replica.fetch.backoff.ms``."""
     broker_epoch: Callable[[], int]
-    on_appended: Callable[[int], object]
-    """Is called with the bytes that were appended."""
+    on_appended: Callable[[Partition, int], object]
+    """Is called with the bytes that were appended to a partition."""
     on_high_watermark: Callable[[TopicPartition], object]
     """Is called when consumers may read more, without any lock."""
     on_failed: Callable[[TopicPartition], object]
@@ -356,7 +356,7 @@ class ReplicaFetcher:
         state.lag = max(0, data.high_watermark - state.fetch_offset)
         if size_bytes:
             self.size.mark(size_bytes)
-            self._host.on_appended(size_bytes)
+            self._host.on_appended(partition, size_bytes)
             if self._host.quota.has_throttled and self._host.quota.is_throttled(topic_partition):
                 self._host.quota.record(size_bytes)
         return has_moved

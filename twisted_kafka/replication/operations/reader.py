@@ -31,7 +31,7 @@ from twisted_kafka.replication.partition.fetch_data import (
 )
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
-from twisted_kafka.replication.partition.topic_stats import FAILED_FETCHES, FETCH_REQUESTS, BrokerTopicStats
+from twisted_kafka.replication.partition.topic_stats import FAILED_FETCHES, FETCH_REQUESTS, REASSIGNMENT_BYTES_OUT, BrokerTopicStats
 from twisted_kafka.replication.replica_selector import PreferredReplicas
 from twisted_kafka.replication.replication_quota_manager import ReplicationQuotaManager
 from twisted_kafka.timing.clock import IClock
@@ -178,11 +178,17 @@ class LogReader:
             and quota.is_exceeded
         )
 
-    def sent_to_follower(self, fetch: PartitionFetch, size_bytes: int) -> None:
-        """Count what a follower is sent of a partition, if the quota applies to it."""
+    def sent_to_follower(self, fetch: PartitionFetch, replica_id: int, size_bytes: int) -> None:
+        """Count what a follower is sent of a partition: for the quota if it applies, and if a reassignment adds the follower."""
+        topic_partition = fetch.topic_partition
+        if topic_partition is None:
+            return
         quota = self._quota
-        if quota.has_throttled and fetch.topic_partition is not None and quota.is_throttled(fetch.topic_partition):
+        if quota.has_throttled and quota.is_throttled(topic_partition):
             quota.record(size_bytes)
+        partition = self._partitions.online.get(topic_partition)
+        if partition is not None and replica_id in partition.adding:
+            self._stats.all_topics.mark(REASSIGNMENT_BYTES_OUT, size_bytes)
 
     def _missing(self, fetch: PartitionFetch) -> Partition:
         """Return the partition if it is hosted by now; raise the error for one that is not."""

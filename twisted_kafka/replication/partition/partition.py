@@ -51,6 +51,9 @@ class LeaderState(NamedTuple):
     partition_epoch: int
     is_new: bool = False
     """Whether the partition is new. The log of one that is not may lie in an offline directory."""
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    """The replicas that a reassignment adds and removes (KIP-455)."""
 
 
 class ITruncatingLogs(Protocol):
@@ -93,10 +96,12 @@ class Partition:
         "_host",
         "_lock",
         "_pending",
+        "adding",
         "controller_epoch",
         "future_log",
         "is_alone",
         "is_leader",
+        "is_reassigning",
         "isr",
         "leader_epoch",
         "leader_epoch_start_offset",
@@ -130,6 +135,9 @@ class Partition:
         self.controller_epoch = 0
         self.partition_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
+        self.adding: tuple[int, ...] = ()
+        """The replicas that a reassignment adds."""
+        self.is_reassigning = False
         self.isr: frozenset[int] = frozenset()
         """The in-sync replicas that the controller has confirmed."""
         self._pending: IsrProposal | None = None
@@ -207,6 +215,8 @@ class Partition:
 
     def _assign(self, state: LeaderState) -> None:
         self.replicas = state.replicas
+        self.adding = state.adding
+        self.is_reassigning = bool(state.adding or state.removing)
         self.isr = frozenset(state.isr)
         self._pending = None
         self.partition_epoch = state.partition_epoch
@@ -234,6 +244,11 @@ class Partition:
     def is_at_min_isr(self) -> bool:
         """Whether this broker leads the partition and exactly as many replicas are in sync as acks=all requires."""
         return self.is_leader and len(self.isr) == self.effective_min_isr()
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether a reassignment adds this broker's replica."""
+        return self.local_broker_id in self.adding
 
     def append_as_leader(
         self, records: Buffer, origin: AppendOrigin, required_acks: int, guard: VerificationGuard | None = None

@@ -21,6 +21,8 @@ FETCH_CONVERSIONS: Final = "FetchMessageConversionsPerSec"
 PRODUCE_CONVERSIONS: Final = "ProduceMessageConversionsPerSec"
 REPLICATION_BYTES_OUT: Final = "ReplicationBytesOutPerSec"
 REPLICATION_BYTES_IN: Final = "ReplicationBytesInPerSec"
+REASSIGNMENT_BYTES_OUT: Final = "ReassignmentBytesOutPerSec"
+REASSIGNMENT_BYTES_IN: Final = "ReassignmentBytesInPerSec"
 NO_KEY_COMPACTED_TOPIC: Final = "NoKeyCompactedTopicRecordsPerSec"
 INVALID_MAGIC_NUMBER: Final = "InvalidMagicNumberRecordsPerSec"
 INVALID_MESSAGE_CRC: Final = "InvalidMessageCrcRecordsPerSec"
@@ -40,6 +42,8 @@ _ALL: Final = (
     PRODUCE_CONVERSIONS,
     REPLICATION_BYTES_OUT,
     REPLICATION_BYTES_IN,
+    REASSIGNMENT_BYTES_OUT,
+    REASSIGNMENT_BYTES_IN,
     NO_KEY_COMPACTED_TOPIC,
     INVALID_MAGIC_NUMBER,
     INVALID_MESSAGE_CRC,
@@ -135,6 +139,12 @@ class BrokerTopicStats:
         """Add to a meter of the topic and to the same meter of all topics."""
         self.topic(topic).mark(name, amount)
         self.all_topics.mark(name, amount)
+
+    def replicated_in(self, size_bytes: int, *, is_joining: bool) -> None:
+        """Count what was copied from a leader. ``is_joining``: a reassignment adds the replica that copies (KIP-455)."""
+        self.all_topics.mark(REPLICATION_BYTES_IN, size_bytes)
+        if is_joining:
+            self.all_topics.mark(REASSIGNMENT_BYTES_IN, size_bytes)
 
     def remove(self, topic: str) -> None:
         """Forget a topic of which this broker has no partition left."""

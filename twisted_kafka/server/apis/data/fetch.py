@@ -313,7 +313,7 @@ class FetchApis:
         if size_bytes:
             if params.is_from_follower:
                 for each, read in fetched:
-                    self._replicas.reader.sent_to_follower(each, read.size_bytes)
+                    self._replicas.reader.sent_to_follower(each, params.replica_id, read.size_bytes)
                 self._replicas.stats.all_topics.mark(REPLICATION_BYTES_OUT, size_bytes)
             else:
                 self._replicas.stats.mark(topic, BYTES_OUT, size_bytes)
