@@ -102,4 +102,4 @@ def test_a_broker_has_its_rules_from_the_start(tmp_path: Path) -> None:
     with pytest.raises(RulesError, match=r"rules: rule 2: there is no error 'OOPS'"):
         Broker(rules=[Rule(delay_ms=1), {"error": "OOPS"}])
     with Cluster(1, rules=[{"api": "Fetch", "delay_ms": 2}]) as cluster:
-        assert [str(cluster[1].faults)] == ["api=Fetch delay_ms=2: fired 0 of 0 times"]
+        assert [str(cluster.faults)] == ["api=Fetch delay_ms=2: fired 0 of 0 times"]

@@ -25,10 +25,11 @@ class MainReactor:
     or before it runs, on the thread that will run it.
     """
 
-    def __init__(self, reactor: Any, clock: IClock) -> None:
+    def __init__(self, reactor: Any, clock: IClock, name: str = "kafka-main-reactor") -> None:
+        """``name`` is its thread's, if it is not passed in."""
         self.is_own = reactor is None
         self.reactor: Any = make_reactor(clock) if reactor is None else reactor
-        self._own_thread = threading.Thread(target=self._run, name="kafka-main-reactor", daemon=True)
+        self._own_thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread_id: int | None = None
 
     def start(self) -> None:
@@ -62,7 +63,7 @@ class MainReactor:
             self.reactor.callFromThread(self.reactor.stop)
             self._own_thread.join(STOP_TIMEOUT_S)
         if self._own_thread.is_alive():
-            _log.warn("The broker's main reactor did not end in {seconds} s", seconds=STOP_TIMEOUT_S)
+            _log.warn("{name} did not end in {seconds} s", name=self._own_thread.name, seconds=STOP_TIMEOUT_S)
         else:
             close_reactor(self.reactor)
 
@@ -70,4 +71,4 @@ class MainReactor:
         try:
             self.reactor.run(installSignalHandlers=False)
         except Exception:  # noqa: BLE001 the thread ends: log why
-            _log.failure("The broker's main reactor ended with an error")
+            _log.failure("{name} ended with an error", name=self._own_thread.name)

@@ -8,9 +8,10 @@ if TYPE_CHECKING:
     from twisted_kafka.recording.recording_proxy import RecordingProxy
     from twisted_kafka.testing.broker import Broker
     from twisted_kafka.testing.cluster import Cluster
+    from twisted_kafka.testing.control.server import ControlServer
     from twisted_kafka.testing.faults import Rule
 
-__all__ = ["Broker", "Clock", "Cluster", "RecordingProxy", "Rule"]
+__all__ = ["Broker", "Clock", "Cluster", "ControlServer", "RecordingProxy", "Rule"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,6 +24,10 @@ def __getattr__(name: str) -> Any:
         from twisted_kafka.testing.cluster import Cluster
 
         return Cluster
+    if name == "ControlServer":
+        from twisted_kafka.testing.control.server import ControlServer
+
+        return ControlServer
     if name == "Rule":
         from twisted_kafka.testing.faults import Rule
 

@@ -19,16 +19,18 @@ from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
 from twisted_kafka.config.prefixes import base_key
 from twisted_kafka.network.client.one_request import NotAResponseError, ask
+from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from twisted_kafka.protocol.messages.groups import DescribeGroupsRequest
+from twisted_kafka.protocol.messages.groups import DescribeGroupsRequest, FindCoordinatorRequest, ListGroupsRequest
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.offsets import OffsetFetchRequest
 from twisted_kafka.protocol.messages.partitions import ElectLeadersRequest, ElectLeadersRequestTopicPartitions
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import Record, SimpleRecord
@@ -36,6 +38,7 @@ from twisted_kafka.recording.recording import Recording
 from twisted_kafka.recording.replay import Replay, Report
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.faults import Faults
+from twisted_kafka.testing.groups import DescribedGroup, classic_group_of, consumer_group_of, lag_of
 from twisted_kafka.testing.interception import OWN_CLIENT_ID, Interceptor
 from twisted_kafka.testing.recorder import RequestRecorder
 from twisted_kafka.testing.requests import Requests
@@ -47,6 +50,7 @@ _LOOK_S: Final = 0.05
 """How often a wait looks, besides after each request: a group changes when time passes, too."""
 _LOOKS_LIKE: Final = 0.85
 """How near (difflib's ratio) the name of a setting is to one of Kafka's when it is taken for a slip."""
+_NO_GROUP: Final = "Dead"
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 _FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -59,8 +63,12 @@ _VERSIONS: Final[dict[type[Message], int]] = {
     DescribeGroupsRequest: 4,
     OffsetFetchRequest: 5,
     ElectLeadersRequest: 1,
+    DeleteTopicsRequest: 4,
+    ListGroupsRequest: 4,
+    FindCoordinatorRequest: 3,
+    ConsumerGroupDescribeRequest: 0,
 }
-"""Versions that are in every persona from 2.8 on."""
+"""Versions that are in every persona from 2.8 on; ConsumerGroupDescribe is asked only where it is."""
 
 
 _NO_COORDINATOR: Final = (
@@ -89,21 +97,28 @@ class Broker:
         clock: Clock | None = None,
         persona: str | None = None,
         rules: Rules | None = None,
+        cluster_faults: Faults | None = None,
     ) -> None:
         """Check the settings, which are Kafka's, by its names; raise ConfigError for a bad one, and for one that looks misspelt.
 
         ``rules`` are fault rules that are in force from the start, or a file of them. Raises RulesError for bad ones.
+        ``cluster_faults`` are those that it shares with others; they count after its own.
         """
         _check_names(properties or {})
-        given = read_rules(rules)
+        self._rules = read_rules(rules)
         self.clock = clock if clock is not None else Clock()
-        self.faults = Faults()
-        for rule in given:
-            self.faults.add(rule)
+        self.faults = Faults(self._rules)
         self.requests = Requests()
-        self._interceptor = Interceptor(self.faults, self.requests, self.clock)
+        self._each_faults = (self.faults,) if cluster_faults is None else (self.faults, cluster_faults)
+        self._properties = dict(properties or {})
+        self._data_dir = data_dir
+        self._persona = persona
+        self._embed()
+
+    def _embed(self) -> None:
+        self._interceptor = Interceptor(self._each_faults, self.requests, self.clock)
         self._broker = EmbeddedBroker(
-            properties, data_dir=data_dir, clock=self.clock, persona=persona, interceptor=self._interceptor
+            self._properties, data_dir=self._data_dir, clock=self.clock, persona=self._persona, interceptor=self._interceptor
         )
 
     def start(self) -> None:
@@ -117,6 +132,22 @@ class Broker:
         self.clock.release()
         self._interceptor.stop()
         self._broker.stop()
+
+    def reset(self) -> None:
+        """Make everything as it was at the start, at the same addresses: no topics, no groups, no requests, the rules, the time.
+
+        It takes as long as a start; connections are closed. Raises ValueError if the data is in a directory of its own.
+        """
+        if self._data_dir is not None or not {"log.dir", "log.dirs"}.isdisjoint(self._properties):
+            raise ValueError("a broker with a directory of its own is not reset: it has data that was there before")
+        self._properties["listeners"] = ",".join(each.text for each in self._broker.listeners)
+        self.stop()
+        self.clock.reset()
+        self.requests.clear()
+        for rule in self._rules:
+            self.faults.add(rule)
+        self._embed()
+        self.start()
 
     def __enter__(self) -> Self:
         self.start()
@@ -151,13 +182,31 @@ class Broker:
         _check(result.error_code, f"cannot create topic {topic!r}", result.error_message)
         return topic
 
+    def topics(self) -> list[str]:
+        """Return the names of the topics but for Kafka's own, sorted."""
+        return sorted(topic.name for topic in self._ask(MetadataRequest(topics=None)).topics if not topic.is_internal)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic. Raises BrokerError."""
+        (result,) = self._ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=int(_TIMEOUT_S * 1000))).responses
+        _check(result.error_code, f"cannot delete topic {topic!r}")
+
+    def partitions(self, topic: str) -> list[int]:
+        """Return the numbers of a topic's partitions, sorted. Raises BrokerError."""
+        return sorted(each.partition_index for each in self._described(topic).partitions)
+
     def produce(self, topic: str, values: Iterable[bytes | str], *, key: bytes | None = None, partition: int = 0) -> int:
         """Append records to a partition; return the offset of the first one. Raises BrokerError."""
         now_ms = self.clock.wall_ms()
         records = [SimpleRecord(now_ms, key, each.encode() if isinstance(each, str) else each) for each in values]
-        if not records:
+        return self.append(topic, records, partition)
+
+    def append(self, topic: str, records: Iterable[SimpleRecord], partition: int = 0) -> int:
+        """Append records with their keys, headers and times; return the offset of the first one. Raises BrokerError."""
+        batch = list(records)
+        if not batch:
             raise ValueError("there are no values to produce")
-        data = PartitionProduceData(index=partition, records=build_batch(records))
+        data = PartitionProduceData(index=partition, records=build_batch(batch))
         request = ProduceRequest(
             acks=-1, timeout_ms=int(_TIMEOUT_S * 1000), topic_data=[TopicProduceData(name=topic, partition_data=[data])]
         )
@@ -170,12 +219,16 @@ class Broker:
 
         Raises BrokerError for a topic that does not exist.
         """
-        wanted = self._partitions(topic) if partition is None else [partition]
+        wanted = self.partitions(topic) if partition is None else [partition]
         return [record for index in wanted for record in self._read(topic, index)]
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
         """Return the offset after the last record. Raises BrokerError."""
         return self._offset(topic, partition, _LATEST)
+
+    def start_offset(self, topic: str, partition: int = 0) -> int:
+        """Return the offset of the first record that is still there. Raises BrokerError."""
+        return self._offset(topic, partition, _EARLIEST)
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """Return the offsets that a group has committed, by topic and partition."""
@@ -208,13 +261,40 @@ class Broker:
             if found.error_code != ErrorCode.ELECTION_NOT_NEEDED:
                 _check(found.error_code, f"no election for {topic}-{partition}", found.error_message)
 
+    def groups(self) -> dict[str, str]:
+        """Return the states of the groups that this broker coordinates, by group."""
+        answer = self._ask(ListGroupsRequest())
+        return {} if answer.error_code in _NO_COORDINATOR else {each.group_id: each.group_state for each in answer.groups}
+
     def group_state(self, group: str) -> str:
-        """Return the state of a group: Stable, Empty, PreparingRebalance, CompletingRebalance, or Dead if there is none."""
+        """Return the state of a group: Stable, Empty, PreparingRebalance, CompletingRebalance, or Dead if there is none.
+
+        A group of the consumer protocol (KIP-848) is Stable, Empty, Assigning or Reconciling.
+        """
+        return self.described_group(group).state
+
+    def described_group(self, group: str) -> DescribedGroup:
+        """Return the state of a group, and its members with what they are assigned."""
         (found,) = self._ask(DescribeGroupsRequest(groups=[group])).groups
         if found.error_code in _NO_COORDINATOR:
-            return "Dead"
+            return DescribedGroup(_NO_GROUP, ())
+        if found.group_state == _NO_GROUP and ApiKey.CONSUMER_GROUP_DESCRIBE in self._broker.supported_apis:
+            (other,) = self._ask(ConsumerGroupDescribeRequest(group_ids=[group])).groups
+            if not other.error_code:
+                return consumer_group_of(other)
         _check(found.error_code, f"group {group!r} cannot be described")
-        return str(found.group_state)
+        return classic_group_of(found)
+
+    def coordinator_id(self, group: str) -> int:
+        """Return the id of the broker that coordinates a group; -1 if none does yet."""
+        return int(self._ask(FindCoordinatorRequest(key=group)).node_id)
+
+    def lag(self, group: str, topic: str | None = None) -> int | None:
+        """Return how many records a group has before it, in a topic, or in all that it has committed offsets of.
+
+        A partition without a committed offset counts from its start. None: it has committed nothing.
+        """
+        return lag_of(self.committed(group), topic, self)
 
     def wait_for_offset(self, topic: str, partition: int, offset: int, timeout_s: float = 10.0) -> None:
         """Wait until ``end_offset`` has reached this one. Raises TimeoutError, which says what there was."""
@@ -235,6 +315,15 @@ class Broker:
             lambda: self.committed(group).get((topic, partition), -1),
             lambda seen: seen >= offset,
             f"group {group!r} at {offset} or more of {topic}-{partition}",
+            timeout_s,
+        )
+
+    def wait_for_lag(self, group: str, most: int = 0, topic: str | None = None, timeout_s: float = 10.0) -> None:
+        """Wait until ``lag`` is at most this. Raises TimeoutError, which says how much it was."""
+        self._wait(
+            lambda: self.lag(group, topic),
+            lambda seen: seen is not None and seen <= most,
+            f"group {group!r} with a lag of {most} or less{f' in {topic}' if topic else ''}",
             timeout_s,
         )
 
@@ -281,9 +370,6 @@ class Broker:
             return self.end_offset(topic, partition)
         except BrokerError:  # the topic may be created yet
             return None
-
-    def _partitions(self, topic: str) -> list[int]:
-        return sorted(each.partition_index for each in self._described(topic).partitions)
 
     def _described(self, topic: str) -> Any:
         (found,) = self._ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)).topics

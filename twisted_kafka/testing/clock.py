@@ -39,7 +39,7 @@ class Clock:
         wall_ns = _SYSTEM.wall_ms() * 1_000_000 if at is None else int(at.timestamp() * 1000) * 1_000_000
         self._offset_ns = 0
         self._held_ns: int | None = None
-        self._wall_offset_ns = wall_ns - _SYSTEM.monotonic_ns()
+        self._wall_offset_ns = self._first_wall_offset_ns = wall_ns - _SYSTEM.monotonic_ns()
         self._lock = threading.Lock()
         self._conditions: weakref.WeakSet[threading.Condition] = weakref.WeakSet()
         self._followers: list[weakref.WeakMethod[Callable[[], object]]] = []
@@ -108,6 +108,13 @@ class Clock:
         """Set the wall clock forward or back, as an administrator or NTP does. Deadlines stay where they are."""
         with self._lock:
             self._wall_offset_ns += _nanoseconds(ms, seconds, minutes, hours, days)
+        self._wake()
+
+    def reset(self) -> None:
+        """Let time pass, and set the wall clock to what it would show if it had been left alone. Deadlines stay where they are."""
+        self.release()
+        with self._lock:
+            self._wall_offset_ns = self._first_wall_offset_ns - self._offset_ns
         self._wake()
 
     def wait_until(self, condition: threading.Condition, due_ns: int) -> None:

@@ -21,6 +21,8 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.records.record import Record
 from twisted_kafka.testing.broker import Broker, BrokerError
 from twisted_kafka.testing.clock import Clock
+from twisted_kafka.testing.faults import Faults
+from twisted_kafka.testing.groups import lag_of
 from twisted_kafka.testing.requests import Requests
 from twisted_kafka.testing.rules_file import Rules, read_rules
 
@@ -34,6 +36,7 @@ _LISTENER: Final = "PLAINTEXT://127.0.0.1:{port}"
 class Cluster:
     """Brokers 1 to N, with one clock and one metadata store.
 
+    ``faults`` are about requests to each of them; ``cluster[2].faults`` are one broker's, and count first.
     They share a process, so that none can be paused alone or cut off from the network: ``twisted-kafka cluster`` has processes.
     """
 
@@ -44,12 +47,15 @@ class Cluster:
         *,
         clock: Clock | None = None,
         rules: Rules | None = None,
+        port: int = 0,
     ) -> None:
         """Check the settings, which are each broker's; raise ConfigError or ValueError for bad ones.
 
-        ``rules`` are fault rules of each broker, or a file of them; a broker that starts again has them again.
+        ``rules`` are fault rules that are in force from the start, or a file of them. ``port`` is the first broker's, the others
+        have the next ones; 0 takes free ones.
         """
         self._rules = read_rules(rules)
+        self.faults = Faults(self._rules)
         if not 1 <= brokers <= MAX_BROKERS:
             raise ValueError(f"brokers={brokers}: expected 1 to {MAX_BROKERS}")
         for key in ("broker.id", "listeners", "log.dirs", "zookeeper.connect"):
@@ -66,7 +72,7 @@ class Cluster:
             "controlled.shutdown.retry.backoff.ms": 100,
             **(properties or {}),
         }
-        self._ports = dict.fromkeys(range(1, brokers + 1), 0)
+        self._ports = {broker_id: port and port + broker_id - 1 for broker_id in range(1, brokers + 1)}
         self._connect = ""
         self._brokers: dict[int, Broker] = {}
         self._requests: dict[int, Requests] = {}
@@ -91,6 +97,15 @@ class Cluster:
             self._end(broker_id)  # without moving leaderships, which nobody needs any more
         unshare(self._connect)
         self._remove()
+
+    def reset(self) -> None:
+        """Make everything as it was at the start, at the same addresses, with all brokers. It takes as long as a start."""
+        self.faults.clear()
+        self.stop()
+        self.clock.reset()
+        for rule in self._rules:
+            self.faults.add(rule)
+        self.start()
 
     def __enter__(self) -> Self:
         self.start()
@@ -155,7 +170,7 @@ class Cluster:
             "broker.id": broker_id,
             "listeners": _LISTENER.format(port=self._ports[broker_id]),
         }
-        broker = Broker(properties, data_dir=self._home(broker_id), clock=self.clock, rules=self._rules)
+        broker = Broker(properties, data_dir=self._home(broker_id), clock=self.clock, cluster_faults=self.faults)
         broker.start()
         self._ports[broker_id] = int(broker.bootstrap_servers.rpartition(":")[2])
         self._brokers[broker_id], self._requests[broker_id] = broker, broker.requests
@@ -195,11 +210,11 @@ class Cluster:
 
     def produce(self, topic: str, values: Iterable[bytes | str], *, key: bytes | None = None, partition: int = 0) -> int:
         """Append records through the partition's leader, acks=all; return the offset of the first one. Raises BrokerError."""
-        return self._leader(topic, partition).produce(topic, values, key=key, partition=partition)
+        return self.leader(topic, partition).produce(topic, values, key=key, partition=partition)
 
     def records(self, topic: str, partition: int = 0) -> list[Record]:
         """Return what the leader of a partition has, up to the high watermark. Raises BrokerError."""
-        return self._leader(topic, partition).records(topic, partition)
+        return self.leader(topic, partition).records(topic, partition)
 
     def wait_for_leader(self, topic: str, partition: int = 0, timeout_s: float = _WAIT_S) -> int:
         """Wait until a broker that runs leads a partition, and every broker says so; return its id. Raises TimeoutError."""
@@ -224,6 +239,37 @@ class Cluster:
             timeout_s,
         )
 
+    # Groups
+
+    def coordinator(self, group: str) -> Broker:
+        """Return the broker that coordinates a group; wait until one does. Raises TimeoutError."""
+        found = [-1]
+
+        def coordinators() -> int:
+            found[0] = self._any().coordinator_id(group)
+            return found[0]
+
+        self._wait(coordinators, lambda seen: seen in self._brokers, f"a coordinator of group {group!r}", _WAIT_S)
+        return self[found[0]]
+
+    def lag(self, group: str, topic: str | None = None) -> int | None:
+        """Return how many records a group has before it (``Broker.lag``)."""
+        return lag_of(self.coordinator(group).committed(group), topic, self)
+
+    # Offsets, as ``lag_of`` asks for them
+
+    def partitions(self, topic: str) -> list[int]:
+        """Return the numbers of a topic's partitions, sorted. Raises BrokerError."""
+        return self._any().partitions(topic)
+
+    def start_offset(self, topic: str, partition: int = 0) -> int:
+        """Return the offset of the first record that is still there. Raises BrokerError."""
+        return self.leader(topic, partition).start_offset(topic, partition)
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        """Return the offset after the last record. Raises BrokerError."""
+        return self.leader(topic, partition).end_offset(topic, partition)
+
     def _wait_for_brokers(self) -> None:
         everyone = set(self._brokers)
         self._wait(
@@ -245,7 +291,8 @@ class Cluster:
     def _state(self, topic: str, partition: int) -> Any:
         return self._any().partition_state(topic, partition)
 
-    def _leader(self, topic: str, partition: int) -> Broker:
+    def leader(self, topic: str, partition: int = 0) -> Broker:
+        """Return the broker that leads a partition; wait until one does. Raises BrokerError and TimeoutError."""
         return self[self.wait_for_leader(topic, partition)]
 
     def _controller(self) -> Broker:

@@ -7,10 +7,11 @@ assert fault.fired == 1
 
 import contextlib
 import dataclasses
+import itertools
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -101,6 +102,11 @@ class Rule:
                 raise ValueError(f"a rule has no {name!r}, only {', '.join(known)}")
         return cls(**values)
 
+    def as_mapping(self) -> dict[str, Any]:
+        """Return the fields that are not as they are by default, as ``from_mapping`` takes them."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if not _is_default(self, field)}
+        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+
     def matches(self, arrival: Arrival) -> bool:
         """Whether it is about this request; how often it fires is not looked at."""
         about = (
@@ -136,8 +142,7 @@ class Rule:
         return self.leader is not None and arrival.key == ApiKey.METADATA and not arrival.partitions
 
     def __str__(self) -> str:
-        changed = [field for field in dataclasses.fields(self) if getattr(self, field.name) != _default(field)]
-        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in changed)
+        return " ".join(f"{name}={value}" for name, value in self.as_mapping().items())
 
 
 _EXPECTED: Final[Mapping[Any, str]] = {
@@ -150,8 +155,8 @@ _EXPECTED: Final[Mapping[Any, str]] = {
 }
 
 
-def _default(field: "dataclasses.Field[Any]") -> object:
-    return {} if field.name == "where" else field.default
+def _is_default(rule: Rule, field: "dataclasses.Field[Any]") -> bool:
+    return bool(getattr(rule, field.name) == ({} if field.name == "where" else field.default))
 
 
 def _affected(rule: Rule) -> Collection[int] | None:
@@ -246,6 +251,9 @@ def _check_error(rule: Rule, key: ApiKey | None) -> None:
         raise ValueError("Produce with acks=0 is not answered, so it gets no error: take close='before' instead")
 
 
+_numbers: Final = itertools.count(1)
+
+
 class Fault:
     """A rule that is in force, and how often it has fired."""
 
@@ -254,8 +262,10 @@ class Fault:
         self._random = random.Random(rule.seed)
         self._first = rule.nth or 1
         self._most = rule.times if rule.times is not None else 1 if rule.nth else None
-        self._held: list[Callable[[], object]] | None = []
+        self._held: list[tuple[object, Callable[[], object]]] | None = []
         self._lock = threading.Lock()
+        self.number = next(_numbers)
+        """Which it is, of all in this process."""
         self.matched = 0
         """How many requests it was about."""
         self.fired = 0
@@ -276,19 +286,28 @@ class Fault:
         self.firings.append(told_request(arrival))
         return True
 
-    def hold(self, call: Callable[[], object]) -> None:
-        """Call when the rule is repealed; now, if it has been. Requests are bounded by connections, each of which has one."""
+    def hold(self, owner: object, call: Callable[[], object]) -> None:
+        """Call when the rule is repealed, or for its owner; now, if it has been. Requests are bounded by connections."""
         with self._lock:
             if self._held is not None:
-                self._held.append(call)
+                self._held.append((owner, call))
                 return
         call()
+
+    def let_go(self, owner: object) -> None:
+        """Let go on what was held for one owner, a broker that stops."""
+        with self._lock:
+            due = [call for held_for, call in self._held or () if held_for is owner]
+            if self._held is not None:
+                self._held = [held for held in self._held if held[0] is not owner]
+        for call in due:
+            call()
 
     def end(self) -> None:
         """Let go on what was held. Called when the rule is repealed."""
         with self._lock:
             held, self._held = self._held, None
-        for call in held or ():
+        for _, call in held or ():
             call()
 
     def __repr__(self) -> str:
@@ -304,8 +323,8 @@ class Faults:
     ``str`` of it is a line for each: the rule, and how often it fired.
     """
 
-    def __init__(self) -> None:
-        self._faults: tuple[Fault, ...] = ()
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        self._faults: tuple[Fault, ...] = tuple(map(Fault, rules))
         self._lock = threading.Lock()
 
     def add(self, rule: Rule) -> Fault:
@@ -327,6 +346,11 @@ class Faults:
             faults, self._faults = self._faults, ()
         for fault in faults:
             fault.end()
+
+    def let_go(self, owner: object) -> None:
+        """Let go on what is held for one owner; the rules stay in force."""
+        for fault in self._faults:
+            fault.let_go(owner)
 
     @contextlib.contextmanager
     def inject(self, **rule: Any) -> Iterator[Fault]:

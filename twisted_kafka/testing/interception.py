@@ -52,8 +52,9 @@ class _Exchange:
 class Interceptor:
     """Makes requests known to a record, and subject to rules (``IRequestInterceptor``)."""
 
-    def __init__(self, faults: Faults, requests: Requests, clock: IClock) -> None:
-        self.faults = faults
+    def __init__(self, faults: Sequence[Faults], requests: Requests, clock: IClock) -> None:
+        """Of ``faults`` the first with a rule that fires counts: a broker's own, and those of its cluster."""
+        self._faults = faults
         self.requests = requests
         self.clock = clock
         self.sessions = FetchSessions()
@@ -75,8 +76,14 @@ class Interceptor:
                 self._timer.start()
             self._timer.add(delay_ms, call)
 
+    def choose(self, arrival: Arrival) -> Fault | None:
+        """Return the fault that fires for this request."""
+        return next((fault for faults in self._faults if (fault := faults.choose(arrival)) is not None), None)
+
     def stop(self) -> None:
-        """Drop what is delayed."""
+        """Let go on what a disk has stalled, and drop what is delayed."""
+        for faults in self._faults:
+            faults.let_go(self)
         with self._lock:
             timer, self._timer = self._timer, None
         if timer is not None:
@@ -110,7 +117,7 @@ class Handling:
             self._apis.handle(request)
             return
         arrival = self._arrival(request)
-        fault = self._interceptor.faults.choose(arrival)
+        fault = self._interceptor.choose(arrival)
         rule = None if fault is None else fault.rule
         exchange = _Exchange(arrival, self._interceptor.clock.monotonic_ns(), rule)
         self._responses.expect(request, exchange)
@@ -141,7 +148,7 @@ class Handling:
             finally:
                 request.frame = b""
 
-        fault.hold(lambda: self._responses.send_callback(go_on, request))
+        fault.hold(self._interceptor, lambda: self._responses.send_callback(go_on, request))
 
     def _handle_part(self, request: Request, exchange: _Exchange, rule: Rule) -> None:
         """Handle what of the request the rule refuses no partition of; keep the answer for the others."""

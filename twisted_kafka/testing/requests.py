@@ -3,6 +3,7 @@
 assert broker.requests.of("Produce").where(acks=-1, topic="orders").count() == 3
 """
 
+import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ MAX_REQUESTS: Final = 10_000
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Their bytes and their responses', at most, apart from the latest."""
 
+_numbers: Final = itertools.count(1)
 _API_NAMES: Final = {key.title: key for key in ApiKey}
 
 
@@ -142,7 +144,11 @@ class Selection:
         return all(request.matches(name, value) for name, value in self._wanted.items())
 
     def __iter__(self) -> Iterator[RecordedRequest]:
-        return iter([each for each in self._record.snapshot() if self._matches(each)])
+        return iter([each for _, each in self.numbered()])
+
+    def numbered(self) -> list[tuple[int, RecordedRequest]]:
+        """Return them with their numbers, which rise; no other request in this process has the same."""
+        return [(number, each) for number, each in self._record.snapshot_numbered() if self._matches(each)]
 
     def __len__(self) -> int:
         return self.count()
@@ -185,7 +191,7 @@ class Requests(Selection):
 
     def __init__(self) -> None:
         super().__init__(self, None, {})
-        self._recorded: deque[RecordedRequest] = deque()
+        self._recorded: deque[tuple[int, RecordedRequest]] = deque()
         self._bytes = 0
         self._changed = threading.Condition()
         self._followers: tuple[Callable[[RecordedRequest], object], ...] = ()
@@ -202,10 +208,10 @@ class Requests(Selection):
     def add(self, request: RecordedRequest) -> None:
         """Record one more, and forget the oldest if there are too many."""
         with self._changed:
-            self._recorded.append(request)
+            self._recorded.append((next(_numbers), request))
             self._bytes += request.size_bytes
             while len(self._recorded) > 1 and (len(self._recorded) > MAX_REQUESTS or self._bytes > MAX_BYTES):
-                self._bytes -= self._recorded.popleft().size_bytes
+                self._bytes -= self._recorded.popleft()[1].size_bytes
             self._changed.notify_all()
         for call in self._followers:
             call(request)
@@ -218,6 +224,10 @@ class Requests(Selection):
 
     def snapshot(self) -> list[RecordedRequest]:
         """Return those that there are now."""
+        return [request for _, request in self.snapshot_numbered()]
+
+    def snapshot_numbered(self) -> list[tuple[int, RecordedRequest]]:
+        """Return those that there are now, with their numbers."""
         with self._changed:
             return list(self._recorded)
 

@@ -36,7 +36,7 @@ def _inspect(arguments: Sequence[str]) -> int:
     from twisted_kafka import __version__
     from twisted_kafka.log.directories.log_directory import LogDirectoryError
     from twisted_kafka.metadata.store import StoreError
-    from twisted_kafka.tools import certificates, doctor, inspection, metadata, passwords, recordings
+    from twisted_kafka.tools import certificates, doctor, inspection, metadata, passwords, recordings, test_server
 
     parser = argparse.ArgumentParser(
         prog="twisted-kafka",
@@ -54,6 +54,7 @@ def _inspect(arguments: Sequence[str]) -> int:
     metadata.add_command(commands)
     doctor.add_command(commands)
     recordings.add_commands(commands)
+    test_server.add_command(commands)
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)

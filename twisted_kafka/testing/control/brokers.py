@@ -1,0 +1,98 @@
+"""The brokers and their clock over HTTP."""
+
+from typing import Any
+
+from twisted_kafka import __version__
+from twisted_kafka.testing.control.call import Call
+from twisted_kafka.testing.control.errors import bad
+
+_UNITS = ("ms", "seconds", "minutes", "hours", "days")
+
+
+def describe(call: Call) -> Any:
+    """Return the version, the addresses, and which brokers run."""
+    call.asked.end()
+    return {
+        "version": __version__,
+        "bootstrap_servers": call.target.bootstrap_servers,
+        "brokers": [
+            {"id": broker_id, "bootstrap_servers": broker.bootstrap_servers} for broker_id, broker in call.target.brokers().items()
+        ],
+    }
+
+
+def reset(call: Call) -> Any:
+    """Make everything as it was at the start, rules of ``--rules`` included, at the same addresses. Connections are closed."""
+    call.given.end()
+    call.target.reset()
+    return describe(call)
+
+
+def kill_broker(call: Call) -> Any:
+    """End a broker of a cluster without a word to the others."""
+    call.given.end()
+    call.target.cluster().kill(_broker_id(call))
+    return describe(call)
+
+
+def stop_broker(call: Call) -> Any:
+    """Stop a broker of a cluster as an operator does: it gives its leaderships up first."""
+    call.given.end()
+    call.target.cluster().stop_broker(_broker_id(call))
+    return describe(call)
+
+
+def start_broker(call: Call) -> Any:
+    """Start a broker of a cluster that does not run, with its address and data."""
+    call.given.end()
+    call.target.cluster().start_broker(_broker_id(call))
+    return describe(call)
+
+
+def _broker_id(call: Call) -> int:
+    (text,) = call.names
+    if not (text.isascii() and text.isdecimal()):
+        raise bad(f"{text[:40]!r} is no broker: expected its id, as in /brokers/2/kill")
+    return int(text)
+
+
+def get_clock(call: Call) -> Any:
+    """Return what the brokers' wall clock shows, and whether it is held."""
+    call.asked.end()
+    clock = call.target.clock
+    return {"now": clock.now.isoformat(timespec="milliseconds"), "now_ms": clock.wall_ms(), "is_held": clock.is_held}
+
+
+def hold_clock(call: Call) -> Any:
+    """Let time stand still until it is released."""
+    call.given.end()
+    call.target.clock.hold()
+    return get_clock(call)
+
+
+def release_clock(call: Call) -> Any:
+    """Let time pass again, from where it stands."""
+    call.given.end()
+    call.target.clock.release()
+    return get_clock(call)
+
+
+def advance_clock(call: Call) -> Any:
+    """Let time pass at once: ``ms``, ``seconds``, ``minutes``, ``hours`` and ``days`` are added up."""
+    call.target.clock.advance(**_duration(call))
+    return get_clock(call)
+
+
+def jump_clock(call: Call) -> Any:
+    """Set the wall clock forward, or back, by ``ms``, ``seconds``, ``minutes``, ``hours`` and ``days``; deadlines stay."""
+    call.target.clock.jump(**_duration(call))
+    return get_clock(call)
+
+
+def _duration(call: Call) -> dict[str, float]:
+    given = call.given
+    duration = {unit: given.take(unit, float, 0) for unit in _UNITS}
+    given.end()
+    if not any(duration.values()):
+        raise bad(f"no time is given: expected some of {', '.join(_UNITS)}")
+    return duration

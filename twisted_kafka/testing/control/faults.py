@@ -1,0 +1,68 @@
+"""Rules over HTTP: those in force, and what they did."""
+
+from typing import Any
+
+from twisted_kafka.testing.control.call import Call
+from twisted_kafka.testing.control.errors import ControlError
+from twisted_kafka.testing.faults import Fault
+from twisted_kafka.testing.rules_file import rules_of
+
+
+def list_faults(call: Call) -> Any:
+    """Return the rules in force, and how often each fired."""
+    call.asked.end()
+    return {"faults": [_fault_form(fault, broker_id) for broker_id, _, fault in call.target.each_fault()]}
+
+
+def add_faults(call: Call) -> Any:
+    """Put a rule in force, or a list of them; of one broker with ``?broker=2``."""
+    asked = call.asked
+    broker_id = asked.number("broker", None)
+    asked.end()
+    is_list = isinstance(call.body, list)
+    faults = call.target.faults(broker_id)
+    added = [faults.add(rule) for rule in rules_of(call.body if is_list else [call.body], "the body")]
+    forms = [_fault_form(fault, broker_id) for fault in added]
+    return {"faults": forms} if is_list else forms[0]
+
+
+def get_fault(call: Call) -> Any:
+    """Return one rule in force, by its id."""
+    call.asked.end()
+    broker_id, _, fault = _found_fault(call)
+    return _fault_form(fault, broker_id)
+
+
+def remove_fault(call: Call) -> Any:
+    """Repeal a rule; return how often it fired."""
+    call.asked.end()
+    broker_id, faults, fault = _found_fault(call)
+    faults.remove(fault)
+    return _fault_form(fault, broker_id)
+
+
+def clear_faults(call: Call) -> Any:
+    """Repeal all rules; return how often each fired."""
+    told = list_faults(call)
+    for _, faults, fault in list(call.target.each_fault()):
+        faults.remove(fault)
+    return told
+
+
+def _found_fault(call: Call) -> Any:
+    (wanted,) = call.names
+    for found in call.target.each_fault():
+        if str(found[2].number) == wanted:
+            return found
+    raise ControlError(404, f"no rule with the id {wanted[:40]!r} is in force: GET /faults lists those that are")
+
+
+def _fault_form(fault: Fault, broker_id: int | None) -> dict[str, Any]:
+    return {
+        "id": fault.number,
+        "broker": broker_id,
+        "rule": fault.rule.as_mapping(),
+        "matched": fault.matched,
+        "fired": fault.fired,
+        "firings": list(fault.firings),
+    }

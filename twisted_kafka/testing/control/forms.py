@@ -1,0 +1,86 @@
+"""Requests and records as JSON."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.records.record import Header, Record, SimpleRecord
+from twisted_kafka.recording.batches_form import read_value, write_value
+from twisted_kafka.recording.message_form import write_message
+from twisted_kafka.testing.control.call import Fields
+from twisted_kafka.testing.control.errors import bad
+from twisted_kafka.testing.requests import RecordedRequest
+from twisted_kafka.testing.subjects import Partition
+
+_TITLES: Final = {key.title for key in ApiKey}
+
+
+def write_partitions(partitions: Iterable[Partition]) -> list[dict[str, Any]]:
+    """Return topics with partitions; null for one that names none."""
+    return [{"topic": topic, "partition": index} for topic, index in partitions]
+
+
+def write_request(number: int, broker_id: int, request: RecordedRequest, *, is_whole: bool) -> dict[str, Any]:
+    """Return a request that was answered; ``is_whole``: with its fields and the answer's, without secrets."""
+    form = {
+        "number": number,
+        "broker": broker_id,
+        "api": request.api,
+        "version": request.version,
+        "client_id": request.client_id,
+        "principal": request.principal,
+        "connection": request.connection,
+        "partitions": write_partitions(request.partitions),
+        "groups": list(request.groups),
+        "error": request.error,
+        "outcome": request.outcome,
+        "fault": request.fault,
+        "arrived_ms": round(request.arrived_ms, 3),
+        "answered_ms": round(request.answered_ms, 3),
+        "line": " ".join(str(request).split()),
+    }
+    if is_whole:
+        form["request"] = _written(request, request.fields)
+        form["response"] = _written(request, request.response)
+    return form
+
+
+def _written(request: RecordedRequest, message: Any) -> Any:
+    return None if message is None or request.api not in _TITLES else write_message(message, request.version)
+
+
+def write_record(partition: int, record: Record) -> dict[str, Any]:
+    """Return a record: bytes as text if they are UTF-8, else as ``{"base64": ...}``."""
+    return {
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "key": write_value(record.key),
+        "value": write_value(record.value),
+        "headers": [[name, write_value(value)] for name, value in record.headers],
+    }
+
+
+def read_record(form: Any, now_ms: int) -> SimpleRecord:
+    """Return a record to write: a value alone, or an object with key, value, headers and timestamp_ms. Raises ControlError."""
+    if not isinstance(form, dict) or "base64" in form:
+        return SimpleRecord(now_ms, None, _bytes(form))
+    fields = Fields(form, "a record")
+    key, value, headers = fields.any("key"), fields.any("value"), fields.any("headers")
+    timestamp_ms = fields.number("timestamp_ms", now_ms)
+    fields.end()
+    return SimpleRecord(timestamp_ms, _bytes(key), _bytes(value), _headers([] if headers is None else headers))
+
+
+def _headers(form: Any) -> list[Header]:
+    pairs: list[Any] = form if isinstance(form, list) else [None]
+    if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
+        raise bad('headers of a record: expected pairs, as in [["name", "value"]]')
+    return [(name, _bytes(value)) for name, value in pairs]
+
+
+def _bytes(form: Any) -> bytes | None:
+    try:
+        return read_value(form)
+    except ValueError as error:
+        raise bad(str(error)) from None

@@ -1,0 +1,37 @@
+"""Groups over HTTP: states, members, offsets and lag."""
+
+from typing import Any
+
+from twisted_kafka.testing.control.call import Call
+from twisted_kafka.testing.control.forms import write_partitions
+
+
+def list_groups(call: Call) -> Any:
+    """Return the groups of all brokers with their states."""
+    call.asked.end()
+    states: dict[str, str] = {}
+    for broker in call.target.brokers().values():
+        states |= broker.groups()
+    return {"groups": [{"group": group, "state": state} for group, state in sorted(states.items())]}
+
+
+def get_group(call: Call) -> Any:
+    """Return a group: its ``state`` (Dead if there is none), its ``members``, its ``offsets``, its ``lag``."""
+    call.asked.end()
+    (group,) = call.names
+    coordinator = call.target.coordinator(group)
+    offsets = [
+        {"topic": topic, "partition": partition, "committed": offset}
+        for (topic, partition), offset in sorted(coordinator.committed(group).items())
+    ]
+    described = coordinator.described_group(group)
+    members = [
+        {
+            "member_id": member.member_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "assigned": write_partitions(member.assigned),
+        }
+        for member in described.members
+    ]
+    return {"group": group, "state": described.state, "members": members, "offsets": offsets, "lag": call.target.lag(group, None)}

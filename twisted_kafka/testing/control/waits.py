@@ -1,0 +1,111 @@
+"""Waiting over HTTP: until a group, an offset, a lag or requests are as wanted. An answer of 504 says what was seen instead."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from twisted_kafka.testing.broker import BrokerError
+from twisted_kafka.testing.control.call import Call, Fields
+from twisted_kafka.testing.control.errors import ControlError, bad
+from twisted_kafka.testing.control.requests import selected
+from twisted_kafka.testing.control.target import Target
+
+MAX_WAIT_S: Final = 300.0
+_USUAL_WAIT_S: Final = 10.0
+_LOOK_S: Final = 0.05
+_SHOWN_REQUESTS: Final = 20
+_KINDS: Final = ("state", "offset", "committed", "lag", "requests")
+
+
+def wait(call: Call) -> Any:
+    """Wait at most ``timeout_s`` (10) until the one of these that is given is there; return what was seen then, as ``seen``.
+
+    ``state`` of a ``group``; ``offset``, or more, as the end of ``topic`` and ``partition``; ``committed``, or more, by ``group``
+    for ``topic`` and ``partition``; ``lag``, or less, of a ``group`` (in ``topic``); ``requests``, as the query of GET /requests
+    selects them, a ``count`` (1) of them.
+    """
+    given = call.given
+    timeout_s = given.take("timeout_s", float, _USUAL_WAIT_S)
+    if not 0 <= timeout_s <= MAX_WAIT_S:
+        raise bad(f"timeout_s is {timeout_s}: expected 0 to {MAX_WAIT_S:g}")
+    chosen = [kind for kind in _KINDS if given.has(kind)]
+    if len(chosen) != 1:
+        raise bad(f"a wait is for one of {', '.join(_KINDS)}, not for {' and '.join(chosen) or 'nothing'}")
+    condition = _CONDITIONS[chosen[0]](call.target, given)
+    given.end()
+    return {"wanted": condition.wanted, "seen": _wait(call.target, condition, timeout_s)}
+
+
+class _Condition(NamedTuple):
+    wanted: str
+    look: Callable[[], Any]
+    is_there: Callable[[Any], bool]
+
+
+def _wait(target: Target, condition: _Condition, timeout_s: float) -> Any:
+    seen: list[Any] = [None]
+
+    def is_there() -> bool:
+        if target.is_closed:
+            raise ControlError(503, "the control server has stopped")
+        try:
+            seen[0] = condition.look()
+        except (BrokerError, TimeoutError) as error:  # a topic that may be created yet, a leader that is elected
+            seen[0] = str(error).partition("\n")[0]
+            return False
+        return condition.is_there(seen[0])
+
+    requests = target.any().requests
+    if requests.wait_until(is_there, timeout_s, _LOOK_S):
+        return seen[0]
+    text = f"waited {timeout_s:g} s for {condition.wanted}; it was {seen[0]!r} at last"
+    raise ControlError(
+        504, text, seen=seen[0], requests=[" ".join(str(each).split()) for each in requests.snapshot()[-_SHOWN_REQUESTS:]]
+    )
+
+
+def _for_state(target: Target, given: Fields) -> _Condition:
+    group, state = given.take("group", str), given.take("state", str)
+    return _Condition(f"group {group!r} {state}", lambda: target.coordinator(group).group_state(group), lambda seen: seen == state)
+
+
+def _for_offset(target: Target, given: Fields) -> _Condition:
+    topic, partition, offset = given.take("topic", str), given.number("partition", 0), given.number("offset")
+    wanted = f"end of {topic}-{partition} at {offset} or more"
+    return _Condition(wanted, lambda: target.leader(topic, partition).end_offset(topic, partition), lambda seen: seen >= offset)
+
+
+def _for_committed(target: Target, given: Fields) -> _Condition:
+    group, topic = given.take("group", str), given.take("topic", str)
+    partition, offset = given.number("partition", 0), given.number("committed")
+    return _Condition(
+        f"group {group!r} at {offset} or more of {topic}-{partition}",
+        lambda: target.coordinator(group).committed(group).get((topic, partition)),
+        lambda seen: seen is not None and seen >= offset,
+    )
+
+
+def _for_lag(target: Target, given: Fields) -> _Condition:
+    group, lag, topic = given.take("group", str), given.number("lag"), given.take("topic", str, None)
+    wanted = f"group {group!r} with a lag of {lag} or less" + (f" in {topic}" if topic else "")
+    return _Condition(wanted, lambda: target.lag(group, topic), lambda seen: seen is not None and seen <= lag)
+
+
+def _for_requests(target: Target, given: Fields) -> _Condition:
+    filters, count = given.take("requests", dict), given.number("count", 1)
+    for broker in target.brokers().values():
+        selected(broker.requests, filters)  # what is wrong with them is told at once
+    wanted = f"{count} requests with {', '.join(f'{name}={value}' for name, value in filters.items()) or 'anything'}"
+
+    def look() -> int:
+        return sum(selected(broker.requests, filters).count() for broker in target.brokers().values())
+
+    return _Condition(wanted, look, lambda seen: seen >= count)
+
+
+_CONDITIONS: Final[Mapping[str, Callable[[Target, Fields], _Condition]]] = {
+    "state": _for_state,
+    "offset": _for_offset,
+    "committed": _for_committed,
+    "lag": _for_lag,
+    "requests": _for_requests,
+}

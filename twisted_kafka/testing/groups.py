@@ -1,0 +1,82 @@
+"""Groups of a broker under test: their members, and how far they have read."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from twisted_kafka.coordinator.group.subscription import decode_assignment
+
+
+class GroupMember(NamedTuple):
+    """A member of a group, with the partitions that it has been given."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    assigned: tuple[tuple[str, int], ...]
+
+
+class DescribedGroup(NamedTuple):
+    """A group as ``kafka-consumer-groups.sh --describe`` tells of it."""
+
+    state: str
+    members: tuple[GroupMember, ...]
+
+
+class IOffsets(Protocol):
+    """Where partitions begin and end: a broker, or a cluster."""
+
+    def partitions(self, topic: str) -> list[int]: ...  # noqa: D102
+
+    def start_offset(self, topic: str, partition: int = 0) -> int: ...  # noqa: D102
+
+    def end_offset(self, topic: str, partition: int = 0) -> int: ...  # noqa: D102
+
+
+def classic_group_of(described: Any) -> DescribedGroup:
+    """Return what a DescribeGroupsResponse says of a group."""
+    members = (
+        GroupMember(each.member_id, each.client_id, each.client_host, _assigned(described.protocol_type, each.member_assignment))
+        for each in described.members
+    )
+    return DescribedGroup(described.group_state, tuple(members))
+
+
+def consumer_group_of(described: Any) -> DescribedGroup:
+    """Return what a ConsumerGroupDescribeResponse says of a group."""
+    members = (
+        GroupMember(
+            each.member_id,
+            each.client_id,
+            each.client_host,
+            tuple((topic.topic_name, index) for topic in each.assignment.topic_partitions for index in topic.partitions),
+        )
+        for each in described.members
+    )
+    return DescribedGroup(described.group_state, tuple(members))
+
+
+def _assigned(protocol_type: str, assignment: bytes) -> tuple[tuple[str, int], ...]:
+    """Return the partitions of an assignment; none of a protocol that is not consumers'."""
+    if protocol_type != "consumer":
+        return ()
+    try:
+        decoded = decode_assignment(bytes(assignment))
+    except ValueError:  # a client's own format
+        return ()
+    return tuple((each.topic, index) for each in decoded.assigned_partitions for index in each.partitions)
+
+
+def lag_of(committed: Mapping[tuple[str, int], int], topic: str | None, offsets: IOffsets) -> int | None:
+    """Return how many records are behind what was committed, in one topic or in all of ``committed``; None if nothing was.
+
+    A partition without a committed offset counts from its start.
+    """
+    topics = {name for name, _ in committed if topic in (None, name)}
+    if not topics:
+        return None
+    lag = 0
+    for name in topics:
+        for partition in offsets.partitions(name):
+            at = committed.get((name, partition))
+            lag += offsets.end_offset(name, partition) - (offsets.start_offset(name, partition) if at is None else at)
+    return lag

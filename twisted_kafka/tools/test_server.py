@@ -1,0 +1,124 @@
+"""``twisted-kafka test-server``: a broker under test, or a cluster, with its control API, for tests in any language."""
+
+import argparse
+import json
+import os
+import signal
+import stat
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from twisted_kafka.config.broker_config import parse_overrides
+from twisted_kafka.recording.recording_proxy import parse_address
+
+if TYPE_CHECKING:
+    from twisted_kafka.testing import Broker, Cluster
+
+TOKEN_VARIABLE: Final = "TWISTED_KAFKA_TOKEN"
+_LOOK_S: Final = 0.2
+"""How often it is looked whether the parent lives."""
+_READ_BYTES: Final = 4096
+_HIGHEST_PORT: Final = 65_535
+
+
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add ``test-server`` to a parser's commands; see ``inspection.add_commands`` for what it sets."""
+    text = "run a broker for tests in any language, with faults, requests and a clock over HTTP"
+    command = commands.add_parser(
+        "test-server",
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}. Its line on stdout is JSON: bootstrap_servers, control_url, token, pid. It "
+        "ends with the program that started it, when its stdin is a pipe that is closed, or with SIGINT or SIGTERM, and leaves no "
+        f"files. {TOKEN_VARIABLE} in the environment is the token, if it is there. docs/test-server.md has the control API.",
+    )
+    command.add_argument("--brokers", metavar="N", type=int, default=1, help="so many, which are a cluster (%(default)s)")
+    command.add_argument("--port", metavar="PORT", type=int, default=0, help="of the first broker (default: free ones)")
+    command.add_argument("--control", metavar="HOST:PORT", default="127.0.0.1:0", help="of the control API (default: a free port)")
+    command.add_argument("--persona", metavar="VERSION", help="play another Kafka: 0.11, 2.8, 3.9 or 4.1")
+    command.add_argument("--override", "-o", metavar="KEY=VALUE", action="append", default=[], help="a setting; may be repeated")
+    command.add_argument("--rules", metavar="FILE", help="fault rules, in YAML or JSON")
+    command.add_argument("--stay", action="store_true", help="do not end with the parent or stdin")
+    command.add_argument("--verbose", action="store_true", help="log all to stderr, not only warnings")
+    command.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    parent = None if options.stay else os.getppid()  # first, for it may end meanwhile
+    # Imported now: a broker takes a third of a second.
+    from twisted_kafka.broker.kafka_server import StartError
+    from twisted_kafka.testing.control.server import ControlServer
+
+    host, port = parse_address(options.control, least_port=0)
+    served = _made(options)
+    ending = Ending(parent)
+    _log_to_stderr("info" if options.verbose else "warn")
+    try:
+        served.start()
+    except StartError as error:
+        raise ValueError(str(error)) from None
+    try:
+        with ControlServer(served, host=host, port=port, token=os.environ.get(TOKEN_VARIABLE)) as control:
+            told = {"bootstrap_servers": served.bootstrap_servers, "control_url": control.url, "token": control.token}
+            print(json.dumps({**told, "pid": os.getpid()}), flush=True)
+            ending.wait()
+    finally:
+        served.stop()
+    return 0
+
+
+def _made(options: argparse.Namespace) -> "Broker | Cluster":
+    from twisted_kafka.testing import Broker, Cluster
+
+    if not 0 <= options.port <= _HIGHEST_PORT - options.brokers:
+        raise ValueError(f"--port {options.port}: expected 0 to {_HIGHEST_PORT - options.brokers}")
+    properties: dict[str, Any] = dict(parse_overrides(options.override))
+    if options.brokers == 1:
+        if options.port:
+            properties.setdefault("listeners", f"PLAINTEXT://127.0.0.1:{options.port}")
+        return Broker(properties, persona=options.persona, rules=options.rules)
+    if options.persona is not None:
+        raise ValueError("--persona is for one broker: leave out --brokers")
+    return Cluster(options.brokers, properties, rules=options.rules, port=options.port)
+
+
+class Ending:
+    """What ends the program: a signal, its parent's end, or the end of a stdin that is a pipe or a socket.
+
+    Other kinds of stdin do not count: /dev/null ends at once, and a terminal is its user's.
+    """
+
+    def __init__(self, parent: int | None) -> None:
+        """``parent`` is the process id of the parent; without it, signals alone count."""
+        self._parent = parent
+        self._ended = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: self._ended.set())
+        if parent is not None and _is_piped(sys.stdin):
+            threading.Thread(target=self._read_stdin, name="stdin", daemon=True).start()
+
+    def wait(self) -> None:
+        """Wait for it."""
+        # Linux can tell of a parent's death (PR_SET_PDEATHSIG), but means the thread that started this program.
+        while not self._ended.wait(_LOOK_S) and self._parent in (None, os.getppid()):
+            pass
+
+    def _read_stdin(self) -> None:
+        while os.read(sys.stdin.fileno(), _READ_BYTES):
+            pass
+        self._ended.set()
+
+
+def _is_piped(stream: Any) -> bool:
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except (AttributeError, OSError, ValueError):  # closed at the start
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _log_to_stderr(level: str) -> None:
+    from twisted.logger import FilteringLogObserver, LogLevel, LogLevelFilterPredicate, globalLogBeginner, textFileLogObserver
+
+    wanted = LogLevelFilterPredicate(LogLevel.lookupByName(level))
+    globalLogBeginner.beginLoggingTo([FilteringLogObserver(textFileLogObserver(sys.stderr), [wanted])], redirectStandardIO=False)
