@@ -108,3 +108,15 @@ def test_a_cluster_is_a_fixture_and_a_failed_test_shows_what_each_broker_was_ask
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*- requests to kafka_cluster -*", "broker 1: no requests", "broker 3: no requests"])
+
+
+def test_pytest_imports_the_broker_as_it_is(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        def test_it(kafka):
+            from twisted_kafka.testing import broker
+            assert broker.__spec__.loader.__class__.__name__ == "SourceFileLoader"  # pytest's own rewrites assertions
+        """,
+    )
+    result.assert_outcomes(passed=1)

@@ -85,6 +85,11 @@ class DynamicBrokerConfig:
                 changed[name] = self._passwords.encode(password)
         return {**stored, **changed} if changed else None
 
+    def load(self, defaults: Mapping[str, str], own: Mapping[str, str]) -> None:
+        """Apply the store's settings of all brokers and of this one, at the start: no file can have changed since."""
+        with self._lock:
+            self._update(self._usable(defaults, per_broker=False), self._usable(own, per_broker=True))
+
     def update_own(self, settings: Mapping[str, str]) -> None:
         """Apply the store's settings of this broker (``/config/brokers/<id>``), which have passwords encoded."""
         with self._lock:
@@ -96,6 +101,8 @@ class DynamicBrokerConfig:
             self._update(self._usable(settings, per_broker=False), self._own)
 
     def _update(self, defaults: dict[str, str], own: dict[str, str], *, rereads_files: bool = False) -> None:
+        if (defaults, own) == (self._defaults, self._own) and not rereads_files:
+            return
         try:
             new = self._layered(defaults, own)
             changed = self._config.changed_keys(new)

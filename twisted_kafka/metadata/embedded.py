@@ -107,8 +107,9 @@ class SqliteStore:
             self._make_file()
             database = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=1.0)
             _first(database.execute("PRAGMA locking_mode = EXCLUSIVE"))
-            _first(database.execute("PRAGMA journal_mode = WAL"))
-            database.execute(f"PRAGMA synchronous = {'FULL' if has_to_last(self.path) else 'OFF'}")
+            has_to = has_to_last(self.path)
+            _first(database.execute(f"PRAGMA journal_mode = {'WAL' if has_to else 'MEMORY'}"))
+            database.execute(f"PRAGMA synchronous = {'FULL' if has_to else 'OFF'}")
             database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             found = _first(database.execute("PRAGMA user_version"))[0]
             if not 0 <= found <= FORMAT_VERSION:

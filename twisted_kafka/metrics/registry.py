@@ -48,9 +48,8 @@ class MetricName(NamedTuple):
 def metric_name(type_: str, name: str, tags: dict[str, object]) -> MetricName:
     """Make a name. ``type_`` may include the group, as in ``kafka.server:app-info``."""
     group, _, bare_type = type_.rpartition(":")
-    return MetricName(
-        group or GROUP_OF_TYPE.get(type_, DEFAULT_GROUP), bare_type, name, tuple((key, str(value)) for key, value in tags.items())
-    )
+    texts = tuple([(key, str(value)) for key, value in tags.items()]) if tags else ()
+    return MetricName(group or GROUP_OF_TYPE.get(type_, DEFAULT_GROUP), bare_type, name, texts)
 
 
 _I = TypeVar("_I", bound=Instrument)

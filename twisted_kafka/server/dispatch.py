@@ -169,6 +169,7 @@ class _Declaration(NamedTuple):
 
 
 _DECLARATIONS: dict[Callable[..., Any], _Declaration] = {}
+_BY_FAMILY: dict[type, dict[str, _Declaration]] = {}
 """Keyed by the function that ``@api`` decorates."""
 
 
@@ -268,13 +269,20 @@ class ApiRegistry:
 
 
 def _declared(family: object) -> Iterator[Api]:
-    for name in dir(type(family)):
-        method = getattr(type(family), name)
-        declaration = _DECLARATIONS.get(method) if callable(method) else None
-        if declaration is not None:
-            found = Api(declaration.request_class, declaration.response_class, declaration.versions, getattr(family, name))
-            if declaration.direct is not None:
-                found.direct = getattr(family, declaration.direct)
-            if declaration.together is not None:
-                found.together = Together(*[getattr(family, each) for each in declaration.together])
-            yield found
+    for name, declaration in _declarations_of(type(family)).items():
+        found = Api(declaration.request_class, declaration.response_class, declaration.versions, getattr(family, name))
+        if declaration.direct is not None:
+            found.direct = getattr(family, declaration.direct)
+        if declaration.together is not None:
+            found.together = Together(*[getattr(family, each) for each in declaration.together])
+        yield found
+
+
+def _declarations_of(family: type) -> dict[str, _Declaration]:
+    """Return the declarations of a family's methods by name; they are looked for once."""
+    if family not in _BY_FAMILY:
+        methods = {name: getattr(family, name) for name in dir(family)}
+        _BY_FAMILY[family] = {
+            name: _DECLARATIONS[method] for name, method in methods.items() if callable(method) and method in _DECLARATIONS
+        }
+    return _BY_FAMILY[family]

@@ -38,8 +38,7 @@ class BrokerConfigHandler:
             self._repository.write(f"brokers/{self._broker_id}", own)
 
     def _load(self) -> None:
-        self.dynamic.update_defaults(self._repository.broker_config(None))
-        self.dynamic.update_own(self._repository.broker_config(self._broker_id))
+        self.dynamic.load(self._repository.broker_config(None), self._repository.broker_config(self._broker_id))
 
     def _changed(self, name: str, settings: dict[str, str]) -> None:
         if name == DEFAULT_ENTITY:
