@@ -166,6 +166,10 @@ def produce_idempotent(talk: Talk, version: int) -> None:
 
     for sequence, epoch in ((0, 0), (0, 0), (3, 0), (0, 0), (9, 0), (1, 1), (0, 1), (3, 0)):
         talk.ask(produce(topic, batch(sequence, epoch), acks=-1), version)
+    # A producer that is new to the partition may begin anywhere: what it sent before is out of order from then on.
+    begun_later = talk.create("begun-later")
+    for sequence in (3, 0, 6, 3):
+        talk.ask(produce(begun_later, batch(sequence), acks=-1), version)
 
 
 def fetch(topic: str, *partitions: FetchPartition, **fields: int) -> FetchRequest:
