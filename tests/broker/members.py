@@ -35,6 +35,9 @@ class Members:
             "broker.id": broker_id,
             "zookeeper.session.timeout.ms": 5000,
             "offsets.topic.num.partitions": 2,
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
             "controlled.shutdown.retry.backoff.ms": 100,
             **{key.replace("_", "."): value for key, value in settings.items()},
         }

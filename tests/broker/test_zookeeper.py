@@ -46,6 +46,9 @@ def make_broker(server: ZooKeeper | Proxy, chroot: str, directory: Path, **setti
         "zookeeper.connect": server.address + chroot,
         "broker.id": 1,
         "zookeeper.session.timeout.ms": 5000,
+        "offsets.topic.replication.factor": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
         **{key.replace("_", "."): value for key, value in settings.items()},
     }
     return Broker(properties, data_dir=directory)

@@ -18,11 +18,11 @@ def test_defaults_are_kafkas_except_for_a_single_broker_with_the_interpreter_loc
     assert config.warnings == ()
 
 
-def test_internal_topics_have_one_replica_with_zookeeper_connect_too() -> None:
-    """So far it does not make several brokers: on a single one, no group could form with three replicas of its offsets."""
+def test_internal_topics_have_kafkas_replicas_with_zookeeper_connect() -> None:
     config = KafkaConfig.from_properties({"zookeeper.connect": "localhost:2181"})
-    assert config.int("offsets.topic.replication.factor") == 1
-    assert config.int("transaction.state.log.min.isr") == 1
+    assert config.int("offsets.topic.replication.factor") == 3
+    assert config.int("transaction.state.log.replication.factor") == 3
+    assert config.int("transaction.state.log.min.isr") == 2
 
 
 @pytest.mark.parametrize("second", ["a", "./a", "link"])

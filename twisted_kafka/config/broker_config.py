@@ -36,7 +36,8 @@ _REPLICATION_FACTORS = (
 # With the interpreter lock more threads would only take turns: see docs/architecture.md.
 _WITH_LOCK: dict[str, Value] = {"num.network.threads": 1, "num.io.threads": 4}
 
-# A single broker cannot hold three replicas, and with zookeeper.connect there is a single broker, too, so far.
+# A broker that is alone cannot hold three replicas. With zookeeper.connect it is one of several, and has Kafka's defaults: with one
+# replica, a cluster would lose offsets and transactions with a broker.
 _SINGLE_BROKER: dict[str, Value] = {
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.replication.factor": 1,
@@ -70,7 +71,7 @@ class KafkaConfig(TypedValues):
         self.generation = 0
         """The number of changes so far: anything computed from the values is valid for one generation only."""
         self.unknown_keys: tuple[str, ...] = tuple(sorted(key for key in self.originals if base_key(key) is None))
-        self._defaults = _defaults(in_process)
+        self._defaults = _defaults(in_process, alone=not self.originals.get("zookeeper.connect"))
         super().__init__(dict(self._defaults))
         self._prefixed: dict[str, Value] = {}
         for name, text in self.originals.items():
@@ -255,8 +256,10 @@ def parse_overrides(settings: Sequence[str]) -> dict[str, str]:
     return overrides
 
 
-def _defaults(in_process: bool) -> dict[str, Value]:
-    defaults = _DECLARED_DEFAULTS | _KAFKA_4 | _SINGLE_BROKER
+def _defaults(in_process: bool, alone: bool) -> dict[str, Value]:
+    defaults = _DECLARED_DEFAULTS | _KAFKA_4
+    if alone:
+        defaults.update(_SINGLE_BROKER)
     if HAS_INTERPRETER_LOCK:
         defaults.update(_WITH_LOCK)
     if in_process:
