@@ -8,8 +8,11 @@ import pytest
 import twisted_kafka
 from tests.clients.clients import read_aiokafka, read_confluent, read_kafka_python, send_aiokafka, send_confluent, send_kafka_python
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.network.client import one_request
 from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsResponse
+from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 NAMES = ("0.11", "2.8", "3.9", "4.1")
 
@@ -97,3 +100,23 @@ def test_real_clients_produce_and_consume_in_a_group(played: Any, send: Any, rea
     topic = f"topic-{send.__name__}"
     send(broker.bootstrap_servers, topic, [b"one", b"two"])
     assert read(broker.bootstrap_servers, topic, 2, f"group-{topic}") == [b"one", b"two"]
+
+
+def test_a_topic_takes_only_the_configs_that_its_kafka_has() -> None:
+    def create(persona: str) -> tuple[int, str | None]:
+        with twisted_kafka.Broker(persona=persona) as broker:
+            host, port = broker.bootstrap_servers.rsplit(":", 1)
+            config = CreatableTopicConfig(name="message.timestamp.after.max.ms", value="1000")
+            topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=[config])
+            response = one_request.ask((host, int(port)), CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 2, "c", 10)
+            (result,) = response.topics
+            return result.error_code, result.error_message
+
+    assert create("2.8") == (ErrorCode.INVALID_CONFIG, "Unknown topic config name: message.timestamp.after.max.ms")
+    assert create("3.9") == (ErrorCode.NONE, None)
+
+
+def test_defaults_of_its_kafka_outlast_a_change_of_settings() -> None:
+    with twisted_kafka.Broker(persona="0.11") as broker:
+        broker.config.adopt(broker.config.updated({"log.cleaner.threads": "2"}))
+        assert (broker.config.int("log.cleaner.threads"), broker.config.int("offsets.retention.minutes")) == (2, 1440)

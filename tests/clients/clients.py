@@ -202,6 +202,11 @@ def java_library(artifact: str, version: str) -> str | None:
     return _class_path("client-pom.xml", f"{artifact}-{version}", f"-Dkafka.artifact={artifact}", f"-Dkafka.version={version}")
 
 
+def old_java_class_path(version: str) -> str | None:
+    """Return the class path of a broker from before Kafka 1.0, which needs what Java had then."""
+    return _class_path("old-kafka-pom.xml", f"old-kafka-{version}", f"-Dkafka.version={version}")
+
+
 def _class_path(pom: str, name: str, *properties: str) -> str | None:
     if not (shutil.which("java") and shutil.which("mvn")):
         return None

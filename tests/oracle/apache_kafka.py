@@ -1,11 +1,11 @@
-"""Apache Kafka 3.9, in ZooKeeper mode or alone in KRaft mode, or a later one, as plain processes to be asked the same questions."""
+"""Apache Kafka as plain processes to be asked the same questions: 3.9 or another version, with ZooKeeper or alone in KRaft mode."""
 
 import signal
 import subprocess
 import time
 from pathlib import Path
 
-from tests.clients.clients import HERE, java_class_path, java_library
+from tests.clients.clients import HERE, java_class_path, java_library, old_java_class_path
 from tests.clients.served import answers, lists_brokers
 from tests.ports import free_port
 from tests.processes import start_tied
@@ -18,9 +18,9 @@ CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 class ApacheKafka:
     """One broker (id 1) and its ZooKeeper (with ``kraft``: its controller) below ``directory``; for tests that may take a while."""
 
-    def __init__(self, directory: Path, *, kraft: bool = False, later_version: str | None = None, **settings: object) -> None:
+    def __init__(self, directory: Path, *, kraft: bool = False, version: str | None = None, **settings: object) -> None:
         self.directory = directory
-        self._later_version = later_version
+        self._version = version
         self.port = free_port()
         self.log4j = HERE / "java" / "log4j.properties"
         self._kraft = kraft
@@ -55,6 +55,11 @@ class ApacheKafka:
     def change(self, **settings: object) -> None:
         """Have other settings from the next start on."""
         self._settings |= settings
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What its server.properties says."""
+        return dict(self._settings)
 
     @property
     def bootstrap(self) -> str:
@@ -135,12 +140,23 @@ class ApacheKafka:
         self._processes.clear()
 
     def _run(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
-        later = self._later_version
-        class_path = java_class_path() if later is None else java_library("kafka_2.13", later)
-        assert class_path is not None
         logging = f"-Dlog4j.configuration=file:{self.log4j}"
-        command = ["java", "-Xmx512M", logging, f"-Dkafka.logs.dir={self.directory}", "-cp", class_path, main, *arguments]
+        java = ["java", "-Xmx512M", logging, f"-Dkafka.logs.dir={self.directory}", *_class_path_of(self._version)]
+        command = [*java, main, *arguments]
         with (self.directory / f"{main}.log").open("ab") as output:
             process = start_tied(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=self.directory)
         self._processes.append(process)
         return process
+
+
+def _class_path_of(version: str | None) -> list[str]:
+    """Return Java's options for this version of Kafka."""
+    if version is None:
+        path, options = java_class_path(), []
+    elif version.startswith("0."):
+        # It takes the Java version apart, and expects 1.x.
+        path, options = old_java_class_path(version), ["-Djava.specification.version=1.8"]
+    else:
+        path, options = java_library("kafka_2.13", version), []
+    assert path is not None
+    return [*options, "-cp", path]

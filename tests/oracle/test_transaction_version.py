@@ -264,7 +264,7 @@ def markers(talk: Talk, topic: str) -> None:
 def kafka_4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     if java_library("kafka_2.13", VERSION) is None:
         pytest.skip("Java or Maven is not installed")
-    broker = ApacheKafka(tmp_path_factory.mktemp("kafka-4"), kraft=True, later_version=VERSION, **SETTINGS)
+    broker = ApacheKafka(tmp_path_factory.mktemp("kafka-4"), kraft=True, version=VERSION, **SETTINGS)
     with running(broker):
         yield broker
 

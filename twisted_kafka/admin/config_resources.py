@@ -10,7 +10,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.client_metrics import CLIENT_METRICS_KEYS, ClientMetricsConfig
 from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.config.keys import BROKER_KEYS, TOPIC_KEYS
+from twisted_kafka.config.keys import BROKER_KEYS
 from twisted_kafka.config.keys.declare import LIST, TopicKey
 from twisted_kafka.config.prefixes import base_key
 from twisted_kafka.config.topic_config import validated_overrides
@@ -44,7 +44,7 @@ class TopicConfigs:
 
     def list_default(self, key: str) -> str:
         """Return the default of a list-valued topic key."""
-        return list_default(TOPIC_KEYS, key)
+        return list_default(self._config.topic_keys, key)
 
     def validate(self, name: str, config: Mapping[str, str], changed: Iterable[str]) -> None:
         """Raise UnknownTopicOrPartitionError, or InvalidConfigurationError if the config is not valid for a topic."""

@@ -18,7 +18,7 @@ from twisted_kafka.broker.kafka_server import KafkaServer, StartError, StartInte
 from twisted_kafka.broker.main_reactor import MainReactor
 from twisted_kafka.broker.personas import persona_of
 from twisted_kafka.broker.temporary_directory import make_temporary_directory
-from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.broker_config import OWN_EDITION, Edition, KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -58,7 +58,8 @@ class Broker:
     ) -> None:
         """Check the settings; raise ConfigError for a bad one.
 
-        ``persona`` is the Kafka as which it answers: "0.11", "2.8", "3.9" or "4.1", with that one's APIs, versions and defaults.
+        ``persona`` is the Kafka as which it answers: "0.11", "2.8", "3.9" or "4.1", with that one's APIs, versions,
+        keys and defaults.
 
         ``interceptor`` sees requests and responses (``twisted_kafka.testing.Broker`` has one).
 
@@ -74,23 +75,22 @@ class Broker:
         self._reactor = reactor
         self._remove_temporary: Callable[[], object] = _nothing
         if config is None:
-            settings = {} if played is None else dict(played.defaults)
-            settings |= {key: _setting(value) for key, value in (properties or {}).items() if value is not None}
+            settings = {key: _setting(value) for key, value in (properties or {}).items() if value is not None}
             if data_dir is None and not ("log.dirs" in settings or "log.dir" in settings):
                 data_dir, self._remove_temporary = make_temporary_directory(self)
             if data_dir is not None:
                 settings["log.dirs"] = str(Path(data_dir).absolute() / "log")
             settings.setdefault("listeners", _LOCAL_LISTENER)
-            config = self._checked(settings)
+            config = self._checked(settings, OWN_EDITION if played is None else played.edition)
         on_fatal = on_fatal if on_fatal is not None else self._give_up
         self._server = KafkaServer(config, self._clock, on_fatal, played, interceptor)
         self._main: MainReactor | None = None
         self._lock = threading.Lock()
         self._is_running = False
 
-    def _checked(self, settings: Mapping[str, str]) -> KafkaConfig:
+    def _checked(self, settings: Mapping[str, str], edition: Edition) -> KafkaConfig:
         try:
-            return KafkaConfig.embedded(settings)
+            return KafkaConfig.embedded(settings, edition)
         except BaseException:
             self._remove_temporary()
             raise

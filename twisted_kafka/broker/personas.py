@@ -2,14 +2,16 @@
 
     with twisted_kafka.Broker(persona="2.8") as broker: ...
 
-A persona has the APIs and versions of one Kafka, its defaults where a client notices them, and its quirks. The broker serves those
-that it has: docs/compatibility.md. What follows from the versions needs no quirk: without Produce v7 there is no zstd, and without
-Fetch v7 there are no fetch sessions.
+A persona has the APIs and versions of one Kafka, its keys of brokers and topics with their defaults, and its quirks. The broker
+serves those that it has: docs/compatibility.md. What follows from the versions needs no quirk: without Produce v7 there is no
+zstd, and without Fetch v7 there are no fetch sessions.
 """
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from twisted_kafka.broker.persona_keys import EDITIONS
+from twisted_kafka.config.broker_config import Edition
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.protocol.api import ApiKey
 
@@ -102,19 +104,6 @@ _TABLE: Final = """
 92  DeleteShareGroupOffsets         -     -     -     0-0
 """
 
-_CLASSIC: Final = {"group.coordinator.rebalance.protocols": "classic"}
-_DEFAULTS: Final[Mapping[str, Mapping[str, str]]] = {
-    "0.11": {
-        **_CLASSIC,
-        "message.max.bytes": "1000012",
-        "offsets.retention.minutes": "1440",  # 7 days since 2.0 (KIP-186)
-        "group.max.session.timeout.ms": "300000",
-    },
-    "2.8": _CLASSIC,
-    "3.9": _CLASSIC,
-    "4.1": {"log.message.timestamp.after.max.ms": "3600000"},  # KIP-1030
-}
-
 Ranges = dict[int, tuple[int, int]]
 
 
@@ -124,8 +113,8 @@ class Persona(NamedTuple):
     name: str
     served: Mapping[int, tuple[int, int]]
     """First and last version by API key."""
-    defaults: Mapping[str, str]
-    """Settings whose defaults differ from this broker's."""
+    edition: Edition
+    """The keys that it has, and the defaults that differ from this broker's."""
     told_from: Mapping[int, int]
     """APIs whose first version it tells lower than it is, by key: old librdkafka needs that of Produce (KAFKA-18659)."""
     tells_features: bool
@@ -146,7 +135,7 @@ def persona_of(name: str) -> Persona:
     rows = [line.split() for line in _TABLE.strip().splitlines()]
     served = {int(row[0]): _range(row[column]) for row in rows if row[column] != "-"}
     told_from = {int(ApiKey.PRODUCE): 0} if name == "4.1" else {}
-    return Persona(name, served, _DEFAULTS[name], told_from, name == "4.1", name != "0.11")
+    return Persona(name, served, EDITIONS[name], told_from, name == "4.1", name != "0.11")
 
 
 def _range(text: str) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Self
+from typing import Final, NamedTuple, Self, TypeVar
 
 from twisted_kafka.config.effects import HONOURED, PLUGIN_HONOURED
 from twisted_kafka.config.endpoints import (
@@ -15,12 +15,14 @@ from twisted_kafka.config.endpoints import (
     parse_protocol_map,
 )
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS
-from twisted_kafka.config.keys.declare import PASSWORD, Value
+from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS
+from twisted_kafka.config.keys.declare import PASSWORD, ConfigKey, TopicKey, Value
 from twisted_kafka.config.prefixes import base_key
 from twisted_kafka.config.typed import TypedValues
 from twisted_kafka.config.values import HIDDEN, parse_value, value_text
 from twisted_kafka.interpreter import HAS_INTERPRETER_LOCK
+
+_K = TypeVar("_K", ConfigKey, TopicKey)
 
 _MS_PER_MINUTE = 60_000
 _MS_PER_HOUR = 3_600_000
@@ -58,6 +60,19 @@ _IN_PROCESS: dict[str, Value] = {
 }
 
 
+class Edition(NamedTuple):
+    """The settings of one Kafka: what differs from this broker's."""
+
+    defaults: Mapping[str, str]
+    """Texts of defaults, by key."""
+    hidden: frozenset[str]
+    """Keys of brokers and of topics that it does not have."""
+
+
+OWN_EDITION: Final = Edition({}, frozenset())
+"""This broker's own settings."""
+
+
 class KafkaConfig(TypedValues):
     """The broker's settings: a mapping from key to parsed value, which only `adopt` changes.
 
@@ -65,13 +80,15 @@ class KafkaConfig(TypedValues):
     Raises ConfigError, with a message of one line, for the first invalid setting.
     """
 
-    def __init__(self, properties: Mapping[str, str], *, in_process: bool = False) -> None:
+    def __init__(self, properties: Mapping[str, str], *, in_process: bool = False, edition: Edition = OWN_EDITION) -> None:
         self.originals: dict[str, str] = dict(properties)
         self.in_process = in_process
+        self._edition = edition
         self.generation = 0
         """The number of changes so far: anything computed from the values is valid for one generation only."""
         self.unknown_keys: tuple[str, ...] = tuple(sorted(key for key in self.originals if base_key(key) is None))
         self._defaults = _defaults(in_process, alone=not self.originals.get("zookeeper.connect"))
+        self._defaults |= {name: parse_value(BROKER_KEYS[name], text) for name, text in edition.defaults.items()}
         super().__init__(dict(self._defaults))
         self._prefixed: dict[str, Value] = {}
         for name, text in self.originals.items():
@@ -87,9 +104,9 @@ class KafkaConfig(TypedValues):
         return cls(properties)
 
     @classmethod
-    def embedded(cls, properties: Mapping[str, str]) -> Self:
+    def embedded(cls, properties: Mapping[str, str], edition: Edition = OWN_EDITION) -> Self:
         """Return the configuration of a broker embedded in another program, with defaults that suit tests; raise ConfigError."""
-        return cls(properties, in_process=True)
+        return cls(properties, in_process=True, edition=edition)
 
     def updated(self, changes: Mapping[str, str | None]) -> Self:
         """Return a configuration with some settings changed, or removed where the value is None; raise ConfigError."""
@@ -97,7 +114,11 @@ class KafkaConfig(TypedValues):
         for key, text in changes.items():
             if text is None:
                 properties.pop(key, None)
-        return type(self)(properties, in_process=self.in_process)
+        return self.with_properties(properties)
+
+    def with_properties(self, properties: Mapping[str, str]) -> Self:
+        """Return a configuration with these settings instead, and the same defaults otherwise; raise ConfigError."""
+        return type(self)(properties, in_process=self.in_process, edition=self._edition)
 
     def take_broker_id(self, broker_id: int) -> None:
         """Set the broker id that the cluster has assigned to this broker."""
@@ -128,6 +149,16 @@ class KafkaConfig(TypedValues):
     def is_set(self, key: str) -> bool:
         """Return whether the key was set explicitly (in DescribeConfigs: a static broker config)."""
         return key in self.originals
+
+    @property
+    def broker_keys(self) -> Mapping[str, ConfigKey]:
+        """The keys of brokers that clients are told of."""
+        return _shown(BROKER_KEYS, self._edition.hidden)
+
+    @property
+    def topic_keys(self) -> Mapping[str, TopicKey]:
+        """The keys that topics can have."""
+        return _shown(TOPIC_KEYS, self._edition.hidden)
 
     def default(self, key: str) -> Value:
         """Return the key's default value."""
@@ -254,6 +285,10 @@ def parse_overrides(settings: Sequence[str]) -> dict[str, str]:
             raise ConfigError(f"Invalid setting {setting!r}: must be KEY=VALUE")
         overrides[key.strip()] = value.strip()
     return overrides
+
+
+def _shown(keys: Mapping[str, _K], hidden: frozenset[str]) -> Mapping[str, _K]:
+    return {name: key for name, key in keys.items() if name not in hidden} if hidden else keys
 
 
 def _defaults(in_process: bool, alone: bool) -> dict[str, Value]:

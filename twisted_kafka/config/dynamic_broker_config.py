@@ -143,7 +143,7 @@ class DynamicBrokerConfig:
             return name, None
 
     def _layered(self, defaults: Mapping[str, str], own: Mapping[str, str]) -> KafkaConfig:
-        new = KafkaConfig({**self._static, **defaults, **own}, in_process=self._config.in_process)
+        new = self._config.with_properties({**self._static, **defaults, **own})
         new.take_broker_id(self._config.int("broker.id"))
         return new
 

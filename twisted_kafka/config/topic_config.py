@@ -8,7 +8,7 @@ from typing import Self
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import TOPIC_KEYS
-from twisted_kafka.config.keys.declare import MAX_LONG, Value
+from twisted_kafka.config.keys.declare import MAX_LONG, TopicKey, Value
 from twisted_kafka.config.values import parse_value
 from twisted_kafka.protocol.errors import InvalidConfigurationError
 
@@ -106,11 +106,11 @@ def ensure_no_null(overrides: Mapping[str, str | None]) -> None:
         raise InvalidConfigurationError(f"Null value not supported for topic configs: {', '.join(without_value)}")
 
 
-def validate_topic_configs(overrides: Mapping[str, str | None]) -> None:
+def validate_topic_configs(overrides: Mapping[str, str | None], keys: Mapping[str, TopicKey] = TOPIC_KEYS) -> None:
     """Raise InvalidConfigurationError, with a message of one line, for the first invalid override (Kafka: LogConfig.validate)."""
     ensure_no_null(overrides)
     for name in overrides:
-        if name not in TOPIC_KEYS:
+        if name not in keys:
             raise InvalidConfigurationError(f"Unknown topic config name: {name}")
     for name, text in overrides.items():
         assert text is not None
@@ -124,7 +124,7 @@ def validate_topic_configs(overrides: Mapping[str, str | None]) -> None:
 
 def validated_overrides(config: KafkaConfig, overrides: Mapping[str, str | None]) -> dict[str, str]:
     """Return the overrides if they are valid for a topic of this broker, otherwise raise InvalidConfigurationError."""
-    validate_topic_configs(overrides)
+    validate_topic_configs(overrides, config.topic_keys)
     valid = {name: value for name, value in overrides.items() if value is not None}
     effective = LogConfig.from_broker(config, valid)
     if effective.remote_storage_enable and not config.boolean("remote.log.storage.system.enable"):

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, TypeVar
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.client_metrics import CLIENT_METRICS_KEYS
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS
+from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS
 from twisted_kafka.config.keys.declare import PASSWORD, READ_ONLY, ConfigKey, TopicKey
 from twisted_kafka.config.topic_config import topic_defaults
 from twisted_kafka.config.values import parse_value, value_text
@@ -70,7 +70,7 @@ class ConfigDescriber:
         defaults = topic_defaults(self._config)
         return [
             self._topic_entry(key, overrides.get(key.name), value_text(key, defaults[key.name]), dynamic)
-            for key in _selected(TOPIC_KEYS, wanted)
+            for key in _selected(self._config.topic_keys, wanted)
         ]
 
     def _topic_entry(self, key: TopicKey, own: str | None, default: str | None, dynamic: "_Dynamic") -> Entry:
@@ -83,7 +83,7 @@ class ConfigDescriber:
     def broker(self, wanted: Iterable[str] | None = None) -> list[Entry]:
         """Return this broker's effective configs, all or the ``wanted`` ones."""
         dynamic = self._dynamic()
-        keys = {name: key for name, key in BROKER_KEYS.items() if not key.internal or self._config.is_set(name)}
+        keys = {name: key for name, key in self._config.broker_keys.items() if not key.internal or self._config.is_set(name)}
         return [self._broker_entry(key, dynamic) for key in _selected(keys, wanted)]
 
     def _broker_entry(self, key: ConfigKey, dynamic: "_Dynamic") -> Entry:
