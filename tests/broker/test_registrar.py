@@ -24,6 +24,11 @@ def node() -> BrokerNode:
     return broker_node([EndPoint("localhost", 1, "PLAINTEXT", "PLAINTEXT")], rack=None, now_ms=0)
 
 
+def test_older_controllers_can_read_which_features_there_are() -> None:
+    # SupportedVersionRange of Apache Kafka up to 3.6: "Expected minValue >= 1".
+    assert all(1 <= each["min_version"] <= each["max_version"] for each in node().features.values())
+
+
 @pytest.mark.parametrize("is_alone", [True, False])
 def test_a_broker_that_is_alone_refuses_others(store: SqliteStore, is_alone: bool) -> None:
     register_broker(store, 1, node())

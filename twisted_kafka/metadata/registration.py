@@ -60,7 +60,8 @@ def broker_node(end_points: Iterable[EndPoint], *, rack: str | None, now_ms: int
         rack=rack,
         host=None if plain is None else plain.host,
         port=-1 if plain is None else plain.port,
-        features={name: {"min_version": low, "max_version": high} for name, (low, high) in SUPPORTED.items()},
+        # Controllers before Kafka 3.9 cannot read a registration with a level below 1. Level 0 is never finalized.
+        features={name: {"min_version": max(1, low), "max_version": high} for name, (low, high) in SUPPORTED.items()},
     )
 
 
