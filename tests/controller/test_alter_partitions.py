@@ -167,6 +167,28 @@ def test_a_reassignment_that_waited_for_the_replica_is_complete(cluster: Cluster
     assert cluster.controller.context.assignment(T0).replicas == [2, 3]
 
 
+@pytest.mark.parametrize(("before", "after", "epoch"), [([1], [2], 3), ([1, 2], [2], 2), ([1, 2], [1], 2), ([1], [1, 2], 2)])
+def test_a_reassignment_begins_as_many_leader_epochs_as_kafkas(
+    cluster: Cluster, before: list[int], after: list[int], epoch: int
+) -> None:
+    cluster.start(1, 2)
+    cluster.make_topic("t", before, topic_id=TOPIC_ID)
+    alteration = {T0: after}
+    cluster.controller.run(lambda: cluster.controller.reassignments.alter(alteration), ControllerState.ALTER_PARTITION_REASSIGNMENT)
+    cluster.pump()
+    if after != before and not set(after) <= set(before):
+        assert alter(cluster, [*before, *after], broker_id=before[0])["error_code"] == 0
+        cluster.pump()
+    assert (cluster.state("t").leader, cluster.state("t").isr, cluster.state("t").leader_epoch) == (after[0], after, epoch)
+    told = [state for _, sent in cluster.brokers.take(LeaderAndIsrRequest) for state in sent.topic_states[0].partition_states]
+    assert (told[-1].leader_epoch, told[-1].replicas, told[-1].adding_replicas, told[-1].removing_replicas) == (
+        epoch,
+        after,
+        [],
+        [],
+    )
+
+
 def test_a_leader_that_was_elected_uncleanly_recovers_with_its_first_change(cluster: Cluster) -> None:
     cluster.restart(unclean_leader_election_enable="true")
     cluster.start(1, 2)

@@ -38,6 +38,7 @@ class Reassignments:
     def __init__(self, machinery: Machinery) -> None:
         self._context = machinery.context
         self._store = machinery.store
+        self._requests = machinery.requests
         self._partitions = machinery.partitions
         self._replicas = machinery.replicas
         self._nodes = RequestNodes(machinery)
@@ -122,14 +123,15 @@ class Reassignments:
         assignment = self._context.assignment(partition)
         targets, removed = assignment.target, [(partition, broker) for broker in assignment.removing]
         self._replicas.handle([(partition, broker) for broker in targets], ReplicaStatus.ONLINE)
-        self._context.assignments[partition.topic][partition.partition] = ReplicaAssignment(
-            targets, assignment.adding, assignment.removing
-        )
-        if self._context.leaderships[partition].leader not in targets:
+        # A leader that learns of its replicas before the others go does not let them join again.
+        completed = self._context.assignments[partition.topic][partition.partition] = ReplicaAssignment(targets)
+        if self._context.leaderships[partition].leader in targets:
+            self._tell(partition)
+        else:
             self._partitions.handle([partition], PartitionStatus.ONLINE, self._elect)
         self._delete_replicas(partition, removed)
-        self._write(partition, ReplicaAssignment(targets))
-        self._tell(partition)
+        self._write(partition, completed)
+        self._requests.update_metadata(self._context.brokers, [partition])
 
     def _elect(self, partition: TopicPartition, leadership: Leadership, alive: Sequence[int]) -> Elected | None:
         return reassigned_leader(self._context.assignment(partition).target, leadership.isr, alive)
