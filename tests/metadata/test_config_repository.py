@@ -156,3 +156,29 @@ def test_a_change_that_returns_nothing_writes_nothing(followed: Followed) -> Non
     followed.configs.change("topics/a", lambda _: None)
     followed.pump()
     assert (followed.heard, followed.notifications()) == ([], 0)
+
+
+def test_users_clients_and_addresses_go_with_the_last_entry_of_their_configs(followed: Followed) -> None:
+    configs, store = followed.configs, followed.store
+
+    def left(entity_path: str) -> str | None:
+        found = store.get(znodes.config_path(entity_path))
+        return None if found is None else found[0].decode()
+
+    for entity in ("users/alice", "clients/app", "ips/10.0.0.1", "users/bob/clients/app", "users/bob/clients/other"):
+        configs.write(entity, {"a": "1"})
+        configs.write(entity, {})
+    assert [left(each) for each in ("users/alice", "clients/app", "ips/10.0.0.1", "users/bob")] == [None] * 4
+    configs.write("users/carol", {"a": "1"})
+    configs.write("users/carol/clients/app", {"a": "1"})
+    configs.write("users/carol", {})
+    assert left("users/carol/clients/app") == '{"version":1,"config":{"a":"1"}}'
+    configs.write("users/carol/clients/other", {"a": "1"})
+    configs.write("users/carol/clients/other", {})
+    assert store.children(znodes.config_path("users/carol/clients")) == ["app"]
+    configs.write("users/carol/clients/app", {})
+    assert left("users/carol") is None
+    configs.write("users/nobody", {})
+    assert left("users/nobody") is None
+    configs.write("topics/t", {})
+    assert left("topics/t") == '{"version":1,"config":{}}'

@@ -10,11 +10,14 @@ from twisted_kafka.metadata.change_notifications import ChangeNotifications
 from twisted_kafka.metadata.store import (
     BadVersionError,
     Create,
+    Delete,
     IMetadataStore,
     NodeExistsError,
     NoNodeError,
+    NotEmptyError,
     Operation,
     Set,
+    Stat,
     StoreDisconnectedError,
     StoreError,
     children_of,
@@ -31,6 +34,9 @@ Listener = Callable[[str, dict[str, str]], None]
 
 MAX_CHANGE_ATTEMPTS: Final = 100
 """How often a change is tried while others change the same config."""
+
+_QUOTAS: Final = tuple(f"{znodes.config_path(entity_type)}/" for entity_type in ("users", "clients", "ips"))
+"""Above the nodes that go with the last entry of their configs."""
 
 SHUTDOWN_TIMEOUT_S: Final = 10.0
 """How long ``shutdown`` waits for a change that is being applied."""
@@ -91,19 +97,36 @@ class ConfigRepository:
             config = alter({} if found is None else self._decoded(path, found[0]))
             if config is None:
                 return
-            data = ConfigNode(config).encode()
             change = ConfigChangeNode(entity_path).encode()
-            operations: list[Operation] = [Create(znodes.CONFIG_CHANGE_PREFIX, change, sequence=True)]
-            if found is not None:
-                operations.insert(0, Set(path, data, found[1].version))
-            else:
-                operations[:0] = [*map(Create, self._missing_parents(path)), Create(path, data)]
+            operations = self._replacement(path, found, config)
             try:
-                self._store.multi(operations)
-            except (BadVersionError, NodeExistsError, NoNodeError):
+                self._store.multi([*operations, Create(znodes.CONFIG_CHANGE_PREFIX, change, sequence=True)])
+            except (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError):
                 continue
             return
         raise StoreError(f"{path} was changed {MAX_CHANGE_ATTEMPTS} times while it was to be changed")
+
+    def _replacement(self, path: str, found: tuple[bytes, Stat] | None, config: dict[str, str]) -> list[Operation]:
+        """Return what replaces the config of a node, which is ``found`` there."""
+        if not config and path.startswith(_QUOTAS) and not children_of(self._store, path):
+            return [] if found is None else self._deletion(path, found[1].version)
+        data = ConfigNode(config).encode()
+        if found is not None:
+            return [Set(path, data, found[1].version)]
+        return [*map(Create, self._missing_parents(path)), Create(path, data)]
+
+    def _deletion(self, path: str, version: int) -> list[Operation]:
+        """Return what deletes a node, and of a user's client the nodes above that have nothing else (Kafka: tryCleanQuotaNodes)."""
+        operations: list[Operation] = [Delete(path, version)]
+        clients, name = split_path(path)
+        user = split_path(clients)[0]
+        if split_path(user)[0] != znodes.config_path("users") or children_of(self._store, clients) != [name]:
+            return operations
+        operations.append(Delete(clients))
+        found = self._store.get(user)
+        if found is not None and children_of(self._store, user) == ["clients"] and not (found[0] and self._decoded(user, found[0])):
+            operations.append(Delete(user, found[1].version))
+        return operations
 
     def _missing_parents(self, path: str) -> list[str]:
         """Return the ancestors of the node that do not exist, the root's child first."""
