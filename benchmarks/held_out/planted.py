@@ -315,6 +315,21 @@ def _hot_topic(at: Draw) -> Planted:
     return planted
 
 
+def _hot_partition(at: Draw) -> Planted:
+    topic = Topic("lopsided.events.00", int(at.draw.choice([3, 6, 12])), hot=float(at.draw.uniform(0.1, 0.95)))
+    produced = sum(each.per_minute.sum() * each.batch_bytes * 1.063 for each in at.fleet.streams if each.api == "Produce")
+    of_all = float(at.draw.uniform(0.06, 0.4))
+    per_minute = 4.0
+    batch = int(produced * of_all / (1 - of_all) / (per_minute * MINUTES * 1.063)) + 100
+    base = at.client(at.fleet.producers, "lopsided").with_(api="Produce", version=9, said=',"acks":1', error_share=0.0, records=40)
+    stream = base.with_(per_minute=np.full(MINUTES, per_minute), topics=[topic], batch_bytes=batch, request_bytes=batch + 90)
+    at.fleet.streams.append(stream.with_(empty_share=0.0))
+    share = topic.hot + (1 - topic.hot) * (1 - (1 - 1 / topic.partitions) ** (2 / 3))
+    gap = share - max(limits.SKEW_PARTITION_SHARE, limits.SKEW_PARTITION_FACTOR / topic.partitions)
+    names = {"topic": topic.name, "partition": topic.partitions - 1}
+    return Planted("hot-partition", 2.0 if gap > 0.05 else 0.5 if gap < -0.05 else 1.0, names=names)
+
+
 def _hot_broker(at: Draw) -> Planted:
     nodes = 3
     hot, share = int(at.draw.integers(nodes)), float(at.draw.uniform(0.5, 0.97))
@@ -388,6 +403,7 @@ MAKERS: dict[str, Callable[[Draw], Planted]] = {
     "failed-logins": _failed_logins,
     "old-client": _old_client,
     "hot-topic": _hot_topic,
+    "hot-partition": _hot_partition,
     "hot-broker": _hot_broker,
     "traffic-peak": _traffic_peak,
     "tiny-batches": _tiny_batches,
@@ -396,7 +412,7 @@ MAKERS: dict[str, Callable[[Draw], Planted]] = {
 }
 """How each kind is planted: all kinds of findings."""
 
-_LATE = ("hot-topic", "traffic-peak", "unreadable-lines")
+_LATE = ("hot-partition", "hot-topic", "traffic-peak", "unreadable-lines")
 """Kinds whose size depends on the rest of the day: planted last."""
 _EXPLAINING = ("error-burst", "throttled-client", "fetch-storm", "commit-flood", "tiny-batches", "hot-topic", "slow-disk")
 
@@ -410,4 +426,6 @@ def plant(fleet: Fleet, draw: np.random.Generator) -> list[Planted]:
     for each in planted:
         if each.kind == "traffic-peak" and set(kinds) & set(_EXPLAINING):
             each.is_blurred = True  # another finding may explain it, or be its cause
+        if each.kind == "hot-partition" and "hot-topic" in kinds:
+            each.is_blurred = True  # the hot topic may leave too little for this one's to matter
     return planted

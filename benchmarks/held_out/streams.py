@@ -22,10 +22,17 @@ _FIRST_SEQUENCE = 1_700_000_000_000_000
 
 
 class Topic(NamedTuple):
-    """A topic and the number of its partitions."""
+    """A topic, the number of its partitions, and which share of the requests goes to the last of them, however even the rest."""
 
     name: str
     partitions: int
+    hot: float = 0.0
+
+    def partition(self, chance: float) -> int:
+        """Return the partition that a number between 0 and 1 draws."""
+        if chance < self.hot:
+            return self.partitions - 1
+        return int(((chance - self.hot) / (1 - self.hot)) ** 1.5 * self.partitions)
 
 
 class Who(NamedTuple):
@@ -181,7 +188,7 @@ def _topics(stream: Stream, amounts: Numbers, failed: Numbers, draw: np.random.G
         records = int(stream.records * amounts[at]) if moved else 0
         found.append(
             f'{{"topic":"{topic.name}","partitions":1,"records":{records},"bytes":{moved},'
-            f'"error":{error if failed[at] else "null"},"partition_ids":[{int(partition[at] ** 1.5 * topic.partitions)}]}}'
+            f'"error":{error if failed[at] else "null"},"partition_ids":[{topic.partition(partition[at])}]}}'
         )
     return found
 

@@ -67,6 +67,13 @@ TINY_BATCH_BYTES = 400
 SKEW_TOPICS_FLOOR = 10
 SKEW_SHARE = 0.8
 """Share of all produced bytes that one of many topics receives."""
+SKEW_PARTITION_SHARE, SKEW_PARTITION_FACTOR = 0.5, 2.0
+"""Share of the bytes produced to a topic that one of its partitions receives, which is this many times an equal share, too."""
+SKEW_PARTITION_REQUESTS_FLOOR = 1_000
+"""Produce requests to such a partition."""
+SKEW_PARTITION_OF_ALL = 0.02
+"""Share of all produced bytes that its topic receives; `SKEWED_PARTITIONS` are all that there can be."""
+SKEWED_PARTITIONS = round(1 / (SKEW_PARTITION_OF_ALL * SKEW_PARTITION_SHARE))
 PARTITION_FLOOR = 60
 """Requests that moved a partition in an hour, by API; what has fewer is not counted by partition."""
 SKEW_NODES_SHARE = 0.75

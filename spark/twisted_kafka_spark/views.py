@@ -21,7 +21,13 @@ from twisted_kafka_spark.cells.aggregate import SAMPLED_NAMES
 from twisted_kafka_spark.cells.kinds import CLIENT, KINDS, MEASURES, SERVED, SOFTWARE, TIME
 from twisted_kafka_spark.cells.security import GROUP_REFUSAL, OTHER_REFUSALS, TOPIC_REFUSAL
 from twisted_kafka_spark.records.schema import PHASES
-from twisted_kafka_spark.thresholds import EXPECTED_ERRORS, MINUTE_FLOOR, NEW_CONNECTIONS_FLOOR, REBALANCE_APIS
+from twisted_kafka_spark.thresholds import (
+    EXPECTED_ERRORS,
+    MINUTE_FLOOR,
+    NEW_CONNECTIONS_FLOOR,
+    REBALANCE_APIS,
+    SKEWED_PARTITIONS,
+)
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
@@ -103,6 +109,14 @@ VIEWS: dict[str, View] = {
     "client_latency": View("client_latency", (*CLIENT, "api", "bucket")),
     "served": View("phases", ("api", "bucket"), where=_one_of("phase", (SERVED,))),
     "partition": View("partitions", ("topic", "partition"), ranks=("bytes", "requests"), derived=_MOVED_BYTES),
+    "produced_topic": View("topics", ("topic",), ranks=("produced_bytes",), top=SKEWED_PARTITIONS, derived=_MOVED_BYTES),
+    "produced_partition": View(
+        "partitions",
+        ("topic", "partition"),
+        where=_one_of("api", ("Produce",)),
+        ranks=("bytes",),
+        top=SKEWED_PARTITIONS,
+    ),
     "group": View("groups", (TIME.name, "group_id", *CLIENT, "api", "error")),
     "refused": View("errors", ("api", "error", *CLIENT), where=_one_of("error", OTHER_REFUSALS), ranks=("requests",)),
     "refused_group": View("groups", ("group_id", "api", *CLIENT), where=_one_of("error", (GROUP_REFUSAL,)), ranks=("requests",)),
@@ -132,7 +146,7 @@ def compute(cells: pa.Table, tick_s: int, group_by: Sequence[str] = ()) -> Table
 
 
 def compute_for_findings(cells: pa.Table) -> Tables:
-    """Compute the views that findings need."""
+    """Compute the views that findings need, without those of partitions: their cells are too many to search again and again."""
     return _tables(_by_kind(cells, KINDS_FOR_FINDINGS), {name: VIEWS[name] for name in _FOR_FINDINGS})
 
 

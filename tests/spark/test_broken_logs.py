@@ -116,6 +116,29 @@ def test_a_file_that_is_deleted_after_it_was_listed_is_told(spark: Any, tmp_path
     assert found["samples"]["garbled"] == [f"cannot read {tmp_path}/node-1-000002.jsonl: it was deleted"]
 
 
+def test_damaged_parquet_elsewhere_is_told(spark: Any, tmp_path: Path) -> None:
+    whole = archived(tmp_path / "archived").read_bytes()
+    log = tmp_path / "log"
+    log.mkdir()
+    (log / "node-1-000001.jsonl").write_text(lines(100))
+    for name, content in {"foreign": b"no table", "short one": whole[: len(whole) // 2], "whole": whole}.items():
+        (log / f"{name}.parquet").write_bytes(content)
+    spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.broken.link./log", log.as_uri())
+    found = run(spark, Job(paths=["viewfs://broken/log"]))["source"]
+    assert found["lines"] == {"read": 20, "garbled": 2}
+    assert found["samples"]["garbled"][0].startswith("cannot read viewfs://broken/log/foreign.parquet: ")
+    only = run(spark, Job(paths=["viewfs://broken/log/foreign.parquet"]))
+    assert (only["total"]["requests"], only["source"]["lines"]) == (0, {"garbled": 1})
+
+
+def test_damaged_files_of_repeated_lines_are_told_once(spark: Any, tmp_path: Path) -> None:
+    path = archived(tmp_path)
+    path.with_name("node-1-000002.parquet").write_bytes(path.read_bytes())
+    path.with_name("node-1-000003.parquet").write_bytes(b"no table")
+    source = run(spark, Job(paths=[str(tmp_path)]))["source"]
+    assert (source["lines"], source["repeated_lines"]) == ({"read": 10, "garbled": 1}, 10)
+
+
 @pytest.mark.parametrize("has_one_whole", [True, False])
 def test_damaged_parquet_is_told_and_the_rest_reported(spark: Any, tmp_path: Path, has_one_whole: bool) -> None:
     whole = archived(tmp_path / "archived").read_bytes()

@@ -16,6 +16,7 @@ from tests.spark.access_lines import PHASES, line, topic
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark import views
 from twisted_kafka_spark.cells.fold import Folding
+from twisted_kafka_spark.cells.kinds import MINUTE_S
 from twisted_kafka_spark.findings.find import find, in_order
 from twisted_kafka_spark.findings.finding import Finding, severity
 from twisted_kafka_spark.pipeline.few import FewCells
@@ -28,7 +29,7 @@ STORM = range(8, 11)
 
 def findings(lines: list[str]) -> list[Finding]:
     batches = list(Folding().of_lines([pa.record_batch({"value": pa.array(text.rstrip("\n") for text in lines)})]))
-    return in_order(find(views.compute_for_findings(pa.Table.from_batches(batches))))
+    return in_order(find(views.compute(pa.Table.from_batches(batches), MINUTE_S)))
 
 
 def usual(api: str = "Produce", each: int = 10, **changes: Any) -> list[str]:
@@ -76,6 +77,13 @@ def skewed(share_of_one: float) -> list[str]:
         entry = {"topic": f"t{number}", "partitions": 1, "records": 1, "bytes": 50_000, "error": None}
         lines += [line("Produce", 1, topics=[entry])]
     return lines
+
+
+def on_partitions(of_last: int, of_others: int) -> list[str]:
+    """Produce requests to the last partition of four, and to each of the others."""
+    counts = [of_others] * 3 + [of_last]
+    entries = [topic("orders", 100) | {"partition_ids": [number]} for number, count in enumerate(counts) for _ in range(count)]
+    return [line("Produce", number % USUAL_MINUTES, topics=[entry]) for number, entry in enumerate(entries)]
 
 
 def nodes(of_first: int, of_others: int) -> list[str]:
@@ -165,6 +173,8 @@ CASES: dict[str, tuple[str, Callable[[], list[str]], Callable[[], list[str]]]] =
     "busy network": ("busy-network", lambda: usual() + slow("response_queue_us", 60_000), usual),
     "slow readers": ("slow-readers", lambda: usual() + slow("send_us", 60_000), usual),
     "hot topic": ("hot-topic", lambda: skewed(0.95), lambda: skewed(0.1)),
+    "hot partition": ("hot-partition", lambda: on_partitions(1500, 500), lambda: on_partitions(1490, 500)),
+    "few requests to a partition": ("hot-partition", lambda: on_partitions(1000, 10), lambda: on_partitions(999, 10)),
     "hot broker": ("hot-broker", lambda: nodes(9_000, 600), lambda: nodes(4_000, 3_200)),
     "old client": ("old-client", lambda: [line("Produce", 1, version=2)], lambda: [line("Produce", 1, version=3)]),
     "old fetch": ("old-client", lambda: [line("Fetch", 1, version=3)], lambda: [line("Fetch", 1, version=4)]),

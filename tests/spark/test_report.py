@@ -13,6 +13,8 @@ pytest.importorskip("pyarrow")
 from tests.spark.access_lines import in_transaction, line, topic
 from twisted_kafka_spark import cli
 from twisted_kafka_spark.cli import main
+from twisted_kafka_spark.pipeline.job import Job, run
+from twisted_kafka_spark.pipeline.rollup import Selection
 from twisted_kafka_spark.records.pieces import Piece, blocks, file_size
 from twisted_kafka_spark.runtime import session
 
@@ -127,6 +129,12 @@ def test_kafkas_own_log_is_reported(tmp_path: Path) -> None:
     requests = sum(path.read_text().count("Completed request:{") for path in logs.glob("*.log"))
     assert document["total"]["requests"] == requests
     assert document["period"]["first"].startswith("2026-11-21T04:")
+
+
+def test_topics_that_selected_lines_name_by_id_have_their_names(spark: Any) -> None:
+    log = Path(__file__).parents[1] / "data" / "request_log" / "kafka-3.7.1.log"
+    found = run(spark, Job(paths=[str(log)], selection=Selection("api = 'Fetch'")))
+    assert {row["topic"] for row in found["topics"]} == {"orders", "payments"}
 
 
 @pytest.mark.slow

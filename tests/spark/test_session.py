@@ -59,7 +59,16 @@ def test_paths_are_elsewhere_only_if_hadoop_is_configured(monkeypatch: pytest.Mo
         (
             "An error occurred while calling o5.getFileSystem.\n: java.lang.RuntimeException: java.lang.ClassNotFoundException: "
             "Class org.apache.hadoop.fs.s3a.S3AFileSystem not found\n\tat org.apache.Foo.bar(Foo.java:1)",
-            "S3AFileSystem not found: add its jar",
+            "S3AFileSystem not found: add its jar: --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:",
+        ),
+        (
+            "java.lang.NoClassDefFoundError: org/apache/kafka/common/serialization/ByteArraySerializer\n\tat org.apache.Foo",
+            "ByteArraySerializer: a jar of Spark's connector for Kafka is missing",
+        ),
+        ("java.lang.ClassNotFoundException: com.example.Codec", "Codec: add its jar: --conf spark.jars.packages=GROUP:ARTIFACT"),
+        (
+            'org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "s3"\n\tat org.apache.Foo',
+            'No FileSystem for scheme "s3": S3 is s3a:// in Hadoop',
         ),
         (
             "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python worker: "

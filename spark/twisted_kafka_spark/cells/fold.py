@@ -66,8 +66,10 @@ class Folding:
 
     def shards_of_records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Fold batches of records, which may lack columns that cells do not need, into shards of cells."""
-        frames = (from_batch(completed(batch)) for batch in batches if batch.num_rows)
-        yield from shards.shards(bundles.unique(self.folded(frames, LineReader())))
+        reader = LineReader()
+        records = (reader.found.without_rows(batch) for batch in batches)
+        frames = (from_batch(completed(batch)) for batch in records if batch.num_rows)
+        yield from shards.shards(bundles.unique(self.folded(frames, reader)))
 
     def of_lines(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Fold batches with one column of lines, or of blocks of lines, into cells."""
@@ -81,10 +83,11 @@ class Folding:
         yield from bundles.wide(self.folded(frames, LineReader())).to_batches(OUT_ROWS)
 
     def parsed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Parse lines into records without folding them; lines without a record are dropped."""
+        """Parse lines into records without folding them, and rows without a time (`Records.as_rows`)."""
         reader = LineReader(self.utc_offset_s)
         for batch in batches:
             yield from reader.records(batch.column(0))
+        yield reader.found.as_rows()
 
     def streams(self, pieces: Iterable[Piece]) -> Iterator[bytes]:
         """Fold the lines of a task's pieces into unique cells: an Arrow stream for each kind."""
@@ -126,10 +129,11 @@ class Planned:
     tasks: Sequence[Sequence[Piece]]
 
     def parsed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a task."""
+        """Yield the records of a task, and rows without a time (`Records.as_rows`)."""
         reader = LineReader(self.folding.utc_offset_s)
         for block in self._blocks(batches):
             yield from reader.records(pa.array([block], pa.binary()))
+        yield reader.found.as_rows()
 
     def folded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the shards of a task's cells."""

@@ -257,7 +257,7 @@ def _explains(finding: Finding, api: str, span: Span) -> bool:
 
 
 def skew(tables: Tables) -> Iterator[Finding]:
-    """Find a topic with nearly all of the bytes, and a broker with nearly all of the requests."""
+    """Find a topic with nearly all bytes, partitions with most of their topic's, and a broker with nearly all requests."""
     whole = tables["topic_total"][0] if tables["topic_total"] else {}
     produced = whole.get("produced_bytes") or 0
     busiest = max(tables["topic"], key=lambda row: row["produced_bytes"] or 0, default=None)
@@ -272,6 +272,7 @@ def skew(tables: Tables) -> Iterator[Finding]:
                 "Make sure that it has enough partitions on different brokers and disks, and that keys are evenly distributed.",
                 weight=share,
             )
+    yield from _hot_partitions(tables, produced)
     nodes: dict[int, int] = defaultdict(int)
     for row in tables["listener"]:
         if row["node"] is not None:
@@ -287,6 +288,35 @@ def skew(tables: Tables) -> Iterator[Finding]:
                 {"node": node, "requests": nodes[node], "share": round(share, 3)},
                 f"node = {node}",
                 "Move leaders to the other brokers (kafka-leader-election --election-type preferred, or a reassignment).",
+                weight=share,
+            )
+
+
+def _hot_partitions(tables: Tables, produced: int) -> Iterator[Finding]:
+    """Find partitions with most of the bytes of their topics, if those have their part of all bytes."""
+    topics = {row["topic"]: row for row in tables.get("produced_topic", ())}
+    for row in tables.get("produced_partition", ()):
+        topic = topics.get(row["topic"])
+        if topic is None or row["requests"] < limits.SKEW_PARTITION_REQUESTS_FLOOR:
+            continue
+        whole, count = topic["produced_bytes"] or 0, topic["partitions"] or 1
+        share = row["bytes"] / max(whole, 1)
+        is_hot = share >= max(limits.SKEW_PARTITION_SHARE, limits.SKEW_PARTITION_FACTOR / count)
+        if is_hot and whole >= limits.SKEW_PARTITION_OF_ALL * produced:
+            yield Finding(
+                "hot-partition",
+                f"Partition {row['partition']} of topic {row['topic']} received {share:.0%} of the bytes produced to its "
+                f"{count:,} partitions",
+                {
+                    "topic": row["topic"],
+                    "partition": row["partition"],
+                    "partitions": count,
+                    "bytes": row["bytes"],
+                    "share": round(share, 3),
+                },
+                f"api = 'Produce' AND exists(topics, t -> t.topic = {quoted(row['topic'])} "
+                f"AND array_contains(t.partition_ids, {row['partition']}))",
+                "Distribute its producers' keys: one broker writes a partition, and one member of a group reads it.",
                 weight=share,
             )
 

@@ -28,6 +28,7 @@ NAMES: tuple[str, ...] = (
     "failed-logins",
     "old-client",
     "hot-topic",
+    "hot-partition",
     "hot-broker",
     "traffic-peak",
     "tiny-batches",

@@ -20,7 +20,7 @@ _SEVERITIES = {
         *("error-burst", "slow-disk", "slow-follower", "busy-threads", "busy-network", "hanging-transaction", "rebalance-storm"),
         *("failed-logins", "unreadable-lines"),
     ),
-    NOTICE: ("hot-topic", "traffic-peak", "tiny-batches", "idle-poller"),
+    NOTICE: ("hot-topic", "hot-partition", "traffic-peak", "tiny-batches", "idle-poller"),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,17 @@ from twisted_kafka_spark.pipeline import comparison, exchange, page, store
 from twisted_kafka_spark.pipeline.document import About, build, tick_length_s
 from twisted_kafka_spark.pipeline.few import FewCells
 from twisted_kafka_spark.pipeline.rollup import Selection, cells_of_files, cells_of_lines, cells_of_small_log, has_repeats, is_small
-from twisted_kafka_spark.records.read import NoAccessLogError, Sources, damaged_tables, find_sources, qualified
+from twisted_kafka_spark.records.read import (
+    NoAccessLogError,
+    Sources,
+    damaged_tables,
+    find_sources,
+    is_remote,
+    is_same_file,
+    qualified,
+)
 from twisted_kafka_spark.records.topic import Topic, read_topic
+from twisted_kafka_spark.runtime.spark_errors import unread_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,11 +34,7 @@ if TYPE_CHECKING:
 
     from twisted_kafka_spark.findings.finding import Finding
 
-_GONE = ("FILE_NOT_EXIST", "FileNotFoundException")
-"""In Spark's messages about a file that it has listed and that does not exist any more."""
-_DAMAGED = ("FAILED_READ_FILE", "READ_FILE_FOOTER", "not a Parquet file", "Could not read footer", "Permission denied")
-"""In Spark's messages about a Parquet file that it cannot read."""
-_MOST_LISTINGS = 5
+_MOST_LISTINGS = 10
 
 
 @dataclass(slots=True)
@@ -46,6 +51,8 @@ class Job:
     group_by: Sequence[str] = ()
     folding: Folding = field(default_factory=Folding)
     selection: Selection = field(default_factory=Selection)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Parquet files that are known to be damaged, with what is wrong."""
 
     @property
     def can_repeat_lines(self) -> bool:
@@ -73,30 +80,34 @@ def run(spark: SparkSession, job: Job) -> dict[str, Any]:
 
 
 def _of_present_files(spark: SparkSession, job: Job) -> dict[str, Any]:
-    """Return the document; if files have gone since they were listed, list them again; set damaged Parquet files aside."""
+    """Return the document. If Spark cannot read a file, list the files again: it is gone, or set aside as damaged."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    damaged: set[str] = set()
     for _ in range(_MOST_LISTINGS - 1):
         try:
-            return _run(spark, job, damaged)
+            return _run(spark, job)
         except (PySparkException, Py4JJavaError) as error:
-            message = str(error)
-            if any(sign in message for sign in _GONE):
-                continue
-            sources = _sources(spark, job) if any(sign in message for sign in _DAMAGED) else None
-            more = damaged_tables(spark, sources) - damaged if sources is not None else set()
-            if not more:
+            refused = unread_file(error)
+            if refused is None:
                 raise
-            damaged |= more
-    return _run(spark, job, damaged)
+            job = replace(job, unreadable={**job.unreadable, **_damaged(spark, job, *refused)})
+    return _run(spark, job)
 
 
-def _run(spark: SparkSession, job: Job, damaged: Set[str]) -> dict[str, Any]:
+def _damaged(spark: SparkSession, job: Job, path: str, reason: str) -> dict[str, str]:
+    """Return this file, and others of this machine that cannot be read either, if they are damaged and not only gone."""
     sources = _sources(spark, job)
-    if sources is not None:
-        sources.set_aside(damaged)
+    if sources is None:
+        return {}
+    found = {each: reason for each in sources.parquet if is_same_file(each, path)}
+    if found and not is_remote(next(iter(found))):
+        found |= dict.fromkeys(damaged_tables(spark, sources), "")
+    return found
+
+
+def _run(spark: SparkSession, job: Job) -> dict[str, Any]:
+    sources = _sources(spark, job)
     about = _about(job, sources)
     folding = replace(job.folding, group_by=tuple(job.group_by))
     if sources is not None and not job.rollup_out and not job.selection.needs_records and is_small(sources):
@@ -156,7 +167,7 @@ def _document(
 def _deduplicated(spark: SparkSession, job: Job, lines_before: int) -> dict[str, Any]:
     """Run the job again with lines deduplicated by number, because some files contain the same lines."""
     again = replace(job, selection=Selection(job.selection.condition, deduplicate=True))
-    document = run(spark, again)
+    document = _of_present_files(spark, again)
     document["source"]["repeated_lines"] = lines_before - document["source"]["lines"].get("read", 0)
     return document
 
@@ -172,7 +183,9 @@ def _sources(spark: SparkSession, job: Job) -> Sources | None:
     if job.is_merge or job.topic is not None:
         return None
     # A rollup that is kept for later reports must not contain parts of open files, which would be counted again the next time.
-    return find_sources(spark, qualified(spark, job.paths), job.folding.since, job.folding.until, with_open=not job.rollup_out)
+    found = find_sources(spark, qualified(spark, job.paths), job.folding.since, job.folding.until, with_open=not job.rollup_out)
+    found.set_aside(job.unreadable)
+    return found
 
 
 def _cells(spark: SparkSession, job: Job, sources: Sources | None, folding: Folding) -> DataFrame:

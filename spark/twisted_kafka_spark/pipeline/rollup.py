@@ -56,11 +56,14 @@ def cells_of_files(spark: SparkSession, sources: Sources, folding: Folding, sele
         numbers = spark.range(0, len(planned), 1, len(planned))
         plan = Planned(folding, planned)
         if selection.needs_records:
-            parts.append(_shards_of_records(numbers.mapInArrow(plan.parsed, ddl()), folding, selection))
+            parts.append(_shards_of_parsed(numbers.mapInArrow(plan.parsed, ddl()), folding, selection))
         else:
             parts.append(numbers.mapInArrow(plan.folded, SHARD_DDL))
     remote = [path for path in sources.lines if is_remote(path)]
     parts += [cells_of_lines(lines, folding, selection) for lines in read_lines(spark, remote)]
+    if sources.told:
+        told = spark.createDataFrame([(text,) for text in sources.told], "value string")
+        parts.append(cells_of_lines(told, folding, selection))
     if sources.parquet:
         parts.append(_shards_of_records(read_parquet(spark, sources.parquet), folding, selection))
     return reduce(lambda a, b: a.unionByName(b), parts)
@@ -69,7 +72,7 @@ def cells_of_files(spark: SparkSession, sources: Sources, folding: Folding, sele
 def is_small(sources: Sources) -> bool:
     """Return whether the cells of files certainly fit on the driver: local lines of at most `SMALL_LOG_BYTES`."""
     packed = sum(file_size(local_path(path))[1] for path in sources.lines if path.endswith(PACKED) and not is_remote(path))
-    is_local = not sources.parquet and not any(map(is_remote, sources.lines))
+    is_local = not sources.parquet and not sources.told and not any(map(is_remote, sources.lines))
     return is_local and sources.size_bytes + (PACKED_TIMES - 1) * packed <= SMALL_LOG_BYTES
 
 
@@ -85,13 +88,23 @@ def cells_of_small_log(spark: SparkSession, sources: Sources, folding: Folding) 
 def cells_of_lines(lines: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
     """Return the shards of the cells of a column of lines, not merged."""
     if selection.needs_records:
-        return _shards_of_records(lines.mapInArrow(folding.parsed, ddl()), folding, selection)
+        return _shards_of_parsed(lines.mapInArrow(folding.parsed, ddl()), folding, selection)
     return lines.mapInArrow(folding.shards_of_lines, SHARD_DDL)
 
 
 def cells_of_records(records: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
     """Return the cells of records as rows, not merged."""
     return _selected(records, folding, selection).mapInArrow(folding.of_records, kinds.ddl())
+
+
+def _shards_of_parsed(parsed: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
+    """Return the shards of records and of what was found besides. What no line matches, a condition does not match either."""
+    from pyspark.sql import functions as sf
+
+    found = parsed.where(sf.col("time").isNull())
+    found = found.where(sf.col("error").isNull()) if selection.condition else found
+    records = _selected(parsed, folding, selection).unionByName(found.select(*_FOLDED))
+    return records.mapInArrow(folding.shards_of_records, SHARD_DDL)
 
 
 def _shards_of_records(records: DataFrame, folding: Folding, selection: Selection) -> DataFrame:

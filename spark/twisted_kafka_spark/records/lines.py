@@ -52,9 +52,35 @@ class Records:
 
     def refuse(self, reason: str, line: str) -> None:
         """Count a line without a record."""
-        self.refused[reason] += 1
-        sample = line[:SAMPLE_CHARACTERS]
+        self._refuse(reason, line[:SAMPLE_CHARACTERS], 1)
+
+    def _refuse(self, reason: str, sample: str, count: int) -> None:
+        self.refused[reason] += count
         self.samples[reason] = min(sample, self.samples.get(reason, sample))
+
+    def as_rows(self) -> pa.RecordBatch:
+        """Return the lines without a record, and the topic ids, as rows among records, which have no time."""
+        import pyarrow as pa
+
+        rows: list[dict[str, Any]] = [
+            {"error": reason, "connection": self.samples[reason], "weight": count} for reason, count in self.refused.items()
+        ]
+        rows += [{"client_id": topic_id, "connection": name} for topic_id, name in self.topic_ids.items()]
+        return pa.RecordBatch.from_pylist(rows, record_schema())
+
+    def without_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Take the rows of `as_rows` in, and return the records of a batch."""
+        import pyarrow.compute as pc
+
+        timed = pc.is_valid(batch.column("time"))
+        if batch.column("time").null_count == 0:
+            return batch
+        for row in batch.filter(pc.invert(timed)).select(["error", "connection", "client_id", "weight"]).to_pylist():
+            if row["error"] is None:
+                self.topic_ids[row["client_id"]] = row["connection"]
+            else:
+                self._refuse(row["error"], row["connection"], row["weight"])
+        return batch.filter(timed)
 
 
 @cache

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import glob
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from twisted_kafka_spark.records.pieces import PARQUET, ZSTD, closed_name, is_damaged, is_open, local_path, whole_lines
 
@@ -39,20 +39,29 @@ class Sources:
     lines: list[str] = field(default_factory=list)
     parquet: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    """Lines that say of other files that they cannot be read."""
     size_bytes: int = 0
 
     def __len__(self) -> int:
-        return len(self.lines) + len(self.parquet)
+        return len(self.lines) + len(self.parquet) + len(self.told)
 
-    def set_aside(self, damaged: Set[str]) -> None:
-        """Have Parquet files read as lines: up to their damage, which is counted as a line."""
-        self.lines += [path for path in self.parquet if path in damaged]
+    def set_aside(self, damaged: Mapping[str, str]) -> None:
+        """Have Parquet files, given with what is wrong, counted as a line. Of those of this machine what is whole is read."""
+        mine = [path for path in self.parquet if path in damaged]
         self.parquet = [path for path in self.parquet if path not in damaged]
+        self.lines += [path for path in mine if not is_remote(path)]
+        self.told += [f"cannot read {path}: {damaged[path]}" for path in mine if is_remote(path)]
 
 
 def is_remote(path: str) -> bool:
     """Return whether a path is in an object store or in HDFS."""
     return bool(urlsplit(path).scheme) and not path.startswith("file:")
+
+
+def is_same_file(one: str, other: str) -> bool:
+    """Return whether two paths, of which each may be a URL, name the same file."""
+    return unquote(local_path(one)) == unquote(local_path(other))
 
 
 def qualified(spark: SparkSession, paths: Sequence[str]) -> list[str]:

@@ -5,17 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 _PYTHON_ERROR = re.compile(r"[\w.]*(Error|Exception|Invalid|NotImplemented): ")
 _TRACEBACK = "Traceback (most recent call last):"
 """Java's line about an error in Python ends so, and looks like one of Python's own."""
+_UNREAD = "FAILED_READ_FILE"
+"""Spark's error condition for a file that is gone, damaged or not readable, with the file's path as a parameter."""
 _CALL = re.compile(r"An error occurred while calling ")
 _LIBRARIES = ("pyspark.", "py4j.")
+_NO_CLASS = r"(Class(NotFoundException)?:? |NoClassDefFoundError)"
+_NO_SCHEME = "No FileSystem for scheme"
+_JAR = "add its jar: --conf spark.jars.packages={}"
 _ADVICE = (
     (
-        r"Class \S+ not found|ClassNotFoundException|No FileSystem for scheme",
-        "add its jar, of the version of Spark's Hadoop: --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION",
+        rf"{_NO_CLASS}.*[./](kafka|pool2)[./]",
+        "a jar of Spark's connector for Kafka is missing; without --jars Spark downloads all of them",
     ),
+    (rf"{_NO_CLASS}.*[./]s3a[./]", _JAR.format("org.apache.hadoop:hadoop-aws:VERSION, of the version of Spark's Hadoop")),
+    (rf'{_NO_CLASS}.*[./]azure|{_NO_SCHEME} "(abfs|wasb)', _JAR.format("org.apache.hadoop:hadoop-azure:VERSION")),
+    (rf"{_NO_CLASS}.*[./]gs[./]", _JAR.format("com.google.cloud.bigdataoss:gcs-connector:VERSION")),
+    (rf'{_NO_SCHEME} "s3n?"', "S3 is s3a:// in Hadoop"),
+    (rf"{_NO_CLASS}|{_NO_SCHEME}", _JAR.format("GROUP:ARTIFACT:VERSION")),
     (r"No module named", "the workers' Python lacks it: install it there, or name another Python with PYSPARK_PYTHON"),
     (r"Cannot run program", "the workers do not have this Python: set PYSPARK_PYTHON to one that they have"),
     (r"PYTHON_VERSION_MISMATCH|different version .*than that in driver", "set PYSPARK_PYTHON to a Python of the driver's version"),
@@ -41,6 +52,28 @@ def in_one_line(*, is_verbose: bool = False) -> Iterator[None]:
         if is_verbose or not type(error).__module__.startswith(_LIBRARIES):
             raise
         raise RuntimeError(explained(error)) from None
+
+
+def unread_file(error: BaseException) -> tuple[str, str] | None:
+    """Return the path of the file that Spark could not read, and why, if the error says so by its condition."""
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while cause is not None:
+        reason = cause.getCause()
+        if _condition(cause).startswith(_UNREAD):
+            told = "" if reason is None else str(reason.getMessage() or reason.getClass().getName())
+            return str(cause.getMessageParameters()["path"]), "".join(told.splitlines()[:1])
+        cause = reason
+    return None
+
+
+def _condition(throwable: Any) -> str:
+    """Return the error condition of a Java exception; only Spark's have one."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return str(throwable.getCondition())
+    except Py4JError:
+        return ""
 
 
 def explained(error: BaseException) -> str:
