@@ -1,7 +1,5 @@
 """The broker of etc/secured.properties, with the commands of docs/operations.md."""
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,52 +17,25 @@ from confluent_kafka.admin import (
 )
 
 from tests.clients.clients import new_group
-from tests.clients.served import ServedBroker, is_open
+from tests.clients.secured import PASSWORDS, client_settings, secured_broker
 
-SETTINGS = Path(__file__).parents[2] / "etc" / "secured.properties"
-PASSWORDS = {"admin": "admin-secret", "alice": "alice-secret"}
 WAIT_S = 20
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
 
 
-def command(*words: str, stdin: str = "") -> str:
-    program = [sys.executable, "-m", "twisted_kafka.tools.main", *words]
-    done = subprocess.run(program, input=stdin, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.fixture
 def settings_of(tmp_path: Path) -> Iterator[Callable[[str], dict[str, Any]]]:
     """Starts the broker; returns what a client of a user needs."""
-    command("certificates", str(tmp_path / "certificates"))
-    settings = tmp_path / "secured.properties"
-    settings.write_text(SETTINGS.read_text().replace("=certificates/", f"={tmp_path / 'certificates'}/"))
-    data = tmp_path / "data"
-    for user, password in PASSWORDS.items():
-        command("set-password", "--config", str(settings), "--data-dir", str(data), user, stdin=f"{password}\n")
-    broker = ServedBroker(data)
-    broker.listeners = f"SASL_SSL://{broker.bootstrap}"
-    broker.options = ("--config", str(settings))
-    broker.is_ready = is_open
-    broker.start()
+    broker = secured_broker(tmp_path)
 
     def of(user: str, password: str | None = None) -> dict[str, Any]:
-        return {
-            "bootstrap.servers": broker.bootstrap,
-            "security.protocol": "SASL_SSL",
-            "ssl.ca.location": str(tmp_path / "certificates" / "ca.pem"),
-            "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.username": user,
-            "sasl.password": PASSWORDS[user] if password is None else password,
-            "log_level": 0,
-        }
+        return client_settings(broker, user, password)
 
     yield of
     broker.stop()
     secrets = [*PASSWORDS.values(), (tmp_path / "certificates" / "password").read_text().strip()]
-    for path in (*data.rglob("*"), broker.output):
+    for path in (*broker.data.rglob("*"), broker.output):
         if path.is_file():
             content = path.read_bytes()
             assert not [secret for secret in secrets if secret.encode() in content], path

@@ -18,14 +18,13 @@ from pyarrow import parquet
 
 from tests.clients.served import ServedBroker
 from tests.spark.access_lines import line, topic
-from twisted_kafka_spark.records.topic import package
+from tests.spark.connector import connector
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 TIMEOUT_S = 300
 OPEN, CLOSED = ".node-1-000001.jsonl", "node-1-000001.jsonl"
 A_MINUTE = 40
 BURST = range(20, 24)
-REPOSITORY = Path.home() / ".m2" / "repository"
 
 
 def command(*arguments: str) -> list[str]:
@@ -36,19 +35,6 @@ def follow(*arguments: str) -> str:
     done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
-
-
-def connector() -> str:
-    """Return the jars of Spark's connector for Kafka, or skip the test where Maven has not got them."""
-    version = package().rpartition(":")[2]
-    found = [
-        *REPOSITORY.glob(f"org/apache/spark/spark-*kafka-0-10_2.13/{version}/*-{version}.jar"),
-        *sorted(REPOSITORY.glob("org/apache/kafka/kafka-clients/*/kafka-clients-?.?.?.jar"))[-1:],
-        *sorted(REPOSITORY.glob("org/apache/commons/commons-pool2/*/commons-pool2-*.jar"))[-1:],
-    ]
-    if len(found) < 4:
-        pytest.skip(f"needs spark-sql-kafka-0-10_2.13:{version} in ~/.m2 (mvn dependency:get)")
-    return ",".join(map(str, found))
 
 
 def minutes(first: int, end: int) -> list[str]:

@@ -36,6 +36,12 @@ _ADVICE = (
     ),
     (r"Answer from Java side is empty|Error while sending or receiving", "Java has ended; perhaps the machine had no memory left"),
     (r"OutOfMemoryError|Java heap space", "give it more memory: --conf spark.driver.memory=4g, or spark.executor.memory"),
+    (r"UnknownTopicOrPartitionException", "check --topic"),
+    (
+        r"kafka\.common\.errors\.TimeoutException|SslAuthenticationException",
+        "check the address in --bootstrap-servers, and security.protocol and the ssl settings in --command-config",
+    ),
+    (r"SaslAuthenticationException|AuthorizationException", "check the credentials in --command-config and their permissions"),
     (r"AccessDenied|AccessControlException|[Pp]ermission denied|Forbidden|403", "check the credentials and their permissions"),
     (r"UnknownStore|NoSuchBucket|bucket does not exist", "check the name of the bucket"),
     (r"UnknownHostException|ConnectException|Connection refused", "check the address and the network"),
