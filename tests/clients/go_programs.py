@@ -1,4 +1,4 @@
-"""The programs of ``go/``, clients on franz-go."""
+"""The programs of ``go/``, clients on franz-go and sarama."""
 
 import os
 import shutil

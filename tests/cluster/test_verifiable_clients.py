@@ -72,11 +72,22 @@ def javas(cluster: Cluster, directory: Path) -> Commands:
 
 
 def franz_gos(cluster: Cluster, directory: Path) -> Commands:
-    words = [go_program(directory, "verifiable"), cluster.bootstrap, TOPIC, str(RECORDS), str(PER_SECOND)]
+    return gos(cluster, go_program(directory, "verifiable"))
+
+
+def saramas(cluster: Cluster, directory: Path) -> Commands:
+    return gos(cluster, go_program(directory, "verifiable_sarama"))
+
+
+def gos(cluster: Cluster, program: str) -> Commands:
+    words = [program, cluster.bootstrap, TOPIC, str(RECORDS), str(PER_SECOND)]
     return [*words, "produce"], [*words, "consume"]
 
 
-@pytest.mark.parametrize("clients", [pytest.param(javas, marks=pytest.mark.oracle), franz_gos], ids=lambda each: each.__name__)
+CLIENTS = [pytest.param(javas, marks=pytest.mark.oracle), franz_gos, saramas]
+
+
+@pytest.mark.parametrize("clients", CLIENTS, ids=lambda each: each.__name__)
 def test_nothing_is_lost_or_doubled(tmp_path: Path, clients: Callable[[Cluster, Path], Commands]) -> None:
     with running(Cluster(tmp_path / "cluster", [Kind.OURS] * 3)) as cluster:
         cluster.create_topic(TOPIC, PARTITIONS, 3)
