@@ -35,6 +35,30 @@ def test_offsets_follow_each_other_and_are_readable_at_once(h: Harness) -> None:
     assert partition.log.high_watermark == partition.log.log_end_offset == 3
 
 
+@pytest.mark.parametrize("committed", [False, True])
+def test_what_was_appended_before_another_led_is_not_acknowledged(h: Harness, committed: bool) -> None:
+    partition = h.lead(replicas=BOTH, epoch=1)
+    genuine = partition.log.append_as_leader
+
+    def append(*args: Any, **options: Any) -> Any:
+        partition.log.append_as_leader = genuine
+        info = genuine(*args, **options)
+        # The handler stands still here. The other broker leads meanwhile, has none of it, and this one leads again.
+        h.order(leader=OTHER, replicas=BOTH, epoch=2, version=1)
+        partition.truncate_to(0, 2)
+        h.order(replicas=BOTH, epoch=3, version=2)
+        h.append(b"other")
+        if committed:
+            follower_fetches(h, 1, epoch=3)
+        return info
+
+    partition.log.append_as_leader = append
+    answer = h.append(b"lost", acks=-1)
+    if not committed:
+        assert answer.done(), "there is nothing to wait for"
+    assert answer.result(0)[TP].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 def test_a_result_says_how_many_records_and_where_the_log_begins(h: Harness) -> None:
     h.lead()
     result = h.append(b"a", b"b")

@@ -12,7 +12,8 @@ class PartitionResult:
     """The result of an append to one partition; with ``info`` of one that succeeded. Unknown offsets and times are -1.
 
     ``required_offset`` is the high watermark at which the append is replicated to all in-sync replicas, -1 when nothing waits for
-    that. ``record_errors`` are (index of the record, reason) and ``error_message`` says what was wrong with the batch (KIP-467).
+    that; ``leader_since`` is the partition's at the append. ``record_errors`` are (index of the record, reason) and
+    ``error_message`` says what was wrong with the batch (KIP-467).
     """
 
     __slots__ = (
@@ -21,6 +22,7 @@ class PartitionResult:
         "error",
         "error_message",
         "last_offset",
+        "leader_since",
         "log_append_time_ms",
         "log_start_offset",
         "record_count",
@@ -33,7 +35,7 @@ class PartitionResult:
         """``size_bytes`` is the size of the records as they were received."""
         self.error = error
         self.size_bytes = size_bytes
-        self.required_offset = -1
+        self.required_offset = self.leader_since = -1
         self.record_errors: list[tuple[int, str]] | tuple[tuple[int, str], ...] = _NO_ERRORS
         self.error_message: str | None = None
         self.conversion: Conversion | None = None
@@ -48,6 +50,11 @@ class PartitionResult:
             self.log_start_offset = info.log_start_offset
             self.record_count = info.record_count
             self.conversion = info.conversion
+
+    def wait_for(self, required_offset: int, leader_since: int) -> None:
+        """Set what the append waits for."""
+        self.required_offset = required_offset
+        self.leader_since = leader_since
 
     def fail_after_append(self, error: ErrorCode) -> None:
         """Set the error that waiting for replicas ended with. The offsets stay: the records are in the leader's log."""

@@ -102,6 +102,7 @@ class RecordAppender:
                 partition = self._partitions.online.get(topic_partition)
                 if partition is None or (topic_partition[0] in INTERNAL_TOPICS and not internal_topics_allowed):
                     partition = self._checked(topic_partition, internal_topics_allowed)
+                leader_since = partition.leader_since
                 info, moved = partition.append_as_leader(records, origin, required_acks, guards.get(topic_partition))
             except Exception as error:  # noqa: BLE001 one partition's failure does not fail the others
                 results[topic_partition] = self._failed(topic_partition, error, len(records))
@@ -109,8 +110,8 @@ class RecordAppender:
             size_bytes = len(records)
             result = results[topic_partition] = PartitionResult(0, info=info, size_bytes=size_bytes)
             self._appended(partition, moved, size_bytes, info.record_count)
-            if required_acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
-                result.required_offset = info.last_offset + 1
+            if required_acks == ACKS_ALL and not partition.has_committed(info.last_offset, leader_since):
+                result.wait_for(info.last_offset + 1, leader_since)
                 waits = True
         if not waits:
             return results
@@ -129,6 +130,7 @@ class RecordAppender:
             return [self._invalid_acks(topic_partition) for _ in each]
         try:
             partition = self._checked(topic_partition, internal_topics_allowed=False)
+            leader_since = partition.leader_since
             infos, moved = partition.append_each_as_leader([records for records, _ in each], required_acks)
         except Exception as error:  # noqa: BLE001 a partition's failure is a value
             return [self._failed(topic_partition, error, len(records)) for records, _ in each]
@@ -145,8 +147,8 @@ class RecordAppender:
             appended += 1
             appended_bytes += size_bytes
             appended_records += info.record_count
-            if required_acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
-                result.required_offset = info.last_offset + 1
+            if required_acks == ACKS_ALL and not partition.has_committed(info.last_offset, leader_since):
+                result.wait_for(info.last_offset + 1, leader_since)
                 waiting.append((index, result))
         if appended:
             self._appended(partition, moved, appended_bytes, appended_records, appended)

@@ -37,7 +37,7 @@ class DelayedProduce(DelayedOperation):
     def _is_done(self, topic_partition: TopicPartition) -> bool:
         result = self._results[topic_partition]
         try:
-            error = self._partitions.get_or_raise(topic_partition).replicated(result.required_offset)
+            error = self._partitions.get_or_raise(topic_partition).replicated(result.required_offset, result.leader_since)
         except KafkaError as failure:
             error = failure.code
         if error is None:

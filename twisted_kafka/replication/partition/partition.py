@@ -106,6 +106,7 @@ class Partition:
         "leader_epoch",
         "leader_epoch_start_offset",
         "leader_id",
+        "leader_since",
         "local_broker_id",
         "log",
         "partition_epoch",
@@ -132,6 +133,8 @@ class Partition:
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.leader_epoch_start_offset = UNKNOWN_OFFSET
+        self.leader_since = NO_EPOCH
+        """The leader epoch in which this broker began to lead: what it appended before may have been truncated since."""
         self.controller_epoch = 0
         self.partition_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
@@ -162,6 +165,8 @@ class Partition:
             log = self.log
             is_new_epoch = state.leader_epoch > self.leader_epoch
             is_new_leader = not self.is_leader
+            if is_new_leader:
+                self.leader_since = state.leader_epoch
             if is_new_epoch:
                 self.leader_epoch_start_offset = log.log_end_offset
                 log.assign_epoch_start_offset(state.leader_epoch, log.log_end_offset)
@@ -290,12 +295,17 @@ class Partition:
                 f"{self.effective_min_isr()} that min.insync.replicas asks for"
             )
 
-    def replicated(self, required_offset: int) -> ErrorCode | None:
+    def has_committed(self, offset: int, leader_since: int) -> bool:
+        """Return whether a record is committed that was appended when ``leader_since`` was that of this partition."""
+        return self.log.high_watermark > offset and self.leader_since == leader_since
+
+    def replicated(self, required_offset: int, leader_since: int) -> ErrorCode | None:
         """Return the state of a produce with acks=all that ends at ``required_offset``.
 
-        None: it waits for replicas. NONE: all in-sync replicas have it. Otherwise the error to answer.
+        ``leader_since`` is that of this partition when the records were appended. None: it waits for replicas. NONE: all in-sync
+        replicas have it. Otherwise the error to answer.
         """
-        if not self.is_leader:
+        if not self.is_leader or self.leader_since != leader_since:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < required_offset:
             return None
