@@ -9,9 +9,9 @@ machine. The kinds are measured in turn in each round, each on a fresh cluster; 
 - failover: of a partition whose leader ends by ``kill -9`` or SIGTERM. "until another leads" is the time from the signal until
   ZooKeeper has a new leader; "not acknowledged" the longest time between two acknowledgements of a producer that sends every 5 ms.
   Both contain up to SESSION_MS after ``kill -9``: until then nobody knows that the broker is gone. How long that takes depends on
-  when the broker last said something to ZooKeeper, so the time from the topic's creation to the kill is random, the same for both
-  kinds; "from its session's end" is without it. The producer asks for the metadata 20 times a second: with a longer
-  ``topic.metadata.refresh.interval.ms`` the figures would tell when it happened to ask.
+  when the broker last said something to ZooKeeper, so the times from the topic's creation to the kill are spread evenly over the
+  time between two pings, the same for both kinds; "from its session's end" is without it. The producer asks for the metadata 20
+  times a second: with a longer ``topic.metadata.refresh.interval.ms`` the figures would tell when it happened to ask.
 - produce: records of 1,000 B with acks=all from librdkafka, MB/s of three partitions; and one at a time, its latency.
 - catching up: a follower that was stopped gets MEGABYTES that it lacks; from the first byte to the last, as its log grows.
 - loading: the controller is killed with TOPICS topics of one partition; from the next one's election until none of the partitions
@@ -23,7 +23,6 @@ Requires Java and Maven.
 import argparse
 import fnmatch
 import itertools
-import random
 import statistics
 import threading
 import time
@@ -89,9 +88,8 @@ class Ticks:
 
 def failover(cluster: Cluster, options: argparse.Namespace) -> Figures:
     found: dict[str, list[float]] = defaultdict(list)
-    phases = random.Random(options.failovers)
-    for _ in range(options.failovers):
-        pause_s = 0.5 + phases.random() * SESSION_MS / 3000
+    for number in range(options.failovers):
+        pause_s = 0.5 + (number + 0.5) / options.failovers * SESSION_MS / 3000
         for name, end in (("kill -9", lambda broker: broker.kill()), ("SIGTERM", lambda broker: broker.stop())):
             for figure, seconds in fail(cluster, end, pause_s).items():
                 found[f"failover, {name}: {figure}, s"].append(seconds)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
+from kafka.errors import KafkaConnectionError
 
 from tests.broker.members import Members
 from tests.clients.clients import java_class_path
@@ -42,9 +43,18 @@ class Mixed(Members):
         return self.theirs.bootstrap if broker_id == THEIRS else self.brokers[OURS].bootstrap_servers
 
     def make(self, topic: str, assignments: list[list[int]]) -> None:
-        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap(self.controller_id))
-        admin.create_topics([NewTopic(topic, -1, -1, dict(enumerate(assignments)))])
-        admin.close()
+        eventually(partial(self._is_made, topic, assignments), pause_s=0.2)
+
+    def _is_made(self, topic: str, assignments: list[list[int]]) -> bool:
+        try:
+            admin = KafkaAdminClient(bootstrap_servers=self.bootstrap(self.controller_id))
+            try:
+                admin.create_topics([NewTopic(topic, -1, -1, dict(enumerate(assignments)))])
+            finally:
+                admin.close()
+        except KafkaConnectionError:  # it was told the address that a broker had before it was restarted
+            return False
+        return True
 
     def leaders(self, broker_id: int, topic: str) -> list[int]:
         """The leaders of a topic as a broker's clients hear of them."""
