@@ -110,6 +110,23 @@ def test_a_cluster_is_a_fixture_and_a_failed_test_shows_what_each_broker_was_ask
     result.stdout.fnmatch_lines(["*- requests to kafka_cluster -*", "broker 1: no requests", "broker 3: no requests"])
 
 
+def test_a_failed_test_shows_what_its_clients_do_wrong(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import socket
+
+        def test_it(kafka):
+            host, port = kafka.bootstrap_servers.split(":")
+            with socket.create_connection((host, int(port)), 10) as connection:
+                connection.sendall(b"GET / HTTP/1.1")
+                connection.recv(1)
+            assert False
+        """,
+    )
+    result.stdout.fnmatch_lines(["*- diagnoses of kafka -*", "A client at 127.0.0.1 was disconnected: *the client speaks HTTP*"])
+
+
 def test_pytest_imports_the_broker_as_it_is(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,

@@ -163,6 +163,11 @@ class Broker:
         return self._server.metrics
 
     @property
+    def diagnoses(self) -> list[str]:
+        """The mistakes of clients that it has seen lately, a line each with what to do; the log has them, too."""
+        return self._server.diagnoses.lines
+
+    @property
     def listeners(self) -> list[EndPoint]:
         """Its listeners, with the ports that are bound."""
         return self._server.listeners

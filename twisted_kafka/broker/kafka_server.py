@@ -82,6 +82,7 @@ from twisted_kafka.security.authorizer.audit_log import AuditLog
 from twisted_kafka.security.authorizer.loading import make_authorizer
 from twisted_kafka.security.delegation_tokens import DelegationTokenManager, TokenSettings
 from twisted_kafka.server.apis.transactions.transaction_notes import end_note, topic_notes
+from twisted_kafka.server.diagnoses import AdvertisedAddresses, Diagnoses, advertised_to_others
 from twisted_kafka.server.dispatch import ApiRegistry
 from twisted_kafka.server.interception import IRequestHandling, IRequestInterceptor
 from twisted_kafka.server.kafka_apis import KafkaApis
@@ -176,6 +177,7 @@ class KafkaServer:
         self.metadata: MetadataCache | None = None
         self.logs: LogManager | None = None
         self._request_metrics = RequestMetrics(self.metrics)
+        self.diagnoses = Diagnoses(clock, None if interceptor is None else interceptor.own_client_id)
         self._clock = clock
         self._on_fatal = on_fatal
         self._metadata_path: Path | None = None
@@ -427,7 +429,7 @@ class KafkaServer:
         configs = self.configs
         assert configs is not None, "storage has started"
         sasl_resources = cache(lambda: make_sasl_resources(self._clock, scheduler, configs, running.tokens))
-        observers: list[IRequestObserver] = [self._request_metrics]
+        observers: list[IRequestObserver] = [self._request_metrics, self.diagnoses]
         if running.access_log is not None:
             observers.append(running.access_log)
         running.sockets = sockets = SocketServer(
@@ -441,6 +443,8 @@ class KafkaServer:
             builder_of=channel_builders(self.config, self.metrics, sasl_resources),
         )
         sockets.start()
+        if addresses := advertised_to_others(self.config.listeners, self.config.advertised_listeners):
+            sockets.add_observer(AdvertisedAddresses(self.diagnoses, addresses))
         return sockets
 
     def _make_replica_manager(

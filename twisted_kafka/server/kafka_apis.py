@@ -183,6 +183,7 @@ class KafkaApis:
         why = f"Unexpected Kafka request of type {name} during SASL authentication."
         is_answered = authenticator.is_token_due and api is not None and api.serves(context.api_version)
         authenticator.refuse(why)
+        context.refusal = why
         context.note_error(ErrorCode.ILLEGAL_SASL_STATE)
         parts: list[Part] = []
         size_bytes = 0
@@ -349,6 +350,7 @@ class KafkaApis:
     def _refuse(self, request: Request, why: str) -> None:
         context = request.context
         context.note_error(ErrorCode.INVALID_REQUEST)
+        context.refusal = why
         if self._refusals.allow():
             _log.warn(
                 "Closing connection {id} of {listener}: {why}{more}",

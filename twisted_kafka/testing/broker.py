@@ -171,6 +171,11 @@ class Broker:
         """The broker itself: its configuration, its metrics."""
         return self._broker
 
+    @property
+    def diagnoses(self) -> list[str]:
+        """The mistakes of clients that the broker has seen, a line each with what to do."""
+        return self._broker.diagnoses
+
     def create_topic(self, topic: str, partitions: int = 1, replication_factor: int = 1, **config: object) -> str:
         """Create a topic, with Kafka's topic settings, ``_`` for ``.``; return its name. Raises BrokerError.
 

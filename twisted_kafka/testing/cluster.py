@@ -139,6 +139,7 @@ class Cluster:
             asked = [each for each in requests.snapshot() if not _OWN_CLIENT.match(each.client_id or "")][-count:]
             lines.append(f"broker {broker_id}{gone}:" + ("" if asked else " no requests"))
             lines += map(str, asked)
+            lines += self._brokers[broker_id].diagnoses if broker_id in self._brokers else []
         return "\n".join(lines)
 
     # Brokers that go and come

@@ -52,6 +52,8 @@ class _Exchange:
 class Interceptor:
     """Makes requests known to a record, and subject to rules (``IRequestInterceptor``)."""
 
+    own_client_id = OWN_CLIENT_ID
+
     def __init__(self, faults: Sequence[Faults], requests: Requests, clock: IClock) -> None:
         """Of ``faults`` the first with a rule that fires counts: a broker's own, and those of its cluster."""
         self._faults = faults

@@ -139,6 +139,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.when == "call" and report.failed:
         for broker in item.stash.get(_BROKERS, []):
             report.sections.append(("requests to kafka", broker.requests.told(_SHOWN_REQUESTS)))
+            if broker.diagnoses:
+                report.sections.append(("diagnoses of kafka", "\n".join(broker.diagnoses)))
         if _CLUSTER in item.stash:
             report.sections.append(("requests to kafka_cluster", item.stash[_CLUSTER].told(_SHOWN_REQUESTS)))
     return report

@@ -71,6 +71,9 @@ class IChannelOwner(Protocol):
     def refuse(self, channel: "KafkaChannel", why: str) -> None:
         """Close a channel that sent something invalid, and log why."""
 
+    def tell_refusal(self, channel: "KafkaChannel", why: str) -> None:
+        """Tell observers why a channel is closed."""
+
     def log_unreadable_file(self, channel: "KafkaChannel", why: str) -> None:
         """Log why a response cannot be read from its file."""
 
@@ -201,6 +204,10 @@ class KafkaChannel:
     def refuse(self, why: str) -> None:
         """Close the connection because of what it sent, and log why."""
         self._owner.refuse(self, why)
+
+    def tell_refusal(self, why: str) -> None:
+        """Tell observers why the connection is closed."""
+        self._owner.tell_refusal(self, why)
 
     def response_unreadable(self, why: str) -> None:
         """Log why the response cannot be read from its file; the transport closes the connection."""

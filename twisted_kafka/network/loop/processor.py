@@ -63,7 +63,7 @@ from twisted_kafka.network.requests.request import (
 )
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
-from twisted_kafka.network.requests.request_observer import IRequestObserver
+from twisted_kafka.network.requests.request_observer import IRefusalObserver, IRequestObserver
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.timing.clock import IClock
 
@@ -98,6 +98,7 @@ class Processor:
         "_observers",
         "_polls_before",
         "_reactor",
+        "_refusal_observers",
         "_refusals",
         "_request_channel",
         "_responses",
@@ -142,6 +143,7 @@ class Processor:
         """How many requests have been queued so far."""
         self._request_channel = request_channel
         self._observers = tuple(observer.request_completed for observer in observers)
+        self._refusal_observers = tuple(each.connection_refused for each in observers if IRefusalObserver.providedBy(each))
         self._responses: deque[Request | ThrottlingResponse] = deque()
         self._held: deque[Request] = deque()  # requests for which the queue was full
         self._stopped: dict[KafkaChannel, None] = {}  # in the order in which they stopped reading
@@ -440,7 +442,13 @@ class Processor:
                 why=why,
                 more=self._refusals.take_suppressed(),
             )
+        self.tell_refusal(channel, why)
         channel.close()
+
+    def tell_refusal(self, channel: KafkaChannel, why: str) -> None:
+        """Tell observers why a connection is closed."""
+        for notify in self._refusal_observers:
+            notify(channel.connection, why)
 
     def log_unreadable_file(self, channel: KafkaChannel, why: str) -> None:
         """Log why a response cannot be read from its file, which closes its connection. The number of lines is limited.

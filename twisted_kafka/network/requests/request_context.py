@@ -115,6 +115,7 @@ class RequestContext:
         "group",
         "is_frame_free",
         "is_special",
+        "refusal",
         "resources",
         "topics",
         "transaction",
@@ -142,6 +143,8 @@ class RequestContext:
         """Counts by error code of the response, including NONE; None if the response has one code, ``error``."""
         self.conversion: tuple[int, int] | None = None
         """Nanoseconds and bytes of memory that record conversion took; None if no records were converted."""
+        self.refusal: str | None = None
+        """Why the connection is closed instead of an answer; None: it is not, or a handler says so."""
         self.is_frame_free = False
         """Whether the bytes of the request may be overwritten when its handler returns: a later response needs none of them."""
         self.is_special = False

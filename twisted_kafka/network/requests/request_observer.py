@@ -1,8 +1,9 @@
-"""How other floors learn that a request is completed: the metrics and the access log."""
+"""How other floors learn that a request is completed, or a connection refused: the metrics, the access log, the diagnoses."""
 
 from zope.interface import Interface
 
 from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_context import ConnectionInfo
 
 
 class IRequestObserver(Interface):
@@ -13,3 +14,10 @@ class IRequestObserver(Interface):
 
         Called on the request's processor thread, or on a handler's if the processor has ended. Must be fast and must not block.
         """
+
+
+class IRefusalObserver(Interface):
+    """An observer of requests that also hears of connections that are closed because of what came over them."""
+
+    def connection_refused(connection: ConnectionInfo, why: str) -> None:  # noqa: N805
+        """Take note; called on the connection's processor thread."""

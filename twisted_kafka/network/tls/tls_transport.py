@@ -228,6 +228,7 @@ class TlsTransport(KafkaTransport):
         """Stop sending, and close after a delay: closing a socket with unread bytes at once would discard the TLS alert."""
         self._phase = REFUSED
         self._handshakes.fail(self, self.protocol.connection_id, why)
+        self.protocol.tell_refusal(why)
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
         self.protocol.close_after_failed_authentication()

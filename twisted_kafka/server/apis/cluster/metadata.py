@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from twisted_kafka.admin.topic_rules import name_error
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache, MetadataSnapshot, PartitionState
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
 from twisted_kafka.protocol.messages.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from twisted_kafka.protocol.messages.metadata import (
@@ -42,6 +42,8 @@ CONTROLLERS: Final = 2
 
 _IDS_ALONE_SINCE: Final = 12
 _LISTENER_ERRORS_SINCE: Final = 6
+_MAX_NOTED: Final = 10
+"""So many topics that a client cannot have are noted."""
 
 
 class TopicCreator(Protocol):
@@ -95,6 +97,9 @@ class MetadataApis:
         errors = [topic.error_code for topic in response.topics if topic.error_code]
         if errors:
             context.note_error(errors[0])
+            for topic in response.topics[:_MAX_NOTED]:
+                if topic.error_code and topic.name is not None:
+                    context.note_resource(ResourceKind.TOPIC, topic.name)
         elif key is not None:
             if len(snapshot.derived) >= MAX_FROZEN:
                 snapshot.derived.clear()

@@ -1,0 +1,293 @@
+"""Recognizes the mistakes of a first day by the errors that clients are answered, and says in one line what to do.
+
+A row of ``SYMPTOMS`` is a mistake. Requests without an error are not looked at.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from twisted_kafka.config.endpoints import EndPoint
+from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext, ResourceKind
+from twisted_kafka.network.requests.request_observer import IRefusalObserver, IRequestObserver
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.timing.clock import IClock
+
+WINDOW_NS: Final = 600 * 1_000_000_000
+"""A client is told of a mistake once in this time."""
+MAX_REMEMBERED: Final = 1_000
+"""So many pairs of client and mistake are remembered; of more, the latest."""
+MAX_LINES: Final = 100
+"""So many lines are kept, the latest."""
+_MAX_NAMES: Final = 3
+
+_log = Logger()
+
+
+class Symptom(NamedTuple):
+    """An error, in answers to some APIs (none: all), and what it means for whoever runs the client."""
+
+    error: ErrorCode
+    apis: tuple[ApiKey, ...]
+    advice: str
+    """Follows the client's name; its fields are those of ``_facts``."""
+    after: int = 1
+    """So many answers make it a mistake: fewer are usual."""
+
+
+_COMMITS: Final = (ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT)
+_MEMBERS: Final = (*_COMMITS, ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT)
+_TOO_SLOW: Final = (
+    "is no member of group {group} any more: it handled records for longer than max.poll.interval.ms, or sent no heartbeat within "
+    "session.timeout.ms. Raise the first, lower max.poll.records, or close consumers before their process ends"
+)
+_FENCED: Final = (
+    "is fenced: a newer producer has transactional id {transactional_id}, or its transaction was aborted after "
+    "transaction.timeout.ms. Give each process an id of its own, or shorten its transactions"
+)
+_NO_ACL: Final = "may not do {api}{about} as {principal}: give it an ACL (kafka-acls.sh --add --allow-principal {principal} ...)"
+
+SYMPTOMS: Final = (
+    Symptom(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        (ApiKey.METADATA,),
+        "asks for{about}, which does not exist, and asking does not create it: create it, or set auto.create.topics.enable in the "
+        "broker and allow.auto.create.topics in the consumer",
+        after=3,
+    ),
+    Symptom(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        (ApiKey.PRODUCE,),
+        "sends a batch that is larger than max.message.bytes of{about}: raise that (broker: message.max.bytes), or lower "
+        "max.request.size (librdkafka: message.max.bytes) in the producer",
+    ),
+    Symptom(
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        (ApiKey.PRODUCE,),
+        "sends a batch that is larger than a segment of{about}: raise segment.bytes, or lower batch.size in the producer",
+    ),
+    Symptom(
+        ErrorCode.INVALID_TIMESTAMP,
+        (ApiKey.PRODUCE,),
+        "sends records to{about} whose time is too far from the broker's: set the clock of the client's machine right, or "
+        "message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic",
+    ),
+    Symptom(ErrorCode.INVALID_PRODUCER_EPOCH, (), _FENCED),
+    Symptom(ErrorCode.PRODUCER_FENCED, (), _FENCED),
+    Symptom(
+        ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+        (),
+        "wants transactions longer than transaction.max.timeout.ms: raise that, or lower the producer's transaction.timeout.ms",
+    ),
+    Symptom(
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        (),
+        "is in group {group}, which rebalances again and again: members join and leave, or handle records for longer than "
+        "max.poll.interval.ms. Look at their logs, or give them a group.instance.id",
+        after=10,
+    ),
+    Symptom(ErrorCode.UNKNOWN_MEMBER_ID, _MEMBERS, _TOO_SLOW),
+    Symptom(ErrorCode.FENCED_MEMBER_EPOCH, _MEMBERS, _TOO_SLOW),
+    Symptom(
+        ErrorCode.ILLEGAL_GENERATION,
+        _COMMITS,
+        "commits for group {group} after it was rebalanced: commit in the rebalance listener, or handle fewer records at a time",
+    ),
+    Symptom(
+        ErrorCode.FENCED_INSTANCE_ID,
+        (),
+        "shares its group.instance.id in group {group} with another member: give each member one of its own",
+    ),
+    Symptom(
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        (),
+        "has no assignment strategy in common with the members of group {group}: compare partition.assignment.strategy, or take "
+        "another group.id",
+    ),
+    Symptom(
+        ErrorCode.INVALID_SESSION_TIMEOUT,
+        (),
+        "wants a session.timeout.ms outside of the broker's group.min.session.timeout.ms and group.max.session.timeout.ms",
+    ),
+    Symptom(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        (ApiKey.FETCH,),
+        "reads at an offset that{about} does not have: retention deleted it, or the topic was made anew. auto.offset.reset says "
+        "where the consumer goes on",
+    ),
+    Symptom(
+        ErrorCode.ILLEGAL_SASL_STATE,
+        (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE),
+        "wants to authenticate, but listener {listener} is {security_protocol}: set security.protocol={security_protocol} in the "
+        "client, or give the listener SASL",
+    ),
+    Symptom(
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        (),
+        "asks for a SASL mechanism that listener {listener} does not have: compare sasl.mechanism with sasl.enabled.mechanisms",
+    ),
+    Symptom(
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        (),
+        "cannot log in on listener {listener}: its user name or its password is wrong, or the broker does not know the user",
+    ),
+    Symptom(ErrorCode.TOPIC_AUTHORIZATION_FAILED, (), _NO_ACL),
+    Symptom(ErrorCode.GROUP_AUTHORIZATION_FAILED, (), _NO_ACL),
+    Symptom(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, (), _NO_ACL),
+    Symptom(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, (), _NO_ACL),
+    Symptom(
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        (ApiKey.CREATE_TOPICS,),
+        "wants more replicas than there are brokers: lower the replication factor, or start more",
+    ),
+    Symptom(
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        (ApiKey.PRODUCE,),
+        "produces with acks=all to{about}, which has fewer replicas in sync than min.insync.replicas: a broker is down or slow",
+        after=3,
+    ),
+)
+
+_BY_ERROR: Final = {int(error): [row for row in SYMPTOMS if row.error is error] for error in {row.error for row in SYMPTOMS}}
+
+
+@implementer(IRequestObserver, IRefusalObserver)
+class Diagnoses:
+    """Logs a line for each mistake of a client, once in ``WINDOW_NS``, and keeps the latest lines."""
+
+    def __init__(self, clock: IClock, ignored_client_id: str | None = None) -> None:
+        """``ignored_client_id``: that client, a test's own, makes no mistakes."""
+        self._clock = clock
+        self._ignored_client_id = ignored_client_id
+        self._lock = threading.Lock()
+        self._seen: dict[tuple[str, object], tuple[int, int]] = {}
+        self._lines: deque[str] = deque(maxlen=MAX_LINES)
+
+    @property
+    def lines(self) -> list[str]:
+        """The latest lines, oldest first."""
+        with self._lock:
+            return list(self._lines)
+
+    def request_completed(self, request: Request) -> None:
+        """Look at a request that was answered an error (``IRequestObserver``)."""
+        context = request.context
+        counts = context.error_counts
+        if not context.error and not counts:
+            return
+        codes = set(counts or ()) | {context.error}
+        if codes == {0} or context.client_id == self._ignored_client_id:
+            return
+        if context.refusal is not None:
+            self._tell(_who(context.connection, context.client_id), context.refusal, lambda: _refused(context), 1)
+            return
+        for code in codes:
+            for symptom in _BY_ERROR.get(code, ()):
+                if not symptom.apis or context.api_key in symptom.apis:
+                    client = _who(context.connection, context.client_id)
+                    facts = _facts(context, code)
+                    subject = symptom, facts["about"], facts["group"], facts["transactional_id"]
+                    self._tell(client, subject, lambda row=symptom, known=facts: row.advice.format(**known), symptom.after)
+                    break
+
+    def unreachable(self, context: RequestContext, address: str) -> None:
+        """Take note of a client elsewhere that is told to go on at an address of this machine alone."""
+        told = f"comes from elsewhere, and is sent to {address}, which is itself: set advertised.listeners to what clients reach"
+        self._tell(_who(context.connection, context.client_id), address, lambda: told, 1)
+
+    def connection_refused(self, connection: ConnectionInfo, why: str) -> None:
+        """Look at a connection that was closed because of what came over it (``IRefusalObserver``), which has been logged."""
+        # Of a port scanner each connection sends other bytes: one line for each address.
+        self._tell(_who(connection, None), connection.listener_name, lambda: f"was disconnected: {why}", 1, is_logged=True)
+
+    def _tell(self, client: str, mistake: object, advice: Callable[[], str], after: int, *, is_logged: bool = False) -> None:
+        now_ns = self._clock.monotonic_ns()
+        with self._lock:
+            since_ns, count = self._seen.pop((client, mistake), (now_ns, 0))
+            if now_ns - since_ns >= WINDOW_NS:
+                since_ns, count = now_ns, 0
+            self._seen[client, mistake] = since_ns, count + 1
+            if len(self._seen) > MAX_REMEMBERED:
+                del self._seen[next(iter(self._seen))]
+            if count + 1 != after:
+                return
+            line = f"{client} {advice()}"
+            self._lines.append(line)
+        if not is_logged:
+            _log.warn("{line}", line=line)
+
+
+@implementer(IRequestObserver)
+class AdvertisedAddresses:
+    """Looks whom Metadata sends to addresses that only this machine has. Made for a broker that advertises such ones to others."""
+
+    def __init__(self, diagnoses: Diagnoses, addresses: Mapping[str, str]) -> None:
+        """``addresses``: what is advertised, host:port, by listener."""
+        self._diagnoses = diagnoses
+        self._addresses = addresses
+
+    def request_completed(self, request: Request) -> None:
+        """Look at a request (``IRequestObserver``)."""
+        context = request.context
+        if (
+            context.api_key == ApiKey.METADATA
+            and context.listener_name in self._addresses
+            and not _is_local(context.client_address)
+        ):
+            self._diagnoses.unreachable(context, self._addresses[context.listener_name])
+
+
+def advertised_to_others(listeners: Iterable[EndPoint], advertised: Iterable[EndPoint]) -> dict[str, str]:
+    """Return the addresses that only this machine has, of listeners that others reach, by listener."""
+    open_names = {each.listener_name for each in listeners if not _is_local(each.host)}
+    local = (each for each in advertised if each.listener_name in open_names and _is_local(each.host))
+    return {each.listener_name: f"{each.host}:{each.port}" for each in local}
+
+
+def _is_local(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith(("127.", "::ffff:127."))
+
+
+def _who(connection: ConnectionInfo, client_id: str | None) -> str:
+    return f"Client {client_id!r} at {connection.client_address}" if client_id else f"A client at {connection.client_address}"
+
+
+def _refused(context: RequestContext) -> str:
+    if context.connection.authenticator is not None and not context.connection.authenticator.has_been_authenticated:
+        protocol = context.connection.security_protocol
+        return (
+            f"was disconnected: {context.refusal} Listener {context.listener_name} wants clients to log in first: set "
+            f"security.protocol={protocol}, sasl.mechanism and a password in the client"
+        )
+    return (
+        f"was disconnected: {context.refusal}. Let the client ask which versions the broker has (librdkafka: "
+        "api.version.request=true, kafka-python: no api_version), or update it"
+    )
+
+
+def _facts(context: RequestContext, code: int) -> dict[str, str]:
+    """Return what advice can name."""
+    noted = context.topics or ()
+    named_topics = [name for kind, name in context.resources or () if kind is ResourceKind.TOPIC and name]
+    topics = [topic for topic, _, _, _, error in noted if error == code] or [topic for topic, *_ in noted] or named_topics
+    group, transaction = context.group, context.transaction
+    about = topics[:_MAX_NAMES] + [f"{len(topics) - _MAX_NAMES} more"] * (len(topics) > _MAX_NAMES)
+    named = f"topic {', '.join(about)}" if topics else f"group {group[0]}" if group is not None else ""
+    return {
+        "about": f" {named}" if named else " its topic" if context.api_key in _OF_TOPICS else "",
+        "api": ApiKey(context.api_key).title,
+        "group": group[0] if group is not None else "-",
+        "listener": context.listener_name,
+        "principal": str(context.principal),
+        "security_protocol": context.security_protocol,
+        "transactional_id": transaction.transactional_id if transaction is not None else "-",
+    }
+
+
+_OF_TOPICS: Final = (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH)
