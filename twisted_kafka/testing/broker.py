@@ -9,12 +9,14 @@ with Broker() as broker:
 
 import contextlib
 import difflib
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from twisted_kafka.broker.broker import Broker as EmbeddedBroker
+from twisted_kafka.broker.temporary_directory import make_temporary_directory
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
 from twisted_kafka.config.prefixes import base_key
@@ -43,8 +45,10 @@ from twisted_kafka.testing.interception import OWN_CLIENT_ID, Interceptor
 from twisted_kafka.testing.recorder import RequestRecorder
 from twisted_kafka.testing.requests import Requests
 from twisted_kafka.testing.rules_file import Rules, read_rules
+from twisted_kafka.testing.snapshot import Snapshot
 from twisted_kafka.timing.clock import SystemClock
 
+_NOT_RUNNING: Final = "the broker does not run: use it inside its with block, and a fixture in its own test"
 _TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 0.05
 """How often a wait looks, besides after each request: a group changes when time passes, too."""
@@ -113,7 +117,15 @@ class Broker:
         self._properties = dict(properties or {})
         self._data_dir = data_dir
         self._persona = persona
-        self._embed()
+        self._remove: Callable[[], object] = _nothing
+        self._is_temporary = data_dir is None and {"log.dir", "log.dirs"}.isdisjoint(self._properties)
+        if self._is_temporary:  # its own, so that it outlives the broker in it
+            self._data_dir, self._remove = make_temporary_directory(self)
+        try:
+            self._embed()
+        except BaseException:
+            self._remove()
+            raise
 
     def _embed(self) -> None:
         self._interceptor = Interceptor(self._each_faults, self.requests, self.clock)
@@ -123,31 +135,80 @@ class Broker:
 
     def start(self) -> None:
         """Start and serve; raise StartError, one line."""
-        self._broker.start()
+        self.requests.open()
+        try:
+            self._broker.start()
+        except BaseException:
+            self._remove()
+            raise
 
     def stop(self) -> None:
         """Stop, and remove the data. Harmless when it does not run."""
         # Faults first: a delayed answer must not keep a connection's last request open.
         self.faults.clear()
+        self._end()
+        self._remove()
+
+    def _end(self) -> None:
         self.clock.release()
         self._interceptor.stop()
         self._broker.stop()
+        self.requests.close()
 
     def reset(self) -> None:
         """Make everything as it was at the start, at the same addresses: no topics, no groups, no requests, the rules, the time.
 
         It takes as long as a start; connections are closed. Raises ValueError if the data is in a directory of its own.
         """
-        if self._data_dir is not None or not {"log.dir", "log.dirs"}.isdisjoint(self._properties):
+        if not self._is_temporary:
             raise ValueError("a broker with a directory of its own is not reset: it has data that was there before")
+        self.faults.clear()
+        self.clock.release()
+        with self._stopped() as directories:
+            for directory in directories:
+                shutil.rmtree(directory)
+            self.clock.reset()
+            self.requests.clear()
+            for rule in self._rules:
+                self.faults.add(rule)
+
+    def snapshot(self) -> Snapshot:
+        """Return what the broker has: topics, records, groups, offsets, transactions, settings, ACLs. It restarts for it.
+
+        A restart is one as by an operator: requests under way are answered, connections are closed, and clients connect again to
+        the same addresses. Requests that a rule delays, or has wait for a disk, are dropped. Rules, requests and the clock stay.
+        """
+        with self._stopped() as directories:
+            return Snapshot(directories)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Have what a snapshot has, of this broker or of another with as many log directories; restart as ``snapshot`` does.
+
+        A client that was told more than that sees what it would see if the broker had lost data: an idempotent producer fails.
+        Raises ValueError if the snapshot is none of such a broker.
+        """
+        snapshot.check(self._directories())
+        with self._stopped() as directories:
+            snapshot.put(directories)
+
+    def _directories(self) -> list[Path]:
+        return [Path(each) for each in self._broker.config.log_dirs]
+
+    @contextlib.contextmanager
+    def _stopped(self) -> Iterator[list[Path]]:
+        """Stop for a ``with`` block, which may change the log directories; start again at the same addresses."""
+        if not self.is_running:
+            raise RuntimeError(_NOT_RUNNING)
         self._properties["listeners"] = ",".join(each.text for each in self._broker.listeners)
-        self.stop()
-        self.clock.reset()
-        self.requests.clear()
-        for rule in self._rules:
-            self.faults.add(rule)
+        was_held = self.clock.is_held
+        for faults in self._each_faults:
+            faults.drop_held()
+        self._end()
+        yield self._directories()
         self._embed()
         self.start()
+        if was_held:
+            self.clock.hold()
 
     def __enter__(self) -> Self:
         self.start()
@@ -406,7 +467,7 @@ class Broker:
     def _ask(self, request: Message) -> Any:
         """Send a request over a connection of its own, as any client would; return the response."""
         if not self.is_running:
-            raise RuntimeError("the broker does not run: use it inside its with block, and a fixture in its own test")
+            raise RuntimeError(_NOT_RUNNING)
         version = _VERSIONS[type(request)]
         host, _, port = self.bootstrap_servers.split(",")[0].rpartition(":")
         try:
@@ -414,6 +475,9 @@ class Broker:
         except NotAResponseError:
             what = f"{type(request).__name__} v{version}"
             raise BrokerError(f"the broker closed the connection instead of answering {what}") from None
+
+
+def _nothing() -> None: ...
 
 
 def _check_names(properties: Mapping[str, object]) -> None:

@@ -303,6 +303,12 @@ class Fault:
         for call in due:
             call()
 
+    def drop_held(self) -> None:
+        """Forget what is held: its broker stops."""
+        with self._lock:
+            if self._held is not None:
+                self._held = []
+
     def end(self) -> None:
         """Let go on what was held. Called when the rule is repealed."""
         with self._lock:
@@ -351,6 +357,11 @@ class Faults:
         """Let go on what is held for one owner; the rules stay in force."""
         for fault in self._faults:
             fault.let_go(owner)
+
+    def drop_held(self) -> None:
+        """Forget the requests that rules hold: their broker stops. The rules stay in force."""
+        for fault in self._faults:
+            fault.drop_held()
 
     @contextlib.contextmanager
     def inject(self, **rule: Any) -> Iterator[Fault]:

@@ -177,7 +177,9 @@ class Selection:
             return len(found) >= count
 
         if not self._record.wait_until(there, timeout_s):
-            raise TimeoutError(f"{len(found)} of {count} requests{self._told()} came in {timeout_s:g} s; {self._record.told()}")
+            raise TimeoutError(
+                f"{len(found)} of {count} requests{self._told()} came {self._record.within(timeout_s)}; {self._record.told()}"
+            )
         return found
 
     def _told(self) -> str:
@@ -195,6 +197,7 @@ class Requests(Selection):
         self._bytes = 0
         self._changed = threading.Condition()
         self._followers: tuple[Callable[[RecordedRequest], object], ...] = ()
+        self._is_over = False
 
     def follow(self, call: Callable[[RecordedRequest], object]) -> Callable[[], None]:
         """Have each request passed to ``call``, on the broker's threads; return what ends that."""
@@ -216,6 +219,16 @@ class Requests(Selection):
         for call in self._followers:
             call(request)
 
+    def open(self) -> None:
+        """Have waits wait: the broker runs."""
+        self._is_over = False
+
+    def close(self) -> None:
+        """Have waits end at once: the broker has stopped."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
     def clear(self) -> None:
         """Forget all."""
         with self._changed:
@@ -231,13 +244,20 @@ class Requests(Selection):
         with self._changed:
             return list(self._recorded)
 
+    def within(self, timeout_s: float) -> str:
+        """Return how long a wait waited, in words."""
+        return "before the broker stopped" if self._is_over else f"in {timeout_s:g} s"
+
     def told(self, count: int = 20) -> str:
         """Return the last ones, a line each."""
         last = self.snapshot()[-count:]
         return "the last requests were:\n" + "\n".join(map(str, last)) if last else "there were no requests"
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float, look_s: float | None = None) -> bool:
-        """Wait until ``condition`` is true, looking after each request and every ``look_s``; return False after ``timeout_s``."""
+        """Wait until ``condition`` is true, looking after each request and every ``look_s``.
+
+        Return False after ``timeout_s``, or when the broker has stopped.
+        """
         from twisted_kafka.timing.clock import SystemClock
 
         clock = SystemClock()  # real time: the broker's may be held
@@ -248,8 +268,8 @@ class Requests(Selection):
             if condition():
                 return True
             left_s = (due_ns - clock.monotonic_ns()) / 1e9
-            if left_s <= 0:
+            if left_s <= 0 or self._is_over:
                 return False
             with self._changed:
-                if (self._recorded[-1] if self._recorded else None) is seen:
+                if (self._recorded[-1] if self._recorded else None) is seen and not self._is_over:
                     self._changed.wait(left_s if look_s is None else min(left_s, look_s))

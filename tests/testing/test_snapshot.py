@@ -1,0 +1,133 @@
+"""Snapshots of a broker, with real clients that stay connected."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from twisted_kafka.testing import Broker
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+admin = pytest.importorskip("confluent_kafka.admin")
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    settings = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "allow.everyone.if.no.acl.found": True}
+    with Broker(settings) as running:
+        running.create_topic("orders", partitions=2)
+        yield running
+
+
+def client(kind: Any, broker: Broker, **settings: object) -> Any:
+    fast = {"bootstrap.servers": broker.bootstrap_servers, "reconnect.backoff.max.ms": 100, "log_level": 0}
+    return kind({**fast, **{key.replace("_", "."): value for key, value in settings.items()}})
+
+
+def values(broker: Broker, topic: str = "orders") -> list[bytes | None]:
+    return [record.value for record in broker.records(topic)]
+
+
+def test_what_came_after_a_snapshot_is_gone_and_clients_go_on(broker: Broker) -> None:
+    producer = client(confluent_kafka.Producer, broker)
+    consumer = client(confluent_kafka.Consumer, broker, group_id="g", auto_offset_reset="earliest")
+    consumer.subscribe(["orders"])
+    producer.produce("orders", b"1", partition=0)
+    assert producer.flush(20) == 0
+    assert consumer.poll(20).value() == b"1"
+    consumer.commit(asynchronous=False)
+    address, snapshot = broker.bootstrap_servers, broker.snapshot()
+    producer.produce("orders", b"2", partition=0)
+    assert producer.flush(20) == 0
+    assert consumer.poll(20).value() == b"2"
+    consumer.commit(asynchronous=False)
+    broker.create_topic("bills")
+    assert broker.committed("g") == {("orders", 0): 2}
+
+    broker.restore(snapshot)
+    assert broker.bootstrap_servers == address
+    assert (broker.topics(), values(broker), broker.committed("g")) == (["orders"], [b"1"], {("orders", 0): 1})
+    producer.produce("orders", b"3", partition=0)
+    assert producer.flush(20) == 0
+    assert values(broker) == [b"1", b"3"]
+    consumer.close()
+
+
+def test_transactions_settings_and_acls_are_in_it(broker: Broker) -> None:
+    writer = client(confluent_kafka.Producer, broker, transactional_id="till")
+    writer.init_transactions(20)
+    writer.begin_transaction()
+    writer.produce("orders", b"open", partition=0)
+    writer.flush(20)
+    tools = client(admin.AdminClient, broker)
+    acl = admin.AclBinding(
+        admin.ResourceType.TOPIC,
+        "bills",
+        admin.ResourcePatternType.LITERAL,
+        "User:a",
+        "*",
+        admin.AclOperation.READ,
+        admin.AclPermissionType.ALLOW,
+    )
+    tools.create_acls([acl])[acl].result(20)
+    change = admin.ConfigEntry("retention.ms", "1234", incremental_operation=admin.AlterConfigOpType.SET)
+    resource = admin.ConfigResource(admin.ResourceType.TOPIC, "orders", incremental_configs=[change])
+    tools.incremental_alter_configs([resource])[resource].result(20)
+    snapshot = broker.snapshot()
+    writer.abort_transaction(20)
+    anything = admin.AclBindingFilter(
+        admin.ResourceType.ANY, None, admin.ResourcePatternType.ANY, None, None, admin.AclOperation.ANY, admin.AclPermissionType.ANY
+    )
+    tools.delete_acls([anything])[anything].result(20)
+
+    broker.restore(snapshot)
+    assert tools.describe_acls(anything).result(20) == [acl]
+    described = admin.ConfigResource(admin.ResourceType.TOPIC, "orders")
+    assert tools.describe_configs([described])[described].result(20)["retention.ms"].value == "1234"
+    reader = client(confluent_kafka.Consumer, broker, group_id="g", auto_offset_reset="earliest")
+    reader.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
+    assert reader.poll(0.3) is None  # the transaction is open again
+    reader.close()
+
+
+def test_a_snapshot_is_put_back_as_often_as_wanted_and_into_another_broker(broker: Broker) -> None:
+    broker.produce("orders", ["1"])
+    snapshot = broker.snapshot()
+    for _ in range(2):
+        broker.produce("orders", ["2"])
+        broker.restore(snapshot)
+        assert values(broker) == [b"1"]
+    with Broker() as other:
+        other.create_topic("bills")
+        other.restore(snapshot)
+        assert (other.topics(), values(other)) == (["orders"], [b"1"])
+
+
+def test_rules_requests_and_time_stay(broker: Broker) -> None:
+    broker.clock.hold()
+    broker.clock.advance(days=1)
+    before = broker.clock.now
+    with broker.faults.inject(api="Metadata", error="UNKNOWN_SERVER_ERROR", times=1) as fault:
+        broker.restore(broker.snapshot())
+        assert (broker.clock.is_held, broker.clock.now >= before) == (True, True)
+        broker.clock.release()
+        client(confluent_kafka.Producer, broker).list_topics(timeout=20)
+        assert fault.fired == 1
+    assert broker.requests.of("Metadata").where(error="UNKNOWN_SERVER_ERROR").count() == 1
+
+
+def test_what_cannot_be_is_told(broker: Broker, tmp_path: Path) -> None:
+    with Broker({"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}) as other:
+        two = other.snapshot()
+        with pytest.raises(ValueError, match="the snapshot is of 2 log directories, the broker has 1"):
+            broker.restore(two)
+    assert broker.is_running
+    with pytest.raises(RuntimeError, match="the broker does not run"):
+        other.snapshot()
+
+
+def test_a_wait_ends_with_its_broker(broker: Broker) -> None:
+    broker.stop()
+    with pytest.raises(TimeoutError, match="0 of 1 requests Produce came before the broker stopped; there were no requests"):
+        broker.requests.of("Produce").wait_for(timeout_s=60)
