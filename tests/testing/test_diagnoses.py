@@ -2,6 +2,7 @@
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ SASL = {
 }
 
 
-def producer(broker: Broker, **settings: object) -> "confluent_kafka.Producer":
+def producer(broker: Broker, **settings: object) -> Any:
     named = {key.replace("_", "."): value for key, value in settings.items()}
     return confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "shop", "log_level": 0, **named})
 

@@ -117,6 +117,17 @@ def test_rules_requests_and_time_stay(broker: Broker) -> None:
     assert broker.requests.of("Metadata").where(error="UNKNOWN_SERVER_ERROR").count() == 1
 
 
+def test_a_restart_answers_a_fetch_that_waits(broker: Broker) -> None:
+    reader = client(confluent_kafka.Consumer, broker, group_id="g", fetch_wait_max_ms=60_000)
+    reader.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
+    reader.poll(0.2)
+    broker.snapshot()
+    last = broker.requests.of("Fetch").last
+    assert last is not None
+    assert last.outcome == "answered"
+    reader.close()
+
+
 def test_what_cannot_be_is_told(broker: Broker, tmp_path: Path) -> None:
     with Broker({"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}) as other:
         two = other.snapshot()

@@ -93,6 +93,21 @@ def test_force_complete_from_outside_leaves_nothing_behind() -> None:
     assert (purgatory.watched, purgatory.num_delayed, len(timer)) == (0, 0, 0)
 
 
+def test_finish_completes_all_though_one_fails() -> None:
+    _, timer, purgatory = make()
+
+    class Failing(Op):
+        def on_complete(self) -> None:
+            raise OSError("gone")
+
+    operations = [Op(), Failing(), Op()]
+    for operation in operations:
+        purgatory.try_complete_else_watch(operation, ["a", "b"])
+    purgatory.finish()
+    assert all(operation.is_completed for operation in operations)
+    assert (purgatory.watched, len(timer)) == (0, 0)
+
+
 def test_cancel_for_key_and_shutdown() -> None:
     clock, timer, purgatory = make()
     op = Op()

@@ -297,6 +297,7 @@ class KafkaServer:
         _stop(running.configs, ConfigRepository.shutdown)
         _stop(running.features, FeatureCache.shutdown)
         _stop(running.store, lambda store: store.close())
+        _stop(running.sockets, SocketServer.give_up_unanswered)
         _stop(running.sockets, SocketServer.shutdown)
         _stop(running.metrics_listener, self._close_metrics_listener)
         _stop(running.timer, Timer.shutdown)

@@ -133,6 +133,14 @@ class SocketServer:
         for thread in self._threads:
             thread.begin_shutdown()
 
+    def give_up_unanswered(self) -> None:
+        """Wait for no response that nobody makes: the request handlers, and what completes requests later, have ended.
+
+        Such a request came while they ended, or waited for something that does not happen any more. (Kafka waits for none.)
+        """
+        for processor in self.processors:
+            processor.give_up_unanswered()
+
     def shutdown(self, drain_s: float = DRAIN_S) -> None:
         """Wait at most ``drain_s`` seconds for requests in flight, then close all connections and end the threads."""
         self.stop_processing_requests()

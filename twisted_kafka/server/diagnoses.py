@@ -6,6 +6,7 @@ A row of ``SYMPTOMS`` is a mistake. Requests without an error are not looked at.
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from twisted.logger import Logger
@@ -193,7 +194,7 @@ class Diagnoses:
                     client = _who(context.connection, context.client_id)
                     facts = _facts(context, code)
                     subject = symptom, facts["about"], facts["group"], facts["transactional_id"]
-                    self._tell(client, subject, lambda row=symptom, known=facts: row.advice.format(**known), symptom.after)
+                    self._tell(client, subject, partial(symptom.advice.format, **facts), symptom.after)
                     break
 
     def unreachable(self, context: RequestContext, address: str) -> None:

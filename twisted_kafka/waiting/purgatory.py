@@ -153,6 +153,16 @@ class DelayedOperationPurgatory:
             operations = self._watched.pop(key, {})
         return [operation for operation in operations if not operation.is_completed]
 
+    def finish(self) -> None:
+        """Complete all operations, whatever their conditions; log what fails. ``shutdown`` follows."""
+        with self._lock:
+            operations = {operation for watched in self._watched.values() for operation in watched}
+        for operation in operations:
+            try:
+                operation.force_complete()
+            except Exception:  # noqa: BLE001 the others are completed, too
+                _log.failure("An operation of purgatory {name} failed", name=self.name)
+
     def shutdown(self) -> None:
         """Drop all operations without completing them. The owner of the timer shuts it down."""
         with self._lock:

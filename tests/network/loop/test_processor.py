@@ -385,6 +385,24 @@ def test_shutdown_answers_what_is_under_way() -> None:
     assert layer.take() is None
 
 
+def test_shutdown_does_not_wait_for_an_answer_that_nobody_gives() -> None:
+    layer = Layer()
+    waiting, waiting_transport = layer.connect()
+    answered, answered_transport = layer.connect()
+    for channel in (waiting, answered):
+        channel.dataReceived(frame(1))
+    dropped, request = layer.take(), layer.take()
+    assert dropped is not None
+    assert request is not None
+    layer.processor.begin_shutdown()
+    layer.channel.send_response(request, [b"abcd"], 4)
+    layer.processor.give_up_unanswered()
+    layer.reactor.run_asked()
+    assert (waiting_transport.is_closed, waiting_transport.written) == (True, b"")
+    assert answered_transport.written
+    assert layer.observer.completed == [request]
+
+
 class BrokenTransport(FakeTransport):
     """Fails at what is told."""
 

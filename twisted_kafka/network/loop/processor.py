@@ -223,6 +223,10 @@ class Processor:
         """Accept no more requests; answer those in flight and close each connection after its response."""
         self._reactor.callFromThread(self._begin_draining)
 
+    def give_up_unanswered(self) -> None:
+        """Close connections whose request has no response yet: whoever could answer has ended."""
+        self._reactor.callFromThread(self._close_unanswered)
+
     def close_all(self) -> None:
         """Close all connections, whatever is in flight."""
         self._reactor.callFromThread(self._close_channels)
@@ -714,6 +718,11 @@ class Processor:
                 channel.close()
             else:
                 channel.pause()
+
+    def _close_unanswered(self) -> None:
+        for channel in list(self.channels.values()):
+            if channel.in_flight is not None and not channel.in_flight.response_ready_ns:
+                channel.close()
 
     def _close_channels(self) -> None:
         self._is_draining = True
