@@ -186,7 +186,7 @@ class Diagnoses:
         if codes == {0} or context.client_id == self._ignored_client_id:
             return
         if context.refusal is not None:
-            self._tell(_who(context.connection, context.client_id), context.refusal, lambda: _refused(context), 1)
+            self._request_refused(context, context.refusal)
             return
         for code in codes:
             for symptom in _BY_ERROR.get(code, ()):
@@ -196,6 +196,17 @@ class Diagnoses:
                     subject = symptom, facts["about"], facts["group"], facts["transactional_id"]
                     self._tell(client, subject, partial(symptom.advice.format, **facts), symptom.after)
                     break
+
+    def _request_refused(self, context: RequestContext, why: str) -> None:
+        connection = context.connection
+        refused, wants = f"was disconnected: {why}", ""
+        if connection.authenticator is not None and not connection.authenticator.has_been_authenticated:
+            wants = (
+                f" Listener {context.listener_name} wants clients to log in first: set "
+                f"security.protocol={connection.security_protocol}, sasl.mechanism and a password in the client"
+            )
+        # KafkaApis logs what else it refuses, where it closes the connection.
+        self._tell(_who(connection, context.client_id), why, lambda: refused + wants, 1, is_logged=not wants)
 
     def unreachable(self, context: RequestContext, address: str) -> None:
         """Take note of a client elsewhere that is told to go on at an address of this machine alone."""
@@ -257,19 +268,6 @@ def _is_local(host: str) -> bool:
 
 def _who(connection: ConnectionInfo, client_id: str | None) -> str:
     return f"Client {client_id!r} at {connection.client_address}" if client_id else f"A client at {connection.client_address}"
-
-
-def _refused(context: RequestContext) -> str:
-    if context.connection.authenticator is not None and not context.connection.authenticator.has_been_authenticated:
-        protocol = context.connection.security_protocol
-        return (
-            f"was disconnected: {context.refusal} Listener {context.listener_name} wants clients to log in first: set "
-            f"security.protocol={protocol}, sasl.mechanism and a password in the client"
-        )
-    return (
-        f"was disconnected: {context.refusal}. Let the client ask which versions the broker has (librdkafka: "
-        "api.version.request=true, kafka-python: no api_version), or update it"
-    )
 
 
 def _facts(context: RequestContext, code: int) -> dict[str, str]:

@@ -47,6 +47,10 @@ _TAGGED_HEADER: Final = Struct(">ix").pack
 _Decoded = Message | Callable[[], Message] | None
 """A request's message, a function that decodes it, or None while the request has its frame to decode it from."""
 
+_ASK_VERSIONS: Final = (
+    "Let the client ask which versions the broker has (librdkafka: api.version.request=true, kafka-python: no api_version), or "
+    "update it"
+)
 _NO_ERROR_COUNTS: Final[Mapping[int, int]] = {}
 """The error counts of a request without response."""
 
@@ -340,7 +344,7 @@ class KafkaApis:
             self._refuse(request, f"API key {context.api_key} is not supported")
         else:
             supported = f"v{api.min_version} to v{api.max_version}"
-            self._refuse(request, f"{api.name} v{context.api_version} is not supported, only {supported}")
+            self._refuse(request, f"{api.name} v{context.api_version} is not supported, only {supported}. {_ASK_VERSIONS}")
 
     def _encode_plain(self, correlation_id: int, response: Message) -> tuple[list[Part], int]:
         body = response.encode(0)
