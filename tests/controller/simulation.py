@@ -167,6 +167,8 @@ class Model:
         self.epoch = -1
         self.cache = MetadataCache(broker_id)
         self.controller_epoch = 0
+        self.updated_by = 0
+        """The epoch of the controller whose metadata it has."""
         self.is_renewed = False
         """Whether it may know topics that were deleted while it had no session (``ControlPlane.forget_deleted``)."""
         self.replicas: dict[TopicPartition, tuple[bytes, LeaderAndIsrPartitionState]] = {}
@@ -184,8 +186,9 @@ class Model:
             return StopReplicaResponse(error_code=error) if error else self._stop(request)
         if not is_stale and not self._accept(request):
             self.cache.apply(request)
-            if self.is_renewed and request.broker_epoch == self.epoch:
-                self.is_renewed = False
+            if request.controller_epoch > self.updated_by or (self.is_renewed and request.broker_epoch == self.epoch):
+                self.updated_by = request.controller_epoch
+                self.is_renewed &= request.broker_epoch != self.epoch
                 gone = set(self.cache.topic_names()) - set(self._world.tree.children(znodes.TOPICS))
                 self.cache.remove({topic: self.cache.topic_id(topic) for topic in gone})
         return None

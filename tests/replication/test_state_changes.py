@@ -352,6 +352,21 @@ def test_topics_that_were_deleted_without_a_session_are_forgotten_once_the_contr
     assert set(h.replicas.metadata.topic_names()) == {"t"}, "the controller was faster"
 
 
+def test_topics_whose_deletion_died_with_its_controller_are_forgotten(h: Harness) -> None:
+    told: list[Any] = []
+    topics = [TOPIC]
+    h.control = ControlPlane(h.replicas, [told.append], lambda: topics)
+    h.lead()
+    h.announce()
+    h.announce("elsewhere", leader=OTHER, replicas=(OTHER,))
+    assert h.control.update_metadata(UpdateMetadataRequest(controller_epoch=2))
+    assert told == [[TopicPartition("elsewhere", 0)]]
+    assert list(h.replicas.metadata.topic_names()) == [TOPIC]
+    topics.clear()
+    assert h.control.update_metadata(UpdateMetadataRequest(controller_epoch=2))
+    assert list(h.replicas.metadata.topic_names()) == [TOPIC], "this controller tells of deletions"
+
+
 def test_metadata_of_nothing(h: Harness) -> None:
     assert h.control.update_metadata(UpdateMetadataRequest(controller_epoch=1))
 

@@ -43,13 +43,16 @@ class ControlPlane:
         on_deleted: Sequence[DeletionListener] = (),
         read_topics: Callable[[], Collection[str]] | None = None,
     ) -> None:
-        """``read_topics`` returns the names of all topics in the metadata store; for ``forget_deleted``."""
+        """``read_topics`` returns the names of all topics in the metadata store, to find topics of whose deletion nobody told."""
         self._replicas = replicas
         self._on_deleted = tuple(on_deleted)
         self._read_topics = read_topics
         self._lock = threading.Lock()
         self._last_epoch = NO_EPOCH
         self._renewed_epoch: int | None = None
+        self._controller_epoch = NO_EPOCH
+        self._is_in_doubt = False
+        """Whether topics may be known that are deleted."""
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Make replicas leaders and followers."""
@@ -78,7 +81,11 @@ class ControlPlane:
         self._deleted(self._replicas.metadata.apply(request))
         with self._lock:
             self._last_epoch = request.broker_epoch
-        self._forget_if_known()
+            if request.controller_epoch > self._controller_epoch:
+                # The former one may have died with a deletion in its queue for this broker, which had no replica of the topic.
+                self._is_in_doubt |= self._controller_epoch != NO_EPOCH
+                self._controller_epoch = request.controller_epoch
+        self._forget_if_in_doubt()
         return True
 
     def forget_deleted(self, broker_epoch: int) -> None:
@@ -88,14 +95,16 @@ class ControlPlane:
         """
         with self._lock:
             self._renewed_epoch = broker_epoch
-        self._forget_if_known()
+        self._forget_if_in_doubt()
 
-    def _forget_if_known(self) -> None:
+    def _forget_if_in_doubt(self) -> None:
         with self._lock:
-            epoch = self._renewed_epoch
-            if self._read_topics is None or epoch is None or self._last_epoch not in (epoch, NO_EPOCH):
+            if self._renewed_epoch is not None and self._last_epoch in (self._renewed_epoch, NO_EPOCH):
+                self._renewed_epoch = None
+                self._is_in_doubt = True
+            if self._read_topics is None or not self._is_in_doubt:
                 return
-            self._renewed_epoch = None
+            self._is_in_doubt = False
         snapshot = self._replicas.metadata.snapshot
         known = {topic: snapshot.topic_ids.get(topic, NO_UUID) for topic in snapshot.topics}
         try:
@@ -103,12 +112,11 @@ class ControlPlane:
         except RequestTimedOutError as error:
             self.log.warn("Topics that were deleted are known until the next update: {error}", error=error)
             with self._lock:
-                if self._renewed_epoch is None:
-                    self._renewed_epoch = epoch
+                self._is_in_doubt = True
             return
         gone = {topic: topic_id for topic, topic_id in known.items() if topic not in found}
         if gone:
-            self.log.info("Topics were deleted while this broker had no session: {topics}", topics=", ".join(sorted(gone)))
+            self.log.info("Topics were deleted, and no controller told of it: {topics}", topics=", ".join(sorted(gone)))
             self._deleted(self._replicas.metadata.remove(gone))
 
     def _deleted(self, partitions: Sequence[TopicPartition]) -> None:
