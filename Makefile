@@ -63,8 +63,8 @@ run: $(RUN_INSTALLED)
 	$(BIN)/twistd --pidfile= -n kafka --data-dir $(DATA_DIR)
 
 # Hypothesis explores in make test-all only: what it finds there must not fail somebody's unrelated change.
-# One worker more than there are processors: tests of threads and programs wait a part of the time.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1)' 2>/dev/null || echo auto)
+# Two workers more than there are processors: tests of threads and programs wait a part of the time.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 2)' 2>/dev/null || echo auto)
 QUICKLY = -n $(WORKERS) --dist loadscope --hypothesis-seed=0
 
 INSIDE := --ignore tests/clients --ignore tests/cluster --ignore tests/oracle --ignore tests/spark

@@ -26,8 +26,10 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
         signal.signal(number, _end)
     where = Path(tempfile.gettempdir()) if parent is None else parent
     _remove_orphans(where)
-    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=where) as name, (Path(name) / _OWNED).open("w") as owned:
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=where) as name, (Path(name) / f"{_OWNED}.new").open("w") as owned:
+        # Named only when it is locked: a file of that name without a lock is an orphan's.
         fcntl.flock(owned, fcntl.LOCK_EX)
+        Path(owned.name).rename(Path(name) / _OWNED)
         yield Path(name)
 
 

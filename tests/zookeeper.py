@@ -178,6 +178,8 @@ class Proxy:
                 client.close()
                 continue
             link = (client, server)
+            for end in link:
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.connections += 1
             with self._lock:
                 self._links.append(link)

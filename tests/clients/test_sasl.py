@@ -302,7 +302,7 @@ def test_librdkafka_authenticates_again_under_load(short_sessions: ServedBroker)
     assert len(READERS["confluent-kafka"](short_sessions.bootstrap, "again", sent)) == sent
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_java_authenticates_again_under_load(short_sessions: ServedBroker, tmp_path: Path) -> None:
     if java_class_path() is None:
         pytest.skip("needs Java and Maven")
@@ -381,7 +381,7 @@ def token_url(sasl: Sasl) -> Iterator[str]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("protocol", [pytest.param("SASL_PLAINTEXT", marks=pytest.mark.slow), "SASL_SSL"])
 def test_java_fetches_its_token_and_logs_in(sasl: Sasl, token_url: str, protocol: str) -> None:
     if java_class_path() is None:
         pytest.skip("needs Java and Maven")

@@ -70,26 +70,25 @@ def test_a_failed_test_shows_its_requests(pytester: pytest.Pytester) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("marker", "fixture", "told"),
-    [
-        ("3", "kafka", "@pytest.mark.kafka(3): expected settings, as in num_partitions=3"),
-        (
-            "num_partitons=3",
-            "kafka",
-            "*There is no setting 'num.partitons': did you mean 'num.partitions'?",
-        ),
-        ("num_partitions='x'", "kafka", "the broker of this test: Invalid value 'x' for num.partitions: must be a whole number *"),
-        ("persona='7'", "kafka", "the broker of this test: There is no persona '7': take one of 0.11, 2.8, 3.9, 4.1"),
-        ("rules=[{}]", "kafka", "the broker of this test: rules: rule 1: a rule that does nothing: give one of error, *"),
-        ("rules='no.json'", "kafka", "the broker of this test: *no.json cannot be read: No such file or directory"),
-        ("persona='2.8'", "kafka_cluster", "@pytest.mark.kafka(persona='2.8'): a persona is for the fixture kafka, one broker"),
-    ],
+WRONG_MARKERS = (
+    ("3", "kafka", "@pytest.mark.kafka(3): expected settings, as in num_partitions=3"),
+    ("num_partitons=3", "kafka", "*There is no setting 'num.partitons': did you mean 'num.partitions'?"),
+    ("num_partitions='x'", "kafka", "the broker of this test: Invalid value 'x' for num.partitions: must be a whole number *"),
+    ("persona='7'", "kafka", "the broker of this test: There is no persona '7': take one of 0.11, 2.8, 3.9, 4.1"),
+    ("rules=[{}]", "kafka", "the broker of this test: rules: rule 1: a rule that does nothing: give one of error, *"),
+    ("rules='no.json'", "kafka", "the broker of this test: *no.json cannot be read: No such file or directory"),
+    ("persona='2.8'", "kafka_cluster", "@pytest.mark.kafka(persona='2.8'): a persona is for the fixture kafka, one broker"),
 )
-def test_a_marker_that_is_wrong_is_told_in_one_line(pytester: pytest.Pytester, marker: str, fixture: str, told: str) -> None:
-    result = run(pytester, f"import pytest\n\n@pytest.mark.kafka({marker})\ndef test_it({fixture}): ...\n")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([told])
+
+
+def test_a_marker_that_is_wrong_is_told_in_one_line(pytester: pytest.Pytester) -> None:
+    tests = (
+        f"@pytest.mark.kafka({marker})\ndef test_{number}({fixture}): ...\n"
+        for number, (marker, fixture, _) in enumerate(WRONG_MARKERS)
+    )
+    result = run(pytester, "import pytest\n\n" + "\n".join(tests))
+    result.assert_outcomes(errors=len(WRONG_MARKERS))
+    result.stdout.fnmatch_lines([told for _, _, told in WRONG_MARKERS])
     assert "Traceback" not in result.stdout.str()
     assert "plugin.py" not in result.stdout.str()
 
