@@ -6,7 +6,7 @@ from tests.cluster.checker import Kind as Found
 from tests.cluster.checker import check, told
 from tests.cluster.cluster import LAG_MS, SESSION_MS, Cluster, rest, wait_for_progress
 from tests.cluster.load import Load
-from tests.cluster.replicas import ensure_replicas_are_identical
+from tests.cluster.replicas import ensure_replicas_are_identical, producer_epochs
 
 LONG_S = (max(SESSION_MS, LAG_MS) + 2000) / 1000
 """Longer than sessions and lagging replicas are borne with."""
@@ -157,6 +157,10 @@ def ensure_nothing_is_wrong(cluster: Cluster, load: Load, *, are_replicas_compar
     """End the load, and find no fault in its history and no difference between replicas."""
     history = load.end()
     faults = check(history)
+    if faults:
+        print(told(faults))
+        history.epochs = producer_epochs(cluster, load.target.topic)
+        faults = check(history)
     assert not faults, told(faults) + "\n" + "\n".join(load.target.errors[-50:])
     assert history.acknowledged > FEWEST
     if not are_replicas_compared:

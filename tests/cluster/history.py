@@ -87,6 +87,9 @@ class Commit:
 Log = dict[int, list[tuple[int, str]]]
 """Of each partition, offsets and values."""
 
+Epochs = dict[tuple[int, int], int]
+"""The producer epoch of each record, by partition and offset."""
+
 
 @dataclass(slots=True)
 class History:
@@ -97,6 +100,8 @@ class History:
     readings: list[Reading] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     final: dict[Isolation, Log] = field(default_factory=dict)
+    epochs: Epochs = field(default_factory=dict)
+    """Empty if they are not known: duplicates are the brokers' then, whatever their producer did."""
 
     @classmethod
     def merged(cls, parts: "Sequence[History]") -> Self:

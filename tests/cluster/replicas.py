@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from tests.cluster.cluster import WAIT_S, Cluster
+from tests.cluster.history import Epochs
 from tests.eventually import eventually
+from twisted_kafka.log.batch_headers import batches_in
 
 _BASE_OFFSET_BYTES, _LENGTH_BYTES = 8, 4
 _HEAD_BYTES = _BASE_OFFSET_BYTES + _LENGTH_BYTES
@@ -14,6 +16,16 @@ def log_bytes(directory: Path) -> bytes:
     segments = sorted(directory.glob("*.log"))
     assert segments, f"{directory} has no log"
     return b"".join(segment.read_bytes() for segment in segments)
+
+
+def producer_epochs(cluster: Cluster, topic: str) -> Epochs:
+    """Return the producer epochs of a topic's records, as their leaders have them."""
+    return {
+        (partition, offset): batch.producer_epoch
+        for partition, state in cluster.states(topic).items()
+        for batch in batches_in(memoryview(log_bytes(cluster.brokers[state.leader].log_of(f"{topic}-{partition}"))))
+        for offset in range(batch.base_offset, batch.last_offset + 1)
+    }
 
 
 def first_difference(one: bytes, other: bytes) -> str:

@@ -194,6 +194,14 @@ def test_what_a_producer_without_idempotence_does_is_no_fault() -> None:
             assert check(history) == []
 
 
+def test_what_is_sent_again_in_another_epoch_of_the_producer_is_no_fault_of_brokers() -> None:
+    history = clean()
+    history.final[Isolation.READ_UNCOMMITTED][0] += [(7, "a/3"), (8, "a/5")]
+    for epoch, kinds in ((0, {Kind.DUPLICATE}), (1, set())):
+        history.epochs = {(0, offset): 0 for offset in range(7)} | {(0, 7): epoch, (0, 8): epoch}
+        assert {fault.kind for fault in check(history)} == kinds
+
+
 def test_merging_keeps_everything() -> None:
     whole = clean()
     merged = History.merged([History(sends=whole.sends[:5]), History(sends=whole.sends[5:], transactions=whole.transactions)])
