@@ -8,7 +8,7 @@ import pytest
 
 from tests.clients.clients import java_library
 from tests.clients.served import ServedBroker
-from tests.clients.transactional import finalize
+from tests.features import finalize
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.conftest import running, warm
 from tests.oracle.talk import TIMEOUT_S, Talk, differences
