@@ -20,8 +20,8 @@ from tests.eventually import eventually, join
 from tests.ports import free_port
 from tests.processes import start_tied
 
-CREATE, DELETE, GET_DATA, SET_DATA, GET_CHILDREN, MULTI, CLOSE = 1, 2, 4, 5, 12, 14, -11
-"""Types of requests."""
+CREATE, DELETE, GET_DATA, SET_DATA, GET_NAMES, SYNC, GET_CHILDREN, MULTI, CLOSE = 1, 2, 4, 5, 8, 9, 12, 14, -11
+"""Types of requests. GET_NAMES is ZooKeeper's getChildren, GET_CHILDREN its getChildren2."""
 _INT = struct.Struct("!i")
 _CONNECT = struct.Struct("!iqiqi16s?")
 _CONNECTED = struct.Struct("!iiqi16s")

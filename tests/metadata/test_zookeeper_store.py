@@ -18,7 +18,7 @@ import twisted_kafka
 from tests.cases import case
 from tests.eventually import eventually
 from tests.ports import free_port
-from tests.zookeeper import CREATE, DELETE, GET_DATA, MULTI, SET_DATA, Proxy, ZooKeeper, proxied
+from tests.zookeeper import CREATE, DELETE, GET_DATA, GET_NAMES, MULTI, SET_DATA, SYNC, Proxy, ZooKeeper, proxied
 from twisted_kafka.metadata.store import (
     AccessDeniedError,
     BadVersionError,
@@ -35,6 +35,7 @@ from twisted_kafka.metadata.store import (
     StoreUnavailableError,
     TooLargeError,
     WatchEvent,
+    latest_children_of,
 )
 from twisted_kafka.metadata.zookeeper.requests import MAX_REQUEST_BYTES
 from twisted_kafka.metadata.zookeeper.settings import ZooKeeperSettings
@@ -336,6 +337,17 @@ def test_reading_and_watching_a_node_is_one_request(cluster: Cluster) -> None:
     assert proxy.requests[before:] == [GET_DATA] * 100
     other.set("/n7", b"x")
     eventually(lambda: heard == [WatchEvent(EventKind.CHANGED, "/n7")], lambda: heard)
+
+
+def test_the_latest_children_are_read_from_a_server_that_has_caught_up(cluster: Cluster) -> None:
+    store, proxy, other = cluster
+    before = len(proxy.requests)
+    assert latest_children_of(store, "/topics") == []
+    other.create("/topics/orders", makepath=True)
+    proxy.lose_answer_of(SYNC)
+    assert latest_children_of(store, "/topics") == ["orders"]
+    asked = [each for each in proxy.requests[before:] if each in (SYNC, GET_NAMES)]
+    assert asked == [SYNC, GET_NAMES, SYNC, SYNC, GET_NAMES]
 
 
 def test_nodes_whose_reading_was_interrupted_are_watched(cluster: Cluster) -> None:

@@ -62,7 +62,7 @@ from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.features import FeatureCache
 from twisted_kafka.metadata.registration import broker_node, notify_log_dir_event, prepare_store
-from twisted_kafka.metadata.store import IMetadataStore, StoreError, children_of
+from twisted_kafka.metadata.store import IMetadataStore, StoreError, latest_children_of
 from twisted_kafka.metadata.znodes import BrokerNode
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.accepting.acceptor import BindError
@@ -544,7 +544,7 @@ class KafkaServer:
         self, replicas: ReplicaManager, groups: GroupCoordinator, store: IMetadataStore, registrar: BrokerRegistrar
     ) -> ControlPlane:
         """Return what the controller's requests act on."""
-        control = ControlPlane(replicas, [groups.on_partitions_deleted], partial(children_of, store, znodes.TOPICS))
+        control = ControlPlane(replicas, [groups.on_partitions_deleted], partial(latest_children_of, store, znodes.TOPICS))
         registrar.set_renewal_listener(control.forget_deleted)
         return control
 

@@ -178,6 +178,11 @@ class SqliteStore:
             rows = database.execute("SELECT name FROM node WHERE parent = ? AND name != '' ORDER BY name", (path,)).fetchall()
         return [row[0] for row in rows]
 
+    def sync(self, path: str) -> None:
+        """Return at once: there is one tree."""
+        with self._reading():
+            check_path(path)
+
     # Changing
 
     def create(

@@ -93,6 +93,11 @@ class SharedStore:
         with self._acting() as tree:
             return tree.children(path)
 
+    def sync(self, path: str) -> None:
+        """Return at once: all sessions read the same tree."""
+        with self._acting() as tree:
+            tree.sync(path)
+
     def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, make_parents: bool = False
     ) -> str:

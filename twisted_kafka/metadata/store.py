@@ -187,6 +187,12 @@ class IMetadataStore(Interface):
     def children(path: str) -> list[str]:
         """Return the names of the node's children, sorted; raises NoNodeError."""
 
+    def sync(path: str) -> None:
+        """Return once what is read of the node and below it has all changes that were made, by anybody, before this call.
+
+        A server of ZooKeeper's may be behind the one that another broker, which tells of a change, is connected to.
+        """
+
     def create(path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, make_parents: bool = False) -> str:
         """Create a node and return its path.
 
@@ -237,6 +243,12 @@ def children_of(store: IMetadataStore, path: str) -> list[str]:
         return store.children(path)
     except NoNodeError:
         return []
+
+
+def latest_children_of(store: IMetadataStore, path: str) -> list[str]:
+    """Return the names of a node's children as ``children_of`` does, with all changes that this broker may have been told of."""
+    store.sync(path)
+    return children_of(store, path)
 
 
 def check_path(path: str) -> None:

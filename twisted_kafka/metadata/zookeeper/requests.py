@@ -94,6 +94,12 @@ def read_children(path: str) -> "Read[list[str]]":
     return Read(path, lambda client: client.get_children_async(path), sorted, is_error=True)
 
 
+def sync_with_leader(path: str) -> "Read[None]":
+    """Return the request that a server answers when it has what the ensemble's leader has."""
+    check_path(path)
+    return Read(path, lambda client: client.sync_async(path), lambda _: None, is_error=True)
+
+
 class Write:
     """Operations that are executed together or not at all."""
 

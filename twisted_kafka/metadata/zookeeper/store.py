@@ -39,7 +39,7 @@ from twisted_kafka.metadata.watches import Watches
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metadata.zookeeper.node_watches import NodeWatches
 from twisted_kafka.metadata.zookeeper.outcomes import was_made
-from twisted_kafka.metadata.zookeeper.requests import Write, read_children, read_data, read_stat
+from twisted_kafka.metadata.zookeeper.requests import Write, read_children, read_data, read_stat, sync_with_leader
 from twisted_kafka.metadata.zookeeper.session import Sent, Session
 from twisted_kafka.metadata.zookeeper.settings import ZooKeeperSettings
 from twisted_kafka.timing.clock import IClock, SystemClock
@@ -108,6 +108,10 @@ class ZooKeeperStore:
         """Return the names of the node's children, sorted; raises NoNodeError."""
         names: list[str] = _checked(self._execute([read_children(path)])[0])
         return names
+
+    def sync(self, path: str) -> None:
+        """Return once the server that this store is connected to has all changes that were made before."""
+        _checked(self._execute([sync_with_leader(path)])[0])
 
     # Changing
 
