@@ -12,7 +12,7 @@ from twisted.logger import capturedLogs, formatEvent
 from zope.interface import implementer
 
 from tests.oracle.talk import Talk
-from twisted_kafka.broker import kafka_server
+from twisted_kafka.broker import request_serving
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
@@ -143,13 +143,13 @@ def test_what_cannot_be_loaded_refuses_the_start(settings: dict[str, str], key: 
 
 def test_every_family_of_apis_has_the_authorizer(monkeypatch: pytest.MonkeyPatch) -> None:
     families: list[Any] = []
-    registry = kafka_server.ApiRegistry
+    registry = request_serving.ApiRegistry
 
     def registered(found: list[Any]) -> Any:
         families.extend(found)
         return registry(found)
 
-    monkeypatch.setattr(kafka_server, "ApiRegistry", registered)
+    monkeypatch.setattr(request_serving, "ApiRegistry", registered)
     with Broker({"authorizer.class.name": f"{__name__}.Nobody"}):
         pass
     asking = [each for each in families if not isinstance(each, NEVER_ASK)]

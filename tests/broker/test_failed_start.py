@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from twisted_kafka.broker import kafka_server
+from twisted_kafka.broker import kafka_server, storage
 from twisted_kafka.broker.broker import Broker, StartError
 
 STEPS = [
     (kafka_server.KafkaScheduler, "startup"),
     (kafka_server.Timer, "start"),
     (kafka_server.LogManager, "acquire_directories"),
-    (kafka_server, "prepare_store"),
+    (storage, "prepare_store"),
     (kafka_server.ConfigRepository, "startup"),
     (kafka_server.LogManager, "startup"),
     (kafka_server.AccessLog, "start"),
@@ -31,7 +31,7 @@ STEPS = [
     (kafka_server.IpConnectionRates, "start"),
     (kafka_server.KafkaRequestHandlerPool, "start"),
     (kafka_server.SocketServer, "enable_request_processing"),
-    (kafka_server.BrokerConfigHandler, "follow"),
+    (storage.BrokerConfigHandler, "follow"),
 ]
 
 

@@ -14,9 +14,11 @@ from typing import Any, Final, Self
 
 from twisted.logger import Logger
 
-from twisted_kafka.broker.kafka_server import KafkaServer, StartError, StartInterruptedError
+from twisted_kafka.broker.errors import StartError, StartInterruptedError
+from twisted_kafka.broker.kafka_server import KafkaServer
 from twisted_kafka.broker.main_reactor import MainReactor
 from twisted_kafka.broker.personas import persona_of
+from twisted_kafka.broker.request_serving import Guise
 from twisted_kafka.broker.temporary_directory import make_temporary_directory
 from twisted_kafka.config.broker_config import OWN_EDITION, Edition, KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
@@ -83,7 +85,7 @@ class Broker:
             settings.setdefault("listeners", _LOCAL_LISTENER)
             config = self._checked(settings, OWN_EDITION if played is None else played.edition)
         on_fatal = on_fatal if on_fatal is not None else self._give_up
-        self._server = KafkaServer(config, self._clock, on_fatal, played, interceptor)
+        self._server = KafkaServer(config, self._clock, on_fatal, Guise(played, interceptor))
         self._main: MainReactor | None = None
         self._lock = threading.Lock()
         self._is_running = False

@@ -72,7 +72,7 @@ def _marked(item: pytest.Item) -> _Marked:
 @contextlib.contextmanager
 def _in_one_line() -> Iterator[None]:
     """Fail the test with one line, without a traceback, when its marker is wrong or its broker cannot start."""
-    from twisted_kafka.broker.kafka_server import StartError
+    from twisted_kafka.broker.errors import StartError
     from twisted_kafka.config.errors import ConfigError
     from twisted_kafka.testing.rules_file import RulesError
 

@@ -46,7 +46,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def _run(options: argparse.Namespace) -> int:
     parent = None if options.stay else os.getppid()  # first, for it may end meanwhile
     # Imported now: a broker takes a third of a second.
-    from twisted_kafka.broker.kafka_server import StartError
+    from twisted_kafka.broker.errors import StartError
     from twisted_kafka.testing.control.server import ControlServer
 
     host, port = parse_address(options.control, least_port=0)

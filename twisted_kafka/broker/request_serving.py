@@ -1,0 +1,107 @@
+"""RequestServing: what answers a broker's requests, and what looks at them when they are answered."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from twisted_kafka.broker.api_families import ApiDependencies, make_families
+from twisted_kafka.broker.personas import Persona
+from twisted_kafka.broker.running import Running
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.request_plane import RequestPlane
+from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.network.requests.request_metrics import RequestMetrics
+from twisted_kafka.network.requests.request_observer import IRequestObserver
+from twisted_kafka.network.socket_server import SocketServer
+from twisted_kafka.server.diagnoses import AdvertisedAddresses, Diagnoses, advertised_to_others
+from twisted_kafka.server.dispatch import ApiRegistry
+from twisted_kafka.server.interception import IRequestHandling, IRequestInterceptor
+from twisted_kafka.server.kafka_apis import KafkaApis
+from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
+from twisted_kafka.server.request_throttler import RequestThrottler
+from twisted_kafka.timing.clock import IClock
+
+
+class Guise(NamedTuple):
+    """What tests make of a broker. Without it, it is its own and answers itself."""
+
+    persona: Persona | None = None
+    """As whom it answers."""
+    interceptor: IRequestInterceptor | None = None
+    """Who sees requests first, and responses last."""
+
+
+class RequestServing:
+    """The request handlers of a broker, its APIs, and the observers that every broker has."""
+
+    def __init__(
+        self, config: KafkaConfig, clock: IClock, metrics: MetricsRegistry, on_fatal: Callable[[str], object], guise: Guise
+    ) -> None:
+        """``on_fatal`` is called when a handler's thread cannot go on."""
+        self._config = config
+        self._clock = clock
+        self._metrics = metrics
+        self._on_fatal = on_fatal
+        self._persona, self._interceptor = guise
+        self._request_metrics = RequestMetrics(metrics)
+        self.diagnoses = Diagnoses(clock, None if self._interceptor is None else self._interceptor.own_client_id)
+        self.supported_apis: dict[int, tuple[int, int]] = {}
+        """The versions of each API that are served, from the start of the handlers on."""
+
+    @property
+    def observers(self) -> list[IRequestObserver]:
+        """What looks at requests that were answered."""
+        return [self._request_metrics, self.diagnoses]
+
+    def observe_addresses(self, sockets: SocketServer) -> None:
+        """Look whom Metadata sends to addresses that only this machine has, if the broker advertises such ones to others."""
+        if addresses := advertised_to_others(self._config.listeners, self._config.advertised_listeners):
+            sockets.add_observer(AdvertisedAddresses(self.diagnoses, addresses))
+
+    @property
+    def tells_features(self) -> bool:
+        """Whether ApiVersions tells features."""
+        return self._persona is None or self._persona.tells_features
+
+    def told_apis(self) -> Mapping[int, tuple[int, int]]:
+        """Return what ApiVersions tells."""
+        return self.supported_apis if self._persona is None else self._persona.told(self.supported_apis)
+
+    def start(
+        self,
+        dependencies: ApiDependencies,
+        metadata: MetadataCache,
+        planes: tuple[RequestPlane, RequestPlane | None],
+        throttler: RequestThrottler,
+        running: Running,
+    ) -> KafkaRequestHandlerPool:
+        """Start the handlers of the data plane and, where there is one, of the control plane; return the former."""
+        registry = self._make_registry(dependencies)
+        self.supported_apis = registry.supported
+        self._request_metrics.register(self.supported_apis)
+
+        def make_apis(channel: RequestChannel) -> KafkaApis:
+            return KafkaApis(registry, channel, self._clock, throttler)
+
+        def make_pool(plane: RequestPlane, threads: int) -> KafkaRequestHandlerPool:
+            apis: IRequestHandling
+            if self._interceptor is None:
+                apis = make_apis(plane.request_channel)
+            else:
+                apis = self._interceptor.intercept(make_apis, plane.request_channel, metadata.topic_name)
+            return KafkaRequestHandlerPool(plane, apis.handle, threads, self._clock, self._metrics, self._on_fatal, apis)
+
+        data_plane, control_plane = planes
+        running.handlers = handlers = make_pool(data_plane, self._config.int("num.io.threads"))
+        handlers.start()
+        if control_plane is not None:
+            running.control_plane_handlers = make_pool(control_plane, 1)
+            running.control_plane_handlers.start()
+        return handlers
+
+    def _make_registry(self, dependencies: ApiDependencies) -> ApiRegistry:
+        families, persona = make_families(dependencies), self._persona
+        if persona is None:
+            return ApiRegistry(families)
+        return ApiRegistry(families, persona.served, tells_supported=persona.tells_supported)

@@ -1,0 +1,164 @@
+"""Storage: the log directories and the metadata store of a broker, and what it reads from them before it serves."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple, TextIO
+
+from twisted.logger import Logger
+
+from twisted_kafka.broker.errors import StartError, StartInterruptedError
+from twisted_kafka.broker.metadata.identity import establish
+from twisted_kafka.broker.metadata.metadata_store import open_metadata_store
+from twisted_kafka.broker.running import Running
+from twisted_kafka.broker.settings.config_handlers import BrokerConfigHandler, follow_topic_configs
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.log.directories.loading_progress import LoadingInterruptedError
+from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureHandler
+from twisted_kafka.log.directories.log_directory import LogDirectory
+from twisted_kafka.log.log_manager import LogManager
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metadata.config_repository import ConfigRepository
+from twisted_kafka.metadata.features import FeatureCache
+from twisted_kafka.metadata.registration import notify_log_dir_event, prepare_store
+from twisted_kafka.metadata.store import IMetadataStore, StoreError
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.replication.operations.purgatories import Purgatories
+from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.scheduler import KafkaScheduler
+from twisted_kafka.timing.timer import Timer
+
+_RETRY_LOGS_MS: Final = 5_000
+"""How long until logs that could not be made for want of file descriptors are tried again."""
+
+_log = Logger()
+
+
+class Stored(NamedTuple):
+    """What a start finds."""
+
+    logs: LogManager
+    store: IMetadataStore
+    cluster_id: str
+    features: FeatureCache
+    configs: ConfigRepository
+    broker_configs: BrokerConfigHandler
+
+
+class Storage:
+    """Opens what a broker stores, and takes directories out of use that fail."""
+
+    def __init__(
+        self, config: KafkaConfig, clock: IClock, metrics: MetricsRegistry, running: Running, on_fatal: Callable[[str], object]
+    ) -> None:
+        """``running`` is told of each part before it starts; ``on_fatal`` is called when no directory is left to work with."""
+        self._config = config
+        self._clock = clock
+        self._metrics = metrics
+        self._running = running
+        self._on_fatal = on_fatal
+        self._logs: LogManager | None = None
+        self._metadata_path: Path | None = None
+        self._interrupted = False
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the metadata store is this broker's own, the embedded one."""
+        return self._metadata_path is not None
+
+    def start(self, scheduler: KafkaScheduler) -> Stored:
+        """Lock the log directories, open the metadata store, establish the identity, read features and configs, load the logs.
+
+        Raises StartError, and the errors of directories and of the store.
+        """
+        running = self._running
+        running.logs = logs = self._make_log_manager(scheduler)
+        logs.acquire_directories()
+        opened = open_metadata_store(self._config, logs.directories, self._clock)
+        self._metadata_path = opened.directory
+        running.store = store = opened.store
+        prepare_store(store)
+        cluster_id = establish(self._config, logs, store)
+        running.features = features = FeatureCache(store)
+        features.startup()
+        running.configs = configs = ConfigRepository(store, self._clock)
+        configs.startup()
+        broker_configs = BrokerConfigHandler(self._config, configs)
+        self._load_logs(logs, configs)
+        follow_topic_configs(configs, logs)
+        return Stored(logs, store, cluster_id, features, configs, broker_configs)
+
+    def interrupt(self) -> None:
+        """End a start that loads logs at the next log; after that it has no effect."""
+        self._interrupted = True
+        if self._logs is not None:
+            self._logs.progress.interrupt()
+
+    def make_replica_manager(
+        self, logs: LogManager, metadata: MetadataCache, scheduler: KafkaScheduler, timer: Timer
+    ) -> ReplicaManager:
+        """Return what has the replicas; those that cannot be made for want of file descriptors are tried again."""
+        purgatories = Purgatories(self._clock, timer)
+        replicas = ReplicaManager(self._config, logs, metadata, scheduler, self._clock, purgatories, self._metrics)
+
+        def retry() -> None:
+            """Have the controller send again what failed for want of file descriptors or of the metadata store."""
+            if replicas.state.retry_starved():
+                notify()
+
+        def notify() -> None:
+            try:
+                if self._running.store is not None:
+                    notify_log_dir_event(self._running.store, self._config.broker_id)
+            except StoreError as error:
+                _log.warn("The controller is asked later for what was not made: {error}", error=error)
+                scheduler.schedule_once("make-logs-again", notify, _RETRY_LOGS_MS)
+
+        replicas.state.set_starved_listener(lambda: scheduler.schedule_once("make-logs-again", retry, _RETRY_LOGS_MS))
+        return replicas
+
+    def _make_log_manager(self, scheduler: KafkaScheduler) -> LogManager:
+        self._running.directory_failures = failures = LogDirFailureHandler(self._directory_failed)
+        self._logs = LogManager(
+            self._config,
+            scheduler,
+            self._clock,
+            on_directory_failure=failures.directory_failed,
+            metrics=self._metrics,
+            terminal=_terminal(),
+        )
+        return self._logs
+
+    def _load_logs(self, logs: LogManager, configs: ConfigRepository) -> None:
+        if self._interrupted:
+            logs.progress.interrupt()
+        try:
+            logs.startup(configs.topic_config)
+        except LoadingInterruptedError as error:
+            raise StartInterruptedError(str(error)) from error
+        except ValueError as error:  # files that cannot be understood
+            raise StartError(" ".join(str(error).split())) from error
+
+    def _directory_failed(self, failed: LogDirectory) -> None:
+        """Take a directory's partitions offline, and have the controller elect other leaders (Kafka: handleLogDirFailure).
+
+        A broker is of no use without any directory, or without the one that has its metadata.
+        """
+        replicas, store, logs = self._running.replicas, self._running.store, self._logs
+        assert logs is not None
+        if replicas is not None:
+            replicas.directory_failed(failed.path)
+        logs.forget_directory(failed)
+        if not any(directory.is_online for directory in logs.directories):
+            self._on_fatal("Shutdown broker because all log dirs have failed: " + ", ".join(self._config.log_dirs))
+        elif failed.path == self._metadata_path:
+            self._on_fatal(f"Shutdown broker because the log directory with its metadata has failed: {failed.path}")
+        elif store is not None and replicas is not None:
+            notify_log_dir_event(store, self._config.broker_id)
+
+
+def _terminal() -> TextIO | None:
+    """Return the terminal that the program was started from, for a progress bar; None without one."""
+    stream = sys.__stderr__
+    return stream if stream is not None and stream.isatty() else None
