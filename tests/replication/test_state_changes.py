@@ -1,4 +1,5 @@
 import errno
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -365,6 +366,17 @@ def test_topics_whose_deletion_died_with_its_controller_are_forgotten(h: Harness
     topics.clear()
     assert h.control.update_metadata(UpdateMetadataRequest(controller_epoch=2))
     assert list(h.replicas.metadata.topic_names()) == [TOPIC], "this controller tells of deletions"
+
+
+def test_no_request_of_the_controller_waits_for_the_store(h: Harness) -> None:
+    later: list[Callable[[], None]] = []
+    h.control = ControlPlane(h.replicas, (), list, later.append)
+    h.announce()
+    assert h.control.update_metadata(UpdateMetadataRequest(controller_epoch=2))
+    assert list(h.replicas.metadata.topic_names()) == [TOPIC]
+    for action in later:
+        action()
+    assert list(h.replicas.metadata.topic_names()) == []
 
 
 def test_metadata_of_nothing(h: Harness) -> None:

@@ -183,7 +183,7 @@ class KafkaServer:
         added_partitions = self._make_add_partitions_manager(running, transactions, metadata, data_plane)
         running.registrar = registrar = self._register(store, sockets)
         replication = self._make_replication(running, replicas, scheduler, cluster, registrar, store)
-        control = self._make_control(replicas, groups, store, registrar)
+        control = self._make_control(replicas, groups, store, registrar, scheduler)
         controller = self._start_controller(running, store, configs, cluster.make_channels(control), registrar)
         transactions.startup()
         warn_of_stray_logs(logs, store)
@@ -412,10 +412,17 @@ class KafkaServer:
         return administration, authorizer
 
     def _make_control(
-        self, replicas: ReplicaManager, groups: GroupCoordinator, store: IMetadataStore, registrar: BrokerRegistrar
+        self,
+        replicas: ReplicaManager,
+        groups: GroupCoordinator,
+        store: IMetadataStore,
+        registrar: BrokerRegistrar,
+        scheduler: KafkaScheduler,
     ) -> ControlPlane:
         """Return what the controller's requests act on."""
-        control = ControlPlane(replicas, [groups.on_partitions_deleted], partial(latest_children_of, store, znodes.TOPICS))
+        read_topics = partial(latest_children_of, store, znodes.TOPICS)
+        run = partial(scheduler.schedule_once, "forget-deleted-topics")
+        control = ControlPlane(replicas, [groups.on_partitions_deleted], read_topics, run)
         registrar.set_renewal_listener(control.forget_deleted)
         return control
 

@@ -5,9 +5,11 @@ It provides the controller's ``IControlPlane``; the broker, a floor above both, 
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 
 from twisted.logger import Logger
 
+from twisted_kafka.metadata.store import StoreClosedError
 from twisted_kafka.protocol.errors import ErrorCode, RequestTimedOutError
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrPartitionError,
@@ -42,11 +44,16 @@ class ControlPlane:
         replicas: ReplicaManager,
         on_deleted: Sequence[DeletionListener] = (),
         read_topics: Callable[[], Collection[str]] | None = None,
+        run: Callable[[Callable[[], None]], object] = lambda action: action(),
     ) -> None:
-        """``read_topics`` returns the names of all topics in the metadata store, to find topics of whose deletion nobody told."""
+        """``read_topics`` returns the names of all topics in the metadata store, to find topics of whose deletion nobody told.
+
+        It may wait for the store: ``run`` calls an action on a thread on which the controller's requests do not wait for that.
+        """
         self._replicas = replicas
         self._on_deleted = tuple(on_deleted)
         self._read_topics = read_topics
+        self._run = run
         self._lock = threading.Lock()
         self._last_epoch = NO_EPOCH
         self._renewed_epoch: int | None = None
@@ -105,10 +112,16 @@ class ControlPlane:
             if self._read_topics is None or not self._is_in_doubt:
                 return
             self._is_in_doubt = False
+            forget = partial(self._forget_all_but, self._read_topics)
+        self._run(forget)
+
+    def _forget_all_but(self, read_topics: Callable[[], Collection[str]]) -> None:
         snapshot = self._replicas.metadata.snapshot
         known = {topic: snapshot.topic_ids.get(topic, NO_UUID) for topic in snapshot.topics}
         try:
-            found = set(self._read_topics())
+            found = set(read_topics())
+        except StoreClosedError:  # this broker stops
+            return
         except RequestTimedOutError as error:
             self.log.warn("Topics that were deleted are known until the next update: {error}", error=error)
             with self._lock:
