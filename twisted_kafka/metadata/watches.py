@@ -13,7 +13,8 @@ from twisted_kafka.metadata.worker import SerialWorker
 class Watch:
     """A registered callback for the events of one path.
 
-    Events of the same kind that are still queued are merged, with the names of all changed children, which bounds the queue.
+    Events of the same kind that are still queued are merged, with the names of all changed children, which bounds the queue. If the
+    names of one are unknown, those of all are.
     """
 
     __slots__ = ("_callback", "_data_only", "_pending", "_watches", "path")
@@ -38,8 +39,10 @@ class Watch:
         if names is None:
             self._pending[event.kind] = set(event.names)
             worker.submit(lambda: self._deliver(event.kind))
-        else:
+        elif names and event.names:
             names |= event.names
+        else:
+            names.clear()
 
     def _deliver(self, kind: EventKind) -> None:
         # Removed before the callback: a change during the callback needs another event.
