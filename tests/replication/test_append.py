@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch
-from twisted_kafka.replication.partition.partition import Partition, PartitionHost
+from twisted_kafka.replication.partition.partition import LeaderState, Partition, PartitionHost
 
 BOTH = (BROKER, OTHER)
 
@@ -56,6 +57,42 @@ def test_what_was_appended_before_another_led_is_not_acknowledged(h: Harness, co
     answer = h.append(b"lost", acks=-1)
     if not committed:
         assert answer.done(), "there is nothing to wait for"
+    assert answer.result(0)[TP].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class Moving:
+    """A log during whose next reading of the high watermark something happens."""
+
+    def __init__(self, log: Any, happen: Callable[[], object]) -> None:
+        self._log = log
+        self._happen: Callable[[], object] | None = happen
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "high_watermark" and self._happen is not None:
+            happen, self._happen = self._happen, None
+            happen()
+        return getattr(self._log, name)
+
+
+def follow_and_advance(partition: Partition) -> None:
+    """Follow a leader that has other records, and has committed them."""
+    partition.make_follower(LeaderState(1, OTHER, 2, BOTH, BOTH, 1))
+    partition.log.update_high_watermark(partition.log.log_end_offset)
+
+
+def test_what_another_leader_committed_is_not_taken_for_what_was_appended_here(h: Harness) -> None:
+    partition = h.lead(replicas=BOTH, epoch=1)
+    leader_since = partition.leader_since
+    h.append(b"lost")
+    follow_and_advance(partition)
+    assert not partition.has_committed(0, leader_since)
+
+
+def test_leadership_that_is_lost_while_a_waiting_produce_is_looked_at_is_noticed(h: Harness) -> None:
+    partition: Any = h.lead(replicas=BOTH, epoch=1)
+    answer = h.append(b"lost", acks=-1)
+    partition.log = Moving(partition.log, lambda: follow_and_advance(partition))
+    h.replicas.purgatories.produce.check_and_complete(TP)
     assert answer.result(0)[TP].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

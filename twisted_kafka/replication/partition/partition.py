@@ -297,7 +297,11 @@ class Partition:
 
     def has_committed(self, offset: int, leader_since: int) -> bool:
         """Return whether a record is committed that was appended when ``leader_since`` was that of this partition."""
-        return self.log.high_watermark > offset and self.leader_since == leader_since
+        return self.log.high_watermark > offset and self._still_leads(leader_since)
+
+    def _still_leads(self, leader_since: int) -> bool:
+        """Return whether this broker has led all the time. Ask after the high watermark is read: a follower's moves, too."""
+        return self.is_leader and self.leader_since == leader_since
 
     def replicated(self, required_offset: int, leader_since: int) -> ErrorCode | None:
         """Return the state of a produce with acks=all that ends at ``required_offset``.
@@ -305,9 +309,10 @@ class Partition:
         ``leader_since`` is that of this partition when the records were appended. None: it waits for replicas. NONE: all in-sync
         replicas have it. Otherwise the error to answer.
         """
-        if not self.is_leader or self.leader_since != leader_since:
+        high_watermark = self.log.high_watermark
+        if not self._still_leads(leader_since):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.log.high_watermark < required_offset:
+        if high_watermark < required_offset:
             return None
         if not self.is_alone and len(self.maximal_isr) < self.effective_min_isr():
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
