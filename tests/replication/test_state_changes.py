@@ -13,7 +13,7 @@ from twisted_kafka.log.checkpoints import (
     OffsetCheckpoint,
 )
 from twisted_kafka.log.results import FetchIsolation
-from twisted_kafka.metadata.store import SessionExpiredError, StoreDisconnectedError
+from twisted_kafka.metadata.store import AccessDeniedError, NoNodeError, SessionExpiredError, StoreDisconnectedError
 from twisted_kafka.protocol.errors import ErrorCode, KafkaStorageError
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrPartitionState,
@@ -366,6 +366,25 @@ def test_topics_whose_deletion_died_with_its_controller_are_forgotten(h: Harness
     topics.clear()
     assert h.control.update_metadata(UpdateMetadataRequest(controller_epoch=2))
     assert list(h.replicas.metadata.topic_names()) == [TOPIC], "this controller tells of deletions"
+
+
+@pytest.mark.parametrize("failure", [NoNodeError("/brokers/topics"), AccessDeniedError("/brokers/topics")])
+def test_no_topic_is_forgotten_while_the_store_cannot_tell_which_there_are(h: Harness, failure: Exception) -> None:
+    told: list[Any] = []
+    answers: list[Any] = [failure, []]
+
+    def read_topics() -> list[str]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return list(answer)
+
+    h.control = ControlPlane(h.replicas, [told.append], read_topics)
+    h.announce("elsewhere", leader=OTHER, replicas=(OTHER,))
+    assert h.control.update_metadata(UpdateMetadataRequest(controller_epoch=2))
+    assert (told, list(h.replicas.metadata.topic_names())) == ([], ["elsewhere"])
+    assert h.control.update_metadata(UpdateMetadataRequest(controller_epoch=2))
+    assert told == [[TopicPartition("elsewhere", 0)]], "it asks again"
 
 
 def test_no_request_of_the_controller_waits_for_the_store(h: Harness) -> None:

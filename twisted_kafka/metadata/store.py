@@ -246,9 +246,9 @@ def children_of(store: IMetadataStore, path: str) -> list[str]:
 
 
 def latest_children_of(store: IMetadataStore, path: str) -> list[str]:
-    """Return the names of a node's children as ``children_of`` does, with all changes that this broker may have been told of."""
+    """Return the names of a node's children, with all changes that this broker may have been told of; raises NoNodeError."""
     store.sync(path)
-    return children_of(store, path)
+    return store.children(path)
 
 
 def check_path(path: str) -> None:

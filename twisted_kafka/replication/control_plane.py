@@ -9,8 +9,8 @@ from functools import partial
 
 from twisted.logger import Logger
 
-from twisted_kafka.metadata.store import StoreClosedError
-from twisted_kafka.protocol.errors import ErrorCode, RequestTimedOutError
+from twisted_kafka.metadata.store import StoreClosedError, StoreError
+from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -122,7 +122,7 @@ class ControlPlane:
             found = set(read_topics())
         except StoreClosedError:  # this broker stops
             return
-        except RequestTimedOutError as error:
+        except StoreError as error:  # also without the node of all topics: that is no list of none
             self.log.warn("Topics that were deleted are known until the next update: {error}", error=error)
             with self._lock:
                 self._is_in_doubt = True
