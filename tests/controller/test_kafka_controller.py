@@ -11,6 +11,7 @@ from twisted_kafka.controller.context.states import PARTITION_SOURCES, REPLICA_S
 from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.registration import BrokerIdTakenError, cluster_id
+from twisted_kafka.metadata.store import StoreDisconnectedError
 from twisted_kafka.metadata.znodes import ClusterIdNode, ConfigNode, ControllerNode, PartitionStateNode, TopicNode
 from twisted_kafka.metadata.znodes_admin import PartitionsNode
 from twisted_kafka.protocol.errors import ErrorCode
@@ -334,6 +335,35 @@ def test_a_controller_that_lost_its_node_runs_again(cluster: Cluster) -> None:
     assert cluster.controller.is_active
     assert cluster.controller.epoch == 2
     assert cluster.brokers.cache.partition(T0).leader == 1
+
+
+@pytest.mark.parametrize("lost", [1, 2], ids=["the assignment", "the leader epoch"])
+def test_a_reassignment_whose_write_was_not_answered_goes_on(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
+    cluster.start(1, 2)
+    cluster.make_topic("t", [1])
+    writes = 0
+
+    def lose(genuine: Any, *arguments: Any) -> Any:
+        nonlocal writes
+        writes += 1
+        result = genuine(*arguments)
+        if writes < lost:
+            return result
+        raise StoreDisconnectedError("no answer")
+
+    for name in ("multi", "batch"):
+        monkeypatch.setattr(cluster.store, name, functools.partial(lose, getattr(cluster.store, name)))
+    alter = functools.partial(cluster.controller.reassignments.alter, {T0: [2]})
+    asked = cluster.controller.run(alter, ControllerState.ALTER_PARTITION_REASSIGNMENT)
+    cluster.controller.pump()
+    monkeypatch.undo()
+    with pytest.raises(StoreDisconnectedError):
+        asked.result(0)
+    cluster.brokers.sent.clear()
+    cluster.controller.reconnected(lambda: None)
+    cluster.pump()
+    assert {broker for broker, _ in cluster.brokers.take(LeaderAndIsrRequest)} == {1, 2}
+    assert cluster.controller.context.assignment(T0).replicas == [2, 1]
 
 
 def test_another_brokers_controller_is_respected(cluster: Cluster) -> None:

@@ -15,7 +15,7 @@ from twisted_kafka.controller.machines.leader_elections import Elected, reassign
 from twisted_kafka.controller.machines.machinery import Machinery
 from twisted_kafka.controller.operations.request_nodes import RequestNodes
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.store import BadVersionError, StoreError
+from twisted_kafka.metadata.store import BadVersionError, StoreDisconnectedError, StoreError
 from twisted_kafka.metadata.znodes import TopicNode
 from twisted_kafka.protocol.errors import (
     InvalidReplicaAssignmentError,
@@ -52,12 +52,17 @@ class Reassignments:
         }
 
     def alter(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> dict[TopicPartition, KafkaError | None]:
-        """Start to move each partition to these replicas, or with None cancel; a result of None means success."""
+        """Start to move each partition to these replicas, or with None cancel; a result of None means success.
+
+        Raises StoreDisconnectedError if it is not known what was written: the controller has to read it.
+        """
         results: dict[TopicPartition, KafkaError | None] = {}
         for partition, targets in wanted.items():
             try:
                 self._begin(partition, self._planned(partition, targets))
                 results[partition] = None
+            except StoreDisconnectedError:
+                raise
             except KafkaError as error:
                 results[partition] = error
             except StoreError as error:

@@ -4,11 +4,14 @@ import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.controller.cluster import Cluster
 from twisted_kafka.broker.broker import Broker
+from twisted_kafka.metadata.store import StoreDisconnectedError
 from twisted_kafka.protocol.api import response_class
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
@@ -28,6 +31,7 @@ from twisted_kafka.protocol.messages.inter_broker import (
     UpdateMetadataTopicState,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.server.apis.cluster.control import ControlApis
 
 LISTENERS = {
     "broker.id": "1",
@@ -127,3 +131,30 @@ def test_a_controlled_shutdown_is_asked_for_among_brokers(broker: Broker) -> Non
     assert ask(broker, "OUTSIDE", request, 3).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     for version in range(4):
         assert ask(broker, "INSIDE", request, version).error_code == ErrorCode.BROKER_NOT_AVAILABLE
+
+
+def test_a_controller_that_does_not_know_what_it_wrote_for_a_controlled_shutdown_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(tmp_path / "metadata.sqlite")
+    cluster.start(1, 2)
+    cluster.make_topic("t", [2, 1])
+    genuine = cluster.store.batch
+
+    def lose(groups: Any) -> Any:
+        genuine(groups)
+        return [StoreDisconnectedError("no answer") for _ in groups]
+
+    monkeypatch.setattr(cluster.store, "batch", lose)
+    control: Any = None
+    apis = ControlApis(control, cluster.controller, cluster.config, lambda: 0)
+    context: Any = SimpleNamespace(note_resource=lambda *_: None, is_privileged_listener=True)
+    answer = apis.controlled_shutdown(context, ControlledShutdownRequest(broker_id=2, broker_epoch=-1))
+    cluster.controller.pump()
+    monkeypatch.undo()
+    with pytest.raises(StoreDisconnectedError):
+        answer.result(0)
+    cluster.controller.reconnected(lambda: None)
+    cluster.pump()
+    assert cluster.brokers.cache.partition(TopicPartition("t", 0)).leader == cluster.state("t").leader == 1
+    cluster.store.close()

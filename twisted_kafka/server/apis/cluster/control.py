@@ -13,6 +13,7 @@ from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import (
+    BrokerNotAvailableError,
     ClusterAuthorizationError,
     ControllerMovedError,
     ErrorCode,
@@ -117,7 +118,7 @@ class ControlApis:
         def begin() -> list[TopicPartition] | KafkaError:
             try:
                 return self._controller.controlled_shutdown.begin(request.broker_id, request.broker_epoch)
-            except KafkaError as error:
+            except (BrokerNotAvailableError, StaleBrokerEpochError) as error:
                 return error  # an error response, not a failure of the controller
 
         def done(begun: "Future[list[TopicPartition] | KafkaError]") -> None:
