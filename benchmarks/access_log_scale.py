@@ -4,9 +4,10 @@
     python -m benchmarks.access_log_scale workers [--rows 2000000] [--clients 400] [--directory DIR]
     python -m benchmarks.access_log_scale listing [--files 100000]
 
-`memory` makes a report of each number of lines for each number of clients, all of whose lines differ, and prints the peak memory of
-the driver (Python) and of the JVM with a heap of 512 MiB. `workers` starts a standalone cluster on this
-machine with one and then two workers of one core each. `listing` creates small files, lists them and divides them into tasks.
+`memory` makes a report of each number of lines for each number of clients on a standalone cluster of two workers of one core, and
+prints the peak memory of the driver's two processes, Python and a JVM with a heap of 512 MiB; executors are not counted. Every
+broker has the same lines but for its id, compressed with zstd. `workers` takes one worker and then two, with plain lines of one
+broker. `listing` creates small files, lists them and divides them into tasks. Files in `--directory` are created once and kept.
 """
 
 import argparse
@@ -19,6 +20,8 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+import zstandard
 
 from benchmarks import realistic_day
 from benchmarks.access_log_report import SMALL_ROWS, report
@@ -38,10 +41,20 @@ START_TIMEOUT_S = 60
 
 
 def prepared(directory: Path, rows: int, clients: int, brokers: int) -> Path:
-    """Create the files of a day, unless they exist."""
+    """Create the files of a day, unless they exist: plain ones of one broker, or compressed ones of several."""
     log = directory / f"{rows}-{clients}-{brokers}"
-    if not log.exists():
-        realistic_day.write(log, rows, clients, max(3000, 2 * clients), nodes=brokers)
+    if log.exists():
+        return log
+    if brokers == 1:
+        realistic_day.write(log, rows, clients, max(3000, 2 * clients))
+        return log
+    one = prepared(directory, rows // brokers, clients, 1)
+    for path in sorted(one.rglob("*.jsonl")):
+        lines, folder = path.read_bytes(), log / path.parent.relative_to(one)
+        folder.mkdir(parents=True)
+        for node in range(1, brokers + 1):
+            copy = lines.replace(b'"node":1,', b'"node":%d,' % node)
+            (folder / f"node-{node}-000001.jsonl.zst").write_bytes(zstandard.compress(copy, 1))
     return log
 
 
@@ -78,12 +91,25 @@ def _peak(pid: int, name: str) -> Iterator[tuple[str, float]]:
 
 
 def memory(directory: Path, options: argparse.Namespace) -> None:
-    for clients in map(int, options.clients.split(",")):
-        for rows in map(int, options.rows.split(",")):
-            log = prepared(directory, rows, clients, options.brokers)
-            found = peaks([*report(log, directory / "report.html"), "--conf", f"spark.driver.memory={HEAP}"])
-            shown = ", ".join(f"{name} {peak_mb:,.0f} MB" for name, peak_mb in found.items() if name != "s")
-            print(f"{rows:,} lines of {clients:,} clients, {options.brokers} brokers: {found['s']:.1f} s, {shown}", flush=True)
+    logs = {
+        (rows, clients): prepared(directory, rows, clients, options.brokers)
+        for clients in map(int, options.clients.split(","))
+        for rows in map(int, options.rows.split(","))
+    }
+    for (rows, clients), log in logs.items():
+        with cluster(CORES) as master:
+            found = peaks([*on(master, report(log, directory / "report.html")), "--conf", f"spark.driver.memory={HEAP}"])
+        shown = ", ".join(f"{name} {peak_mb:,.0f} MB" for name, peak_mb in found.items() if name != "s")
+        load = os.getloadavg()[0]
+        print(
+            f"{rows:,} lines of {clients:,} clients, {options.brokers} brokers: {found['s']:.1f} s, {shown}, load {load:.1f}",
+            flush=True,
+        )
+
+
+def on(master: str, command: list[str]) -> list[str]:
+    """Return the command of a report on a cluster of this machine."""
+    return [*command, "--master", master, "--conf", "spark.driver.host=127.0.0.1"]
 
 
 @contextlib.contextmanager
@@ -132,8 +158,7 @@ def workers(directory: Path, options: argparse.Namespace) -> None:
     took: list[float] = []
     for count in range(1, CORES + 1):
         with cluster(count) as master:
-            out = ["--master", master, "--conf", "spark.driver.host=127.0.0.1"]
-            start, whole = (peaks([*report(each, directory / "report.html"), *out])["s"] for each in (small, log))
+            start, whole = (peaks(on(master, report(each, directory / "report.html")))["s"] for each in (small, log))
         took.append(whole - start)
         print(f"{count} workers: {whole:.1f} s, of {SMALL_ROWS:,} lines {start:.1f} s, load {os.getloadavg()[0]:.1f}", flush=True)
     print(f"without the start, {CORES} workers are {took[0] / took[-1]:.2f} times as fast as one")
