@@ -5,8 +5,8 @@
     python -m benchmarks.access_log_scale listing [--files 100000]
 
 `memory` makes a report of each number of lines for each number of clients on a standalone cluster of two workers of one core, and
-prints the peak memory of the driver's two processes, Python and a JVM with a heap of 512 MiB; executors are not counted. Every
-broker has the same lines but for its id, compressed with zstd. `workers` takes one worker and then two, with plain lines of one
+prints its time, and the peak memory of the driver's two processes, Python and a JVM with a heap of 512 MiB. All its brokers
+have the same lines but for their id, compressed with zstd. `workers` takes one worker and then two, with plain lines of one
 broker. `listing` creates small files, lists them and divides them into tasks. Files in `--directory` are created once and kept.
 """
 
@@ -20,11 +20,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import zstandard
 
 from benchmarks import realistic_day
-from benchmarks.access_log_report import SMALL_ROWS, report
+from benchmarks.access_log_report import SMALL_ROWS, report, used
 from benchmarks.scratch import scratch
 from twisted_kafka_spark.cells.fold import Folding, Planned
 from twisted_kafka_spark.pipeline.rollup import is_small
@@ -58,12 +59,23 @@ def prepared(directory: Path, rows: int, clients: int, brokers: int) -> Path:
     return log
 
 
-def peaks(command: list[str]) -> dict[str, float]:
-    """Run a program; return its seconds, and the peak memory in MB of the driver and the JVM."""
+class Cost(NamedTuple):
+    """What a report took: the CPU time is that of driver and executors, the peak memory that of the driver's two processes."""
+
+    wall_s: float
+    cpu_s: float
+    python_mb: float
+    jvm_mb: float
+
+
+def cost(command: list[str]) -> Cost:
+    """Run a program, and return what it took. The executors are started by the cluster, so all of this process's children count."""
     most = {"driver": 0.0, "JVM": 0.0}
-    began = time.perf_counter()
+    began, before = time.perf_counter(), used(os.getpid())[1]
+    ticks = before
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as running:
         while running.poll() is None:
+            ticks = max(ticks, used(os.getpid())[1])
             for pid in _with_children(running.pid):
                 for name, peak_mb in _peak(pid, "driver" if pid == running.pid else ""):
                     most[name] = max(most[name], peak_mb)
@@ -71,7 +83,8 @@ def peaks(command: list[str]) -> dict[str, float]:
                 running.wait(SAMPLE_S)
     if running.returncode:
         raise subprocess.CalledProcessError(running.returncode, command)
-    return {"s": time.perf_counter() - began, **most}
+    cpu_s = (ticks - before) / os.sysconf("SC_CLK_TCK")
+    return Cost(time.perf_counter() - began, cpu_s, most["driver"], most["JVM"])
 
 
 def _with_children(pid: int) -> list[int]:
@@ -98,11 +111,10 @@ def memory(directory: Path, options: argparse.Namespace) -> None:
     }
     for (rows, clients), log in logs.items():
         with cluster(CORES) as master:
-            found = peaks([*on(master, report(log, directory / "report.html")), "--conf", f"spark.driver.memory={HEAP}"])
-        shown = ", ".join(f"{name} {peak_mb:,.0f} MB" for name, peak_mb in found.items() if name != "s")
-        load = os.getloadavg()[0]
+            took = cost([*on(master, report(log, directory / "report.html")), "--conf", f"spark.driver.memory={HEAP}"])
         print(
-            f"{rows:,} lines of {clients:,} clients, {options.brokers} brokers: {found['s']:.1f} s, {shown}, load {load:.1f}",
+            f"{rows:,} lines of {clients:,} clients, {options.brokers} brokers: {took.wall_s:.1f} s, CPU time {took.cpu_s:.1f} s, "
+            f"driver {took.python_mb:,.0f} MB, JVM {took.jvm_mb:,.0f} MB, load {os.getloadavg()[0]:.1f}",
             flush=True,
         )
 
@@ -158,9 +170,13 @@ def workers(directory: Path, options: argparse.Namespace) -> None:
     took: list[float] = []
     for count in range(1, CORES + 1):
         with cluster(count) as master:
-            start, whole = (peaks(on(master, report(each, directory / "report.html")))["s"] for each in (small, log))
-        took.append(whole - start)
-        print(f"{count} workers: {whole:.1f} s, of {SMALL_ROWS:,} lines {start:.1f} s, load {os.getloadavg()[0]:.1f}", flush=True)
+            start, whole = (cost(on(master, report(each, directory / "report.html"))) for each in (small, log))
+        took.append(whole.wall_s - start.wall_s)
+        print(
+            f"{count} workers: {whole.wall_s:.1f} s, of {SMALL_ROWS:,} lines {start.wall_s:.1f} s; "
+            f"{whole.cpu_s:.1f} and {start.cpu_s:.1f} s of CPU time, load {os.getloadavg()[0]:.1f}",
+            flush=True,
+        )
     print(f"without the start, {CORES} workers are {took[0] / took[-1]:.2f} times as fast as one")
 
 

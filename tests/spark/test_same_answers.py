@@ -163,7 +163,7 @@ def test_random_lines_give_the_same_in_all_ways(
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@settings(RANDOMLY, max_examples=40)
+@settings(RANDOMLY, max_examples=12)
 @given(SHAPES, st.sampled_from(("hour", "day", "broker", "file")))
 def test_many_random_lines_give_the_same_in_all_ways(
     spark: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, shape: Shape, by: str
@@ -173,7 +173,7 @@ def test_many_random_lines_give_the_same_in_all_ways(
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@settings(RANDOMLY, max_examples=20)
+@settings(RANDOMLY, max_examples=12)
 @given(SHAPES, st.sampled_from(("hour", "day")), st.integers(1, 20))
 def test_random_lines_that_are_bounded_give_the_same_from_rollups(
     spark: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, shape: Shape, by: str, most: int
