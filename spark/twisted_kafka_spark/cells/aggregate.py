@@ -1,11 +1,10 @@
-"""What of a log's cells is kept, and steps that Spark SQL does with a DataFrame of cells: names for topic ids, coarser times.
+"""What of a log's cells is kept, and steps that Spark SQL does with a DataFrame of cells: merging, names for topic ids.
 
 `bounds` merges and bounds cells, as part of `exchange`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from twisted_kafka_spark.cells.kinds import KEY_NAMES, MEASURES, TIME
@@ -55,15 +54,3 @@ def named_topics(cells: DataFrame) -> DataFrame:
     is_named = sf.col("kind").isin(list(TOPIC_KINDS)) & (sf.col("topic") == sf.col("topic_id"))
     joined = cells.join(sf.broadcast(ids), is_named, "left")
     return joined.withColumn("topic", sf.coalesce("topic_name", "topic")).drop("topic_id", "topic_name")
-
-
-def regrained(cells: DataFrame, grains_s: Mapping[str, int]) -> DataFrame:
-    """Return cells with the times of some kinds truncated to a number of seconds, or to 1970 for 0; not merged yet."""
-    from pyspark.sql import functions as sf
-
-    seconds = sf.unix_seconds(TIME.name)
-    found = seconds
-    for grain_s in set(grains_s.values()):
-        mine = sf.col("kind").isin([kind for kind, wanted_s in grains_s.items() if wanted_s == grain_s])
-        found = sf.when(mine, sf.floor(seconds / grain_s) * grain_s if grain_s else sf.lit(0)).otherwise(found)
-    return cells.withColumn(TIME.name, sf.timestamp_seconds(found))

@@ -1,7 +1,4 @@
-"""The transport of cells: tables of one kind each, packed as Arrow streams, so that Spark moves a few large values, not many rows.
-
-Streams use it: each batch is small, and its cells are merged with Arrow.
-"""
+"""Tables of cells of one kind each: merged, made wide, and packed as Arrow streams for the driver's report of a small log."""
 
 from __future__ import annotations
 
