@@ -35,6 +35,14 @@ def write(path: Path, text: str) -> None:
     os.replace(new.name, path)
 
 
+def _say(text: str) -> None:
+    """Print what is done already; nobody has to read it to its end, as `head` does not."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _report(options: argparse.Namespace) -> int:
     unknown = set(options.fail_on) - {*NAMES, "any"}
     if unknown:
@@ -53,8 +61,8 @@ def _report(options: argparse.Namespace) -> int:
     write(options.out, as_html(document))
     write(options.out.with_suffix(".json"), json.dumps(document, indent=1, default=str) + "\n")
     if not options.quiet:
-        print(as_text(document, is_unicode="utf" in (sys.stdout.encoding or "").lower()))
-        print(f"{options.out} and {options.out.with_suffix('.json')}")
+        _say(as_text(document, is_unicode="utf" in (sys.stdout.encoding or "").lower()))
+        _say(f"{options.out} and {options.out.with_suffix('.json')}")
     return _status(document, options.fail_on)
 
 
@@ -62,7 +70,7 @@ def _rollup(options: argparse.Namespace) -> int:
     document = _computed(options, rollup_out=options.out, rollup_source=options.source)
     source = document["source"]
     if not options.quiet:
-        print(f"rolled {source['lines'].get('read', 0):,} lines up into {options.out}")
+        _say(f"rolled {source['lines'].get('read', 0):,} lines up into {options.out}")
         for reason, sample in source["samples"].items():
             print(f"{options.program}: {source['lines'][reason]:,} {reason} lines, such as {sample[0]}", file=sys.stderr)
     return DONE
@@ -118,7 +126,7 @@ def _demo(options: argparse.Namespace) -> int:
     from twisted_kafka_spark.synthetic.incidents import INCIDENTS
 
     day = Day(options.rows, () if options.quiet_day else INCIDENTS, topics=options.topics, seed=options.seed)
-    print(f"wrote {day.write(options.directory):,} lines to {options.directory}")
+    _say(f"wrote {day.write(options.directory):,} lines to {options.directory}")
     return DONE
 
 
@@ -170,7 +178,7 @@ def _prepare(options: argparse.Namespace) -> int:
 
     if session.is_submitted():
         raise ValueError("prepare does not work with spark-submit, only with Spark on this machine")
-    print(f"{prepare()} was written; Spark will start faster")
+    _say(f"{prepare()} was written; Spark will start faster")
     return DONE
 
 

@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -280,3 +283,12 @@ def test_clients_that_a_quota_holds_back_are_in_a_table_and_a_finding(tmp_path: 
     held_back = page.partition("Clients that a quota holds back most")[2].partition("</table>")[0]
     assert "held" in held_back
     assert "free" not in held_back
+
+
+def test_nospark_nobody_has_to_read_what_is_printed(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "twisted_kafka_spark", "demo", "--rows", "1000", str(tmp_path / "log")]
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, timeout=60)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, b"")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twisted_kafka_spark.cells.kinds import KEY_NAMES, MEASURES, TIME
+from twisted_kafka_spark.cells.kinds import KEY_NAMES, MEASURES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
