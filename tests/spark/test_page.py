@@ -27,10 +27,14 @@ def labels(chart: str) -> list[str]:
             ["21 Nov 00:00", "12:00", "22 Nov 00:00", "12:00", "23 Nov 00:00", "12:00", "24 Nov 00:00"],
         ),
         ([f"2026-11-{day:02} 00:00" for day in range(1, 8)], [f"{day} Nov" for day in range(1, 8)]),
+        ([f"2026-11-21 {at // 6:02}:{at % 6}0" for at in range(144)], [f"{hour:02}:00" for hour in range(0, 24, 4)]),
+        ([f"2026-11-{1 + hour // 8:02} {hour % 8 * 3:02}:00" for hour in range(80)], [f"{day} Nov" for day in range(1, 10, 2)]),
+        ([f"2026-11-21 08:{at:02}" for at in range(7, 20, 2)], ["08:07", "08:09", "08:11", "08:13", "08:15", "08:17", "08:19"]),
         (["2026-11-21 08:00"], ["08:00"]),
+        ([f"{year}-12-31 00:00" for year in range(2001, 2005)], [f"31 Dec {year}" for year in range(2001, 2005)]),
     ],
 )
-def test_the_axis_names_dates_where_there_is_more_than_one(ticks: list[str], shown: list[str]) -> None:
+def test_the_axis_names_round_times_and_dates_where_there_is_more_than_one(ticks: list[str], shown: list[str]) -> None:
     assert labels(stacked_steps(ticks, {"Fetch": [1.0] * len(ticks)}, "requests")) == shown
 
 

@@ -15,8 +15,15 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _BOTTOM, _TOP = 960, 220, 64, 8, 24, 8
 _PLOT = _HEIGHT - _BOTTOM
 _SPIKE, _SPIKES = 4.0, 0.02
 """A chart's scale ends at `_SPIKE` times what all but this share of its columns have at most, if that is less than the most."""
-_LABELS = 6
-"""Intervals between labels of the time axis."""
+_MOST_LABELS = 7
+"""The most labels of a time axis."""
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
+_ROUND_S = (
+    *(_MINUTE_S * count for count in (1, 2, 5, 10, 15, 30)),
+    *(_HOUR_S * count for count in (1, 2, 3, 4, 6, 12)),
+    *(_DAY_S * count for count in (1, 2, 7, 14, 28, 56, 112)),
+)
+"""What may be between two labels of a time axis."""
 
 
 class Mark(NamedTuple):
@@ -193,23 +200,26 @@ def _filled(lower: Sequence[float], upper: Sequence[float]) -> Iterable[tuple[in
 
 
 def _tick_labels(ticks: Sequence[str], step: float) -> Iterable[str]:
-    """Yield labels of the time axis: times of day, with the date where it is a new one, or dates alone if no tick is shorter."""
-    count = min(_LABELS, len(ticks) - 1)
-    shown = sorted({round(at * (len(ticks) - 1) / count) for at in range(count + 1)}) if count else [0]
-    has_times = any(tick[-5:] != "00:00" for tick in ticks)
+    """Yield labels of the time axis at round times: times of day, with the date where it is a new one, or dates alone."""
+    shown = _round(ticks)
     is_long = ticks[0][:10] != ticks[-1][:10]
+    form = "%-d %b" if ticks[0][:4] == ticks[-1][:4] else "%-d %b %Y"
+    has_times = not is_long or any(ticks[at][-5:] != "00:00" for at in shown)
     before = ""
     for at in shown:
         date, time = ticks[at][:10], ticks[at][-5:]
-        label = _day(date) if not has_times else time if not is_long or date == before else f"{_day(date)} {time}"
+        day = datetime.date.fromisoformat(date).strftime(form)
+        label = day if not has_times else time if not is_long or date == before else f"{day} {time}"
         before = date
         anchor = "start" if at == 0 else "end" if at == len(ticks) - 1 else "middle"
         yield f'<text x="{_LEFT + (at + 0.5) * step:.1f}" y="{_HEIGHT - 6}" text-anchor="{anchor}">{escape(label)}</text>'
 
 
-def _day(date: str) -> str:
-    """Return a date as on an axis: 21 Nov."""
-    try:
-        return f"{datetime.date.fromisoformat(date):%-d %b}"
-    except ValueError:
-        return date
+def _round(ticks: Sequence[str]) -> list[int]:
+    """Return the indexes of the ticks to label: multiples of the shortest round time of which there are few, else evenly spread."""
+    seconds = [int(datetime.datetime.fromisoformat(tick).replace(tzinfo=datetime.UTC).timestamp()) for tick in ticks]
+    for each_s in _ROUND_S:
+        found = [at for at, second in enumerate(seconds) if second % each_s == 0]
+        if len(found) <= _MOST_LABELS:
+            break
+    return found if 0 < len(found) <= _MOST_LABELS else [len(ticks) * at // _MOST_LABELS for at in range(_MOST_LABELS)]

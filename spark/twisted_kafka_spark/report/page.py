@@ -114,7 +114,10 @@ def _cut(series: Mapping[str, Sequence[float | None]], units: Units | None) -> s
     totals = [sum(value or 0 for value in values) for values in zip(*series.values(), strict=True)]
     top = charts.scale(totals)
     cut = [total for total in totals if total > top]
-    return f'<p class="soft">{len(cut)} columns are higher than the scale, up to {form(max(cut))}.</p>' if cut else ""
+    if not cut:
+        return ""
+    what = f"{len(cut)} columns are higher than the scale, up to" if len(cut) > 1 else "One column is higher than the scale:"
+    return f'<p class="soft">{what} {form(max(cut))}.</p>'
 
 
 def _marks(document: Values) -> Iterator[charts.Mark]:
