@@ -26,6 +26,9 @@ def test_settings_of_the_user_are_known(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", submit)
     in_submit = {"spark.master": "spark://h:7077", "spark.driver.host": "h", "spark.ui.enabled": "true"}
     assert session.set_by_user() == in_file | in_submit
+    (tmp_path / "other.conf").write_text("spark.log.level ERROR\n")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--properties-file={tmp_path / 'other.conf'} --driver-memory 5g pyspark-shell")
+    assert session.set_by_user() == {"spark.log.level": "ERROR", "spark.driver.memory": "5g"}
     assert session.set_by_user(["spark.driver.host=g", "spark.x=a=b"])["spark.driver.host"] == "g"
     with pytest.raises(ValueError, match="is not a setting"):
         session.set_by_user(["driver.host=g"])
@@ -37,6 +40,17 @@ def test_settings_of_the_user_are_not_overridden(tmp_path: Path, monkeypatch: py
     ours = session.own_settings("local[3]", session.set_by_user(["spark.ui.enabled=true"]))
     assert not {"spark.driver.memory", "spark.ui.enabled"} & set(ours)
     assert (ours["spark.sql.shuffle.partitions"], ours["spark.driver.host"]) == ("6", "127.0.0.1")
+
+
+def test_packages_and_jars_of_the_user_are_added_to() -> None:
+    ours, kafka = {"spark.jars.packages": "org.apache.spark:spark-sql-kafka:4.2.0"}, "org.apache.spark:spark-sql-kafka:4.1.0"
+    assert session.added({}, ours) == ours
+    assert session.added({"spark.jars.packages": "a:b:1"}, ours) == {
+        "spark.jars.packages": "a:b:1,org.apache.spark:spark-sql-kafka:4.2.0"
+    }
+    assert session.added({"spark.jars.packages": f"a:b:1,{kafka}"}, ours) == {}, "another version is the user's choice"
+    assert session.added({"spark.jars": "a.jar"}, {"spark.jars": "b.jar"}) == {"spark.jars": "a.jar,b.jar"}
+    assert session.added({"spark.ui.enabled": "true"}, {"spark.ui.enabled": "false"}) == {}
 
 
 def test_a_cluster_is_not_told_to_reach_the_driver_on_this_machine() -> None:

@@ -36,6 +36,14 @@ makes for them only if it is told to. Verifying the byte code of some ten thousa
 eighth of the start."""
 _ZONE = ("spark.sql.session.timeZone", "UTC")
 """Not a matter of taste: the hours of rollups are UTC."""
+_SUBMITTED = {
+    "--master": "spark.master",
+    "--driver-memory": "spark.driver.memory",
+    "--driver-java-options": "spark.driver.extraJavaOptions",
+}
+"""Options of spark-submit that are settings which we make, too."""
+_PACKAGES = "spark.jars.packages"
+_LISTS = {"spark.jars", _PACKAGES}
 _DEFAULT_FILE_SYSTEM = "spark.hadoop.fs.defaultFS"
 _MEMORY_SHARE, _MEMORY_MIN_MB, _MEMORY_MAX_MB = 0.25, 1024, 8192
 
@@ -88,7 +96,7 @@ def start(
 
     Without `master`, it is that of the user's settings, otherwise all cores of this machine. `conf`: settings, `NAME=VALUE`, before
     those of spark-defaults.conf. `class_cache_out`: the path to which Java writes the archive of loaded classes when it exits.
-    `more`: settings that the user may have made otherwise; those of spark-submit cannot be changed.
+    `more`: settings that the user may have made otherwise, or lists to add to; those of spark-submit cannot be changed.
     Workers elsewhere get this package, so they only need Python with pyarrow and numpy.
 
     Raises SparkUnavailableError, with a message of one line, when Java or pyspark is missing or too old.
@@ -122,12 +130,12 @@ def start(
     for name in _MALLOC:
         os.environ.setdefault(name, str(_KEPT_BYTES))
     mine = own_settings(master, theirs, is_verbose=is_verbose, java_options=class_cache.options(java_home, class_cache_out))
-    mine |= {name: value for name, value in (more or {}).items() if name not in theirs}
-    whole = {**mine, **parsed(conf), **dict([_ZONE])}
+    mine |= {**parsed(conf), **added(theirs, more or {})}
+    whole = {**mine, **dict([_ZONE])}
     try:
         late: Any = _LateSession(SparkConf().setAppName(application).setMaster(master).setAll(list(whole.items())), is_verbose)
     except PySparkRuntimeError as error:
-        packages = mine.get("spark.jars.packages")
+        packages = mine.get(_PACKAGES)
         if packages is None or "JAVA_GATEWAY_EXITED" not in str(error):
             raise
         raise SparkUnavailableError(f"Spark did not start: it may not have found {packages}, which --jars can replace") from None
@@ -145,19 +153,37 @@ def set_by_user(conf: Sequence[str] = ()) -> dict[str, str]:
     """Return the settings in spark-defaults.conf, PYSPARK_SUBMIT_ARGS and `conf`, which are not overridden."""
     import pyspark
 
+    words = [part for word in shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")) for part in _option(word)]
+    submitted = list(itertools.pairwise(words))
     home = os.environ.get("SPARK_HOME") or os.path.dirname(pyspark.__file__)
+    file = Path(os.environ.get("SPARK_CONF_DIR") or f"{home}/conf", "spark-defaults.conf")
+    file = next((Path(value) for option, value in submitted if option == "--properties-file"), file)
     found: dict[str, str] = {}
     with contextlib.suppress(OSError):
-        for text in Path(os.environ.get("SPARK_CONF_DIR") or f"{home}/conf", "spark-defaults.conf").read_text().splitlines():
+        for text in file.read_text().splitlines():
             if setting := re.match(r"\s*(spark[\w.]*)[\s=:]+(.*)", text):
                 found[setting[1]] = setting[2].strip()
-    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "").replace("--conf=", "--conf "))
-    for option, value in itertools.pairwise(words):
+    for option, value in submitted:
         if option == "--conf":
             found |= parsed([value])
-        elif option == "--master":
-            found["spark.master"] = value
+        elif option in _SUBMITTED:
+            found[_SUBMITTED[option]] = value
     return found | parsed(conf)
+
+
+def _option(word: str) -> list[str]:
+    """Return `--option=value` as two words, and other words as they are."""
+    return word.split("=", 1) if word.startswith("--") else [word]
+
+
+def added(theirs: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Return further settings: those that the user has not made, and lists of the user's with what they lack."""
+    found = {name: value for name, value in more.items() if name not in theirs}
+    for name in _LISTS & theirs.keys() & more.keys():
+        lacking = more[name].rpartition(":")[0] if name == _PACKAGES else more[name]
+        if lacking not in theirs[name]:
+            found[name] = f"{theirs[name]},{more[name]}"
+    return found
 
 
 def parsed(conf: Sequence[str]) -> dict[str, str]:
