@@ -91,6 +91,11 @@ def test_paths_are_elsewhere_only_if_hadoop_is_configured(monkeypatch: pytest.Mo
         ),
         ("Traceback\nModuleNotFoundError: No module named 'pyarrow'\n", "No module named 'pyarrow': the workers' Python lacks it"),
         ("Job aborted\nCaused by: java.nio.file.AccessDeniedException: s3a://b/x: 403", "Job aborted: check the credentials"),
+        ("x: Forbidden (Service: S3, Status Code: 403, Request ID: 1)\n\tat org.apache", "Request ID: 1): check the credentials"),
+        (
+            "java.net.ConnectException: Call From a to h:40312 failed: Connection refused\n\tat org.apache.Foo.bar(Foo.scala:403)",
+            "Connection refused: check the address and the network",
+        ),
         ("[SOMETHING] else\n\tat org.apache", "[SOMETHING] else (--verbose shows more)"),
     ],
 )

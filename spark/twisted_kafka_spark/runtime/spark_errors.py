@@ -42,7 +42,10 @@ _ADVICE = (
         "check the address in --bootstrap-servers, and security.protocol and the ssl settings in --command-config",
     ),
     (r"SaslAuthenticationException|AuthorizationException", "check the credentials in --command-config and their permissions"),
-    (r"AccessDenied|AccessControlException|[Pp]ermission denied|Forbidden|403", "check the credentials and their permissions"),
+    (
+        r"AccessDenied|AccessControlException|[Pp]ermission denied|Forbidden|[Ss]tatus ?[Cc]ode:? 403",
+        "check the credentials and their permissions",
+    ),
     (r"UnknownStore|NoSuchBucket|bucket does not exist", "check the name of the bucket"),
     (r"UnknownHostException|ConnectException|Connection refused", "check the address and the network"),
     (r"No space left on device", "free space, or set spark.local.dir to another disk"),
