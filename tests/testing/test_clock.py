@@ -56,6 +56,17 @@ def test_the_wall_clock_alone_goes_back() -> None:
         Clock(at=datetime.datetime(2030, 1, 1))
 
 
+@pytest.mark.parametrize("days", [90_000, 1e300, 10**400, float("inf"), float("nan"), -30_000, -1e300])
+def test_the_wall_clock_stays_in_its_years(days: float) -> None:
+    clock = Clock()
+    clock.hold()
+    before = (clock.monotonic_ns(), clock.wall_ms())
+    for move in (clock.advance, clock.jump):
+        with pytest.raises(ValueError, match="the wall clock would leave the years 1970 to 2262"):
+            move(days=days)
+    assert (clock.monotonic_ns(), clock.wall_ms()) == before
+
+
 def test_threads_that_wait_for_a_time_wake_up_when_it_has_come() -> None:
     clock, fired = Clock(), threading.Semaphore(0)
     timer, scheduler = Timer(clock), KafkaScheduler(clock, 1)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from twisted_kafka.testing import Broker, Cluster, Rule
-from twisted_kafka.testing.rules_file import MAX_FILE_BYTES, MAX_RULES, RulesError, load_rules, rules_of
+from twisted_kafka.testing.faults import MAX_RULES, Faults
+from twisted_kafka.testing.rules_file import MAX_FILE_BYTES, RulesError, load_rules, rules_of
 
 _YAML = """
 # The second produce to orders fails.
@@ -79,6 +80,16 @@ def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
         load_rules(written(tmp_path, " " * (MAX_FILE_BYTES + 1), "long.json"))
     with pytest.raises(RulesError, match=f"rules: more than {MAX_RULES} rules"):
         rules_of([_RULES[0]] * (MAX_RULES + 1), "rules")
+
+
+def test_so_many_rules_are_in_force_at_most() -> None:
+    rule = Rule(delay_ms=1)
+    faults = Faults([rule] * (MAX_RULES - 1))
+    last = faults.add(rule)
+    with pytest.raises(ValueError, match=f"{MAX_RULES} rules are in force: repeal some first"):
+        faults.add(rule)
+    faults.remove(last)
+    faults.add(rule)
 
 
 def test_yaml_without_its_package_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,8 @@ from twisted_kafka.timing.clock import IClock, SystemClock
 _SYSTEM: Final = SystemClock()
 _HELD_WAIT_S: Final = 60.0
 """Most real time that a thread waits before it looks at a held clock again."""
+_LAST_NS: Final = 2**63 - 1
+"""The wall clock is from 1970 to this, in 2262: nanoseconds in 64 bits."""
 
 
 @implementer(IClock)
@@ -92,12 +94,14 @@ class Clock:
     def advance(self, *, ms: float = 0, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
         """Let so much time pass at once, on both clocks. What is due happens soon, on the broker's threads.
 
-        Raises ValueError for a negative time: deadlines never go back. ``jump`` sets the wall clock back.
+        Raises ValueError for a negative time: deadlines never go back. ``jump`` sets the wall clock back. Raises it, too, if the
+        wall clock would leave the years 1970 to 2262.
         """
         by_ns = _nanoseconds(ms, seconds, minutes, hours, days)
-        if by_ns < 0:
-            raise ValueError(f"time cannot go back by {-by_ns / 1e9:g} s: use jump(), which moves the wall clock alone")
         with self._lock:
+            self._check(by_ns)
+            if by_ns < 0:
+                raise ValueError(f"time cannot go back by {-by_ns / 1e9:g} s: use jump(), which moves the wall clock alone")
             if self._held_ns is not None:
                 self._held_ns += by_ns
             else:
@@ -105,10 +109,19 @@ class Clock:
         self._wake()
 
     def jump(self, *, ms: float = 0, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
-        """Set the wall clock forward or back, as an administrator or NTP does. Deadlines stay where they are."""
+        """Set the wall clock forward or back, as an administrator or NTP does. Deadlines stay where they are.
+
+        Raises ValueError if the wall clock would leave the years 1970 to 2262.
+        """
+        by_ns = _nanoseconds(ms, seconds, minutes, hours, days)
         with self._lock:
-            self._wall_offset_ns += _nanoseconds(ms, seconds, minutes, hours, days)
+            self._check(by_ns)
+            self._wall_offset_ns += by_ns
         self._wake()
+
+    def _check(self, by_ns: int) -> None:
+        if not 0 <= self.monotonic_ns() + self._wall_offset_ns + by_ns <= _LAST_NS:
+            raise ValueError("the wall clock would leave the years 1970 to 2262")
 
     def reset(self) -> None:
         """Let time pass, and set the wall clock to what it would show if it had been left alone. Deadlines stay where they are."""
@@ -146,4 +159,7 @@ class Clock:
 
 
 def _nanoseconds(ms: float, seconds: float, minutes: float, hours: float, days: float) -> int:
-    return round((ms + 1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * days)))) * 1_000_000)
+    try:
+        return round((ms + 1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * days)))) * 1_000_000)
+    except (OverflowError, ValueError):  # infinite, or no number
+        raise ValueError("the wall clock would leave the years 1970 to 2262") from None

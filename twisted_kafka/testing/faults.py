@@ -25,6 +25,11 @@ from twisted_kafka.testing.subjects import Partition, apis_that_name
 
 CLOSE_TIMES: Final = ("before", "after")
 DISK_TROUBLES: Final = ("full", "stalled")
+MAX_RULES: Final = 1000
+"""So many are in force at most."""
+MAX_DELAY_MS: Final = 86_400_000
+"""A day: the longest delay, and the longest throttle time."""
+MAX_BROKER_ID: Final = 2**31 - 1
 MAX_FIRINGS: Final = 100
 """So many of a fault's firings are remembered, the latest."""
 
@@ -219,8 +224,11 @@ def _check_action(rule: Rule, key: ApiKey | None) -> None:
         raise ValueError(f"a rule does one of {' and '.join(chosen)}: make two rules")
     if not chosen and not rule.delay_ms:
         raise ValueError(f"a rule that does nothing: give one of {', '.join((*_EXCLUSIVE, 'delay_ms'))}")
-    if rule.delay_ms < 0 or rule.throttle_ms < 0:
-        raise ValueError(f"{'delay_ms' if rule.delay_ms < 0 else 'throttle_ms'} cannot be negative")
+    for name in ("delay_ms", "throttle_ms"):
+        if not 0 <= getattr(rule, name) <= MAX_DELAY_MS:
+            raise ValueError(f"{name}={getattr(rule, name)}: expected 0 to {MAX_DELAY_MS}")
+    if rule.leader is not None and not -1 <= rule.leader <= MAX_BROKER_ID:
+        raise ValueError(f"leader={rule.leader}: expected a broker's id, or -1 for none")
     _check_error(rule, key)
     if rule.close is not None and rule.close not in CLOSE_TIMES:
         raise ValueError(f"close={rule.close!r}: expected 'before' or 'after' (handling)")
@@ -334,9 +342,11 @@ class Faults:
         self._lock = threading.Lock()
 
     def add(self, rule: Rule) -> Fault:
-        """Put a rule in force."""
+        """Put a rule in force. Raises ValueError if ``MAX_RULES`` are."""
         fault = Fault(rule)
         with self._lock:
+            if len(self._faults) >= MAX_RULES:
+                raise ValueError(f"{MAX_RULES} rules are in force: repeal some first")
             self._faults = (*self._faults, fault)
         return fault
 

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from twisted_kafka.testing.faults import Rule
+from twisted_kafka.testing.faults import MAX_RULES, Rule
 
 MAX_FILE_BYTES: Final = 1024 * 1024
-MAX_RULES: Final = 1000
 MISSING: Final = "rules in YAML need a package: pip install 'twisted_kafka[testing]' (a .json file needs none)"
 
 

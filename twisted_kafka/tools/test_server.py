@@ -58,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
     except StartError as error:
         raise ValueError(str(error)) from None
     try:
-        with ControlServer(served, host=host, port=port, token=os.environ.get(TOKEN_VARIABLE)) as control:
+        with ControlServer(served, host=host, port=port, token=os.environ.get(TOKEN_VARIABLE) or None) as control:
             told = {"bootstrap_servers": served.bootstrap_servers, "control_url": control.url, "token": control.token}
             print(json.dumps({**told, "pid": os.getpid()}), flush=True)
             ending.wait()

@@ -68,6 +68,7 @@ def test_closed_waker_has_no_descriptor(waker: Waker) -> None:
     assert waker.fileno() == -1
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)
+    waker.wakeUp()  # by a thread that does not know yet
 
 
 @pytest.mark.parametrize("make", [make_reactor, make_poll_reactor])

@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -21,7 +22,8 @@ from twisted_kafka.protocol.messages.groups import (
 )
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from twisted_kafka.testing import Broker, ControlServer
+from twisted_kafka.testing import Broker, Cluster, ControlServer
+from twisted_kafka.testing.control import server as control_server
 from twisted_kafka.testing.control.server import MAX_BODY_BYTES
 
 
@@ -252,6 +254,8 @@ def test_a_reset_forgets_all_but_the_rules_of_the_start_and_keeps_the_address() 
         ("POST", "/waits", {"requests": {"api": "X"}}, 400, "there is no API 'X'"),
         ("POST", "/clock/advance", {}, 400, "no time is given: expected some of ms, seconds, minutes, hours, days"),
         ("POST", "/clock/advance", {"hours": -1}, 400, "time cannot go back by 3600 s: use jump()"),
+        ("POST", "/clock/advance", {"days": 1e300}, 400, "the wall clock would leave the years 1970 to 2262"),
+        ("POST", "/topics/none/records", {"records": [{"timestamp_ms": 2**63}]}, 400, "timestamp_ms is 92233720368547"),
         ("POST", "/clock/advance", {"weeks": 1}, 400, "the body has 'weeks': expected ms, seconds"),
         ("POST", "/brokers/0/kill", None, 409, "this is one broker, not a cluster: start test-server with --brokers 3"),
     ],
@@ -275,6 +279,42 @@ def test_who_has_no_token_is_refused(control: ControlClient) -> None:
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer \xe9"}):
         answer = control.send("GET", "/", headers=headers)
         assert (answer.status, answer.body["error"][:46]) == (401, "expected the header 'Authorization: Bearer TOK")
+
+
+def test_a_body_is_not_kept_for_who_has_no_token(control: ControlClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+
+    class Content(BytesIO):
+        def write(self, data: Any) -> int:
+            written.append(len(data))
+            return super().write(data)
+
+    monkeypatch.setattr(control_server, "BytesIO", Content)
+    assert control.send("POST", "/topics", b" " * 1000, headers={}).status == 401
+    assert written == []
+    assert control.send("POST", "/topics", b'{"name": "t"}').status == 200
+    assert sum(written) == 13
+
+
+def test_an_empty_token_is_none(broker: Broker) -> None:
+    with pytest.raises(ValueError, match="the token is empty"):
+        ControlServer(broker, token="")
+
+
+def test_brokers_stop_and_start_for_one_at_a_time() -> None:
+    changes = ("/reset", "/brokers/1/kill", "/reset", "/brokers/1/stop", "/reset")
+    with Cluster(2) as cluster, ControlServer(cluster) as server:
+        control = ControlClient(server.url, server.token)
+        answers: list[Any] = []
+        threads = [threading.Thread(target=lambda path=path: answers.append(control.send("POST", path))) for path in changes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+        # A broker that another has ended just now is not there to be ended; nothing else goes wrong.
+        assert {answer.status for answer in answers} <= {200, 404}, answers
+        control.post("/reset")
+        assert [each["id"] for each in control.get("/")["brokers"]] == [1, 2]
 
 
 def test_a_port_that_is_taken_is_told_in_one_line(broker: Broker) -> None:

@@ -108,6 +108,10 @@ class Waker:
             os.write(self._out, _ONE)
         except BlockingIOError:
             return  # it is full, so the loop will wake up
+        except OSError:
+            if self._out != -1:
+                raise
+            # It was closed meanwhile: there is no loop any more.
 
     def fileno(self) -> int:
         """Return the descriptor to poll; -1 when closed."""

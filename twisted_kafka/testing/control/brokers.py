@@ -31,21 +31,27 @@ def reset(call: Call) -> Any:
 def kill_broker(call: Call) -> Any:
     """End a broker of a cluster without a word to the others."""
     call.given.end()
-    call.target.cluster().kill(_broker_id(call))
+    cluster, broker_id = call.target.cluster(), _broker_id(call)
+    with call.target.changed():
+        cluster.kill(broker_id)
     return describe(call)
 
 
 def stop_broker(call: Call) -> Any:
     """Stop a broker of a cluster as an operator does: it gives its leaderships up first."""
     call.given.end()
-    call.target.cluster().stop_broker(_broker_id(call))
+    cluster, broker_id = call.target.cluster(), _broker_id(call)
+    with call.target.changed():
+        cluster.stop_broker(broker_id)
     return describe(call)
 
 
 def start_broker(call: Call) -> Any:
     """Start a broker of a cluster that does not run, with its address and data."""
     call.given.end()
-    call.target.cluster().start_broker(_broker_id(call))
+    cluster, broker_id = call.target.cluster(), _broker_id(call)
+    with call.target.changed():
+        cluster.start_broker(broker_id)
     return describe(call)
 
 

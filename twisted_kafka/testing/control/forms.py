@@ -12,6 +12,7 @@ from twisted_kafka.testing.control.errors import bad
 from twisted_kafka.testing.requests import RecordedRequest
 from twisted_kafka.testing.subjects import Partition
 
+_MAX_TIMESTAMP_MS: Final = 2**63 - 1
 _TITLES: Final = {key.title for key in ApiKey}
 
 
@@ -69,6 +70,8 @@ def read_record(form: Any, now_ms: int) -> SimpleRecord:
     key, value, headers = fields.any("key"), fields.any("value"), fields.any("headers")
     timestamp_ms = fields.number("timestamp_ms", now_ms)
     fields.end()
+    if timestamp_ms > _MAX_TIMESTAMP_MS:
+        raise bad(f"timestamp_ms is {str(timestamp_ms)[:40]}: expected at most {_MAX_TIMESTAMP_MS}")
     return SimpleRecord(timestamp_ms, _bytes(key), _bytes(value), _headers([] if headers is None else headers))
 
 

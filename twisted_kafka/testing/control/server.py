@@ -49,14 +49,19 @@ class ControlServer:
     """Serves the control API of a broker or a cluster that runs, until it is stopped. Any thread may start and stop it."""
 
     def __init__(self, served: Broker | Cluster, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
-        """``token`` is what clients have to send; by default one that nobody can guess. Port 0 is a free one."""
+        """``token`` is what clients have to send; by default one that nobody can guess. Port 0 is a free one.
+
+        Raises ValueError for an empty token.
+        """
+        if token == "":
+            raise ValueError("the token is empty: leave it out for one that nobody can guess")
         self.token = token if token is not None else secrets.token_urlsafe(_TOKEN_BYTES)
         self._host = host
         self._bound_port = port
         self._main = MainReactor(None, SystemClock(), "kafka-control")
         self._pool = ThreadPool(0, MAX_UNDER_WAY, "kafka-control")
         self._target = Target(served)
-        self._site = _Site(_Api(self._target, self.token, self._main.reactor, self._pool), self._main.reactor)
+        self._site = _Site(_Api(self._target, self._main.reactor, self._pool), self.token, self._main.reactor)
         self._port: Any = None
 
     @property
@@ -108,10 +113,9 @@ class _Api(Resource):
 
     isLeaf = True  # noqa: N815 Twisted's name
 
-    def __init__(self, target: Target, token: str, reactor: Any, pool: ThreadPool) -> None:
+    def __init__(self, target: Target, reactor: Any, pool: ThreadPool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._target = target
-        self._expected = b"Bearer " + token.encode()
         self._reactor = reactor
         self._pool = pool
         self._under_way = 0
@@ -130,8 +134,7 @@ class _Api(Resource):
         return NOT_DONE_YET
 
     def _check(self, request: "_Request") -> None:
-        given = request.requestHeaders.getRawHeaders(b"authorization", [b""])[0]
-        if not hmac.compare_digest(given, self._expected):
+        if not request.has_token:
             raise ControlError(401, "expected the header 'Authorization: Bearer TOKEN', with the token that was told at the start")
         if request.is_too_long:
             raise ControlError(413, f"the body is longer than {MAX_BODY_BYTES} bytes")
@@ -145,7 +148,7 @@ class _Api(Resource):
             return 200, self._handled(method, uri, body)
         except ControlError as error:
             return error.status, {"error": str(error), **error.more}
-        except (BrokerError, RuntimeError) as error:
+        except (BrokerError, RuntimeError, ConnectionError) as error:  # ConnectionError: of a broker that stops
             return 409, {"error": _line(error)}
         except KeyError as error:
             return 404, {"error": str(error.args[0])}
@@ -177,16 +180,18 @@ def _line(error: BaseException) -> str:
 
 
 class _Request(Request):
-    """A request with a body of a bounded size, in memory, and an answer in JSON."""
+    """A request with a body of a bounded size, in memory, and an answer in JSON. Without the token its body is dropped."""
 
     channel: "_Channel"
     content: BytesIO
+    has_token = False
     is_too_long = False
     _body_bytes = 0
     _is_over = False
 
     def gotLength(self, length: int | None) -> None:
         self.content = BytesIO()
+        self.has_token = self.channel.factory.is_allowed(self)
 
     def handleContentChunk(self, data: bytes) -> None:
         self._body_bytes += len(data)
@@ -197,7 +202,8 @@ class _Request(Request):
             if self._body_bytes > 4 * MAX_BODY_BYTES:
                 self.channel.transport.abortConnection()
             return
-        self.content.write(data)
+        if self.has_token:
+            self.content.write(data)
 
     def read(self) -> tuple[str, str, bytes]:
         """Return the method, the path with the query, and the body."""
@@ -240,9 +246,15 @@ class _Site(Site):
     noisy = False
     protocol = _Channel  # type: ignore[assignment]
 
-    def __init__(self, root: Resource, reactor: Any) -> None:
+    def __init__(self, root: Resource, token: str, reactor: Any) -> None:
         super().__init__(root, timeout=IDLE_S, requestFactory=_Request, reactor=reactor)  # type: ignore[no-untyped-call]
         self.connections: set[_Channel] = set()
+        self._expected = b"Bearer " + token.encode()
+
+    def is_allowed(self, request: HttpRequest) -> bool:
+        """Whether the request's headers have the token."""
+        given = request.requestHeaders.getRawHeaders(b"authorization", [b""])[0]
+        return hmac.compare_digest(given, self._expected)
 
     def opened(self, connection: _Channel) -> None:
         if len(self.connections) >= MAX_CONNECTIONS:

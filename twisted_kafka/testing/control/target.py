@@ -1,6 +1,9 @@
 """What is controlled, a broker or a cluster, as handlers see it: brokers by id, and who leads and coordinates what."""
 
+import contextlib
+import threading
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from twisted_kafka.testing.broker import Broker
 from twisted_kafka.testing.clock import Clock
@@ -8,12 +11,16 @@ from twisted_kafka.testing.cluster import Cluster
 from twisted_kafka.testing.control.errors import ControlError
 from twisted_kafka.testing.faults import Fault, Faults
 
+CHANGE_TIMEOUT_S: Final = 60.0
+"""How long a change of the brokers waits for another one."""
+
 
 class Target:
     """One broker, or the brokers of a cluster that run."""
 
     def __init__(self, served: Broker | Cluster) -> None:
         self._served = served
+        self._changing = threading.Lock()
         self.is_closed = False
         """Whether the listener has stopped: nobody hears what is waited for."""
 
@@ -80,6 +87,17 @@ class Target:
         """Return how many records a group has before it; None if it has committed nothing (``Broker.lag``)."""
         return self._served.lag(group, topic)
 
+    @contextlib.contextmanager
+    def changed(self) -> Iterator[None]:
+        """Let nobody else stop or start brokers in a ``with`` block. Raises ControlError if that takes too long."""
+        if not self._changing.acquire(timeout=CHANGE_TIMEOUT_S):
+            raise ControlError(503, f"brokers have been stopping and starting for {CHANGE_TIMEOUT_S:g} s")
+        try:
+            yield
+        finally:
+            self._changing.release()
+
     def reset(self) -> None:
         """Make everything as it was at the start, at the same addresses."""
-        self._served.reset()
+        with self.changed():
+            self._served.reset()
