@@ -10,6 +10,9 @@ from typing import TypeVar
 WAIT_S = 30.0
 PAUSE_S = 0.01
 
+LIBRDKAFKA_CLOSING = "librdkafka-closing-"
+"""The name of threads that close a consumer of librdkafka, which may never return. Who starts one waits for it with a bound."""
+
 T = TypeVar("T")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.cluster.history import Commit, History, Isolation, Log, Outcome, Reading, Send, Transaction
-from tests.eventually import join
+from tests.eventually import LIBRDKAFKA_CLOSING, join
 
 GIVE_UP_S = 600
 """No producer gives a record up while a test lasts: only brokers are tested here."""
@@ -311,7 +311,7 @@ class Member(Client):
             self._close(consumer)
 
     def _close(self, consumer: Any) -> None:
-        closing = threading.Thread(target=consumer.close, daemon=True, name=f"{self.name}-closing")
+        closing = threading.Thread(target=consumer.close, daemon=True, name=f"{LIBRDKAFKA_CLOSING}{self.name}")
         closing.start()
         closing.join(_LEFT_S)
         if closing.is_alive():
