@@ -1,7 +1,8 @@
 """Several controllers on one tree of nodes, with brokers that are models, a network that delays, loses and doubles, and faults.
 
 Everything runs on one thread, by a seed. Each broker has a real KafkaController and a session of its own; a session lets its broker
-crash in the middle of anything, by a write that is done or not done. What must hold is checked after each write.
+crash in the middle of anything, by a write that is done or not done, or live on without knowing. What must hold is checked after
+each write.
 """
 
 import random
@@ -26,6 +27,7 @@ from twisted_kafka.metadata.store import (
     ANY_VERSION,
     Operation,
     SessionExpiredError,
+    StoreDisconnectedError,
     StoreError,
     WatchEvent,
 )
@@ -52,6 +54,8 @@ from twisted_kafka.timing.clock import ManualClock
 
 CRASH_SHARE = 0.002
 """Of the writes."""
+CUT_SHARE = 0.01
+"""Of the writes: there is no answer in time, perhaps as the connection is lost; the broker does not know whether it was made."""
 LOSS_SHARE = 0.2
 """Of the answers; a request whose answer is lost comes twice."""
 MOST_TOPICS = 4
@@ -73,6 +77,9 @@ class Session:
         self.session_id = world.next_session()
         self.is_dead = False
         self.is_expired = False
+        self.is_cut = False
+        """Whether there was no connection; there is another one when the broker acts next."""
+        self._is_answer_lost = False
         self.events: deque[tuple[Callable[[WatchEvent], None], WatchEvent]] = deque()
         self._watches: list[Any] = []
 
@@ -81,6 +88,12 @@ class Session:
             raise CrashError
         if self.is_expired:
             raise SessionExpiredError("expired")
+        self._is_answer_lost = False
+        if writes and self._world.may_crash and self._world.random.random() < CUT_SHARE:
+            self.is_cut = self._world.random.random() < 0.5
+            if self._world.random.random() < 0.5:
+                raise StoreDisconnectedError("no connection")
+            self._is_answer_lost = True
         if writes and self._world.may_crash and self._world.random.random() < CRASH_SHARE:
             self.is_dead = True
             if self._world.random.random() < 0.5:
@@ -92,6 +105,9 @@ class Session:
         self._world.check_nodes(self._broker_id)
         if self.is_dead:  # after the write
             raise CrashError
+        if self._is_answer_lost:
+            self._is_answer_lost = False
+            raise StoreDisconnectedError("no answer")
 
     def get(self, path: str) -> Any:
         return self._reach().get(path)
@@ -129,10 +145,11 @@ class Session:
         results: list[Any] = []
         for group in groups:  # a crash may come between them
             try:
-                results.append(self._reach(writes=True).multi(group))
+                result = self._reach(writes=True).multi(group)
+                self._written()
+                results.append(result)
             except StoreError as error:
                 results.append(error)
-            self._written()
         return results
 
     def watch(self, path: str, callback: Callable[[WatchEvent], None], *, data_only: bool = False) -> Any:
@@ -285,6 +302,7 @@ class Member:
         config = KafkaConfig.embedded({"broker.id": str(broker_id), "auto.leader.rebalance.enable": "true"})
         self.session = Session(world, broker_id)
         self._sessions = [self.session.session_id]
+        self._registered = self.session.session_id
         self.channels = Channels(world)
         configs = ConfigRepository(self.session, world.clock, threaded=False)  # type: ignore[arg-type]
         store: Any = self.session
@@ -313,19 +331,28 @@ class Member:
         self.session.session_id = self._world.next_session()
         self._sessions.append(self.session.session_id)
         self.session.is_expired = False
+        self.reconnect()
 
-        def reconnect() -> None:
-            self._register()
-            self.model.is_renewed = True
-            self.session._watches = []
-            self.controller._controller_watch = self.session.watch(znodes.CONTROLLER, self.controller._controller_watched)
+    def reconnect(self) -> None:
+        """The broker has a connection again: it registers if the session is a new one."""
+        self.session.is_cut = False
+        self.controller.reconnected(self._register_again)
 
-        self.controller.reconnected(reconnect)
+    def _register_again(self) -> None:
+        if self._registered == self.session.session_id:
+            return
+        self._register()
+        self.model.is_renewed = True
+        self.session._watches = []
+        self.controller._controller_watch = self.session.watch(znodes.CONTROLLER, self.controller._controller_watched)
+        self._registered = self.session.session_id
 
     def step(self) -> bool:
         """Handle one event of the tree, or of the controller; return whether there was one."""
         if self.session.is_dead:
             return False
+        if self.session.is_cut and not self.session.is_expired:
+            self.reconnect()
         queue = self.controller._worker._queue
         if self.session.events and (not queue or self._world.random.random() < 0.5):
             callback, event = self.session.events.popleft()
@@ -418,7 +445,7 @@ class World:
             member.start()
         except BrokerIdTakenError:  # its last session has not expired yet
             return
-        except CrashError:
+        except (CrashError, StoreDisconnectedError):  # it does not start without a connection
             self._dying.append(member.session)
             return
         self.members[broker_id] = member

@@ -14,7 +14,7 @@ from twisted_kafka.metadata.registration import BrokerIdTakenError, cluster_id
 from twisted_kafka.metadata.store import StoreDisconnectedError
 from twisted_kafka.metadata.znodes import ClusterIdNode, ConfigNode, ControllerNode, PartitionStateNode, TopicNode
 from twisted_kafka.metadata.znodes_admin import PartitionsNode
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.errors import ErrorCode, NotControllerError
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -347,23 +347,67 @@ def test_a_reassignment_whose_write_was_not_answered_goes_on(cluster: Cluster, m
         nonlocal writes
         writes += 1
         result = genuine(*arguments)
-        if writes < lost:
-            return result
-        raise StoreDisconnectedError("no answer")
+        if writes == lost:
+            raise StoreDisconnectedError("no answer")
+        return result
 
     for name in ("multi", "batch"):
         monkeypatch.setattr(cluster.store, name, functools.partial(lose, getattr(cluster.store, name)))
     alter = functools.partial(cluster.controller.reassignments.alter, {T0: [2]})
     asked = cluster.controller.run(alter, ControllerState.ALTER_PARTITION_REASSIGNMENT)
-    cluster.controller.pump()
-    monkeypatch.undo()
+    cluster.brokers.sent.clear()
+    cluster.pump()
     with pytest.raises(StoreDisconnectedError):
         asked.result(0)
-    cluster.brokers.sent.clear()
-    cluster.controller.reconnected(lambda: None)
-    cluster.pump()
     assert {broker for broker, _ in cluster.brokers.take(LeaderAndIsrRequest)} == {1, 2}
     assert cluster.controller.context.assignment(T0).replicas == [2, 1]
+
+
+@pytest.mark.parametrize("is_connection_lost", [True, False])
+def test_an_election_whose_answer_was_lost_is_held_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, is_connection_lost: bool
+) -> None:
+    cluster.start(1, 2)
+    cluster.make_topic("t", [2, 1])
+    genuine = cluster.store.multi
+
+    def lose(operations: Any) -> None:
+        genuine(operations)
+        monkeypatch.undo()
+        raise StoreDisconnectedError("no answer")
+
+    monkeypatch.setattr(cluster.store, "multi", lose)
+    cluster.store.delete("/controller")
+    if is_connection_lost:
+        cluster.controller.reconnected(lambda: None)
+    cluster.pump()
+    assert (cluster.controller.epoch, sorted(cluster.controller.context.brokers)) == (3, [1, 2])
+    cluster.kill(2)
+    cluster.pump()
+    assert cluster.state("t").leader == cluster.brokers.cache.partition(T0).leader == 1
+
+
+def test_a_controller_without_an_answer_decides_nothing_by_what_it_knew(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.start(1, 2)
+    cluster.make_topic("t", [2, 1])
+    left = 3
+
+    def lose(genuine: Any, *arguments: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            return genuine(*arguments)
+        raise StoreDisconnectedError("no answer")
+
+    for name in ("batch", "exists"):
+        monkeypatch.setattr(cluster.store, name, functools.partial(lose, getattr(cluster.store, name)))
+    cluster.kill(2)
+    cluster.store.pump()
+    alter = functools.partial(cluster.controller.reassignments.alter, {T0: [2]})
+    asked = cluster.controller.run(alter, ControllerState.ALTER_PARTITION_REASSIGNMENT)
+    cluster.pump()
+    assert isinstance(asked.exception(0), NotControllerError)
+    assert (cluster.controller.epoch, cluster.state("t").leader) == (2, 1)
 
 
 def test_another_brokers_controller_is_respected(cluster: Cluster) -> None:

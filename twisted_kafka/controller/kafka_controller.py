@@ -41,6 +41,7 @@ from twisted_kafka.metadata.store import (
     IMetadataStore,
     IWatch,
     NoNodeError,
+    SessionExpiredError,
     StoreClosedError,
     StoreDisconnectedError,
     WatchEvent,
@@ -59,6 +60,9 @@ EXPIRE_TIMEOUT_S: Final = 50.0
 FIRST_ELECTION_BACKOFF_S: Final = 0.1
 MAX_ELECTION_BACKOFF_S: Final = 5.0
 """How long a controller that could not take office waits before it tries again: twice as long each time."""
+
+CATCH_UP_PAUSE_S: Final = 1.0
+"""How long it waits before it asks a store again that did not answer twice in a row."""
 
 TopicsListener = Callable[[Collection[str]], None]
 _T = TypeVar("_T")
@@ -100,7 +104,10 @@ class KafkaController:
         self._failed_elections = 0
         """How often in a row this broker was elected and could not take office."""
         self._is_behind = False
-        """Whether an event failed for want of a connection to the store, so that the context may not be what the store has."""
+        """Whether an event failed as the store did not answer, so that the context may not be what the store has."""
+        self._is_to_catch_up = False
+        """Whether that is queued."""
+        self._register: Callable[[], None] = lambda: None
         handlers = ResponseHandlers(self._leader_and_isr_answered, self._stop_replica_answered)
         self._requests = RequestBatch(self.broker_id, self.context, channels, handlers, config.inter_broker_listener_name)
         self._loader = ContextLoader(self.context, fenced)
@@ -181,14 +188,8 @@ class KafkaController:
 
     def reconnected(self, register: Callable[[], None]) -> None:
         """Take part in the election again, as the store has a connection again; ``register`` registers the broker first."""
-
-        def reconnect() -> None:
-            register()
-            if self._is_behind:
-                self._step_down()
-            self._controller_changed()
-
-        self._submit(reconnect, State.CONTROLLER_CHANGE)
+        self._register = register
+        self._submit(self._reconnect, State.CONTROLLER_CHANGE)
 
     def pump(self) -> int:
         """Run the queued events on this thread; return how many. Only with ``threaded=False``."""
@@ -260,8 +261,15 @@ class KafkaController:
         try:
             self._run_unless_moved(event)
         except StoreDisconnectedError as error:
-            self._is_behind = True
             self.log.warn("The controller waits for the metadata store: {error}", error=error)
+            # What was written may not be in the context: nothing more is done with it.
+            self._resign()
+            was_behind, self._is_behind = self._is_behind, True
+            # The connection may not have been lost: nobody tells of another one then. A new session is told of.
+            if not self._is_to_catch_up and not isinstance(error, SessionExpiredError):
+                if was_behind:
+                    self._worker.pause(CATCH_UP_PAUSE_S)
+                self._is_to_catch_up = self._submit(self._catch_up, State.CONTROLLER_CHANGE)
 
     def _run_unless_moved(self, event: Callable[[], None]) -> None:
         try:
@@ -270,6 +278,18 @@ class KafkaController:
             self.log.info("{moved}", moved=moved)
             self._resign()
             self._controller_changed()
+
+    def _reconnect(self) -> None:
+        self._register()
+        if self._is_behind:
+            self._step_down()
+        self._controller_changed()
+
+    def _catch_up(self) -> None:
+        """Take part in the election again, unless that was done since the store did not answer."""
+        self._is_to_catch_up = False
+        if self._is_behind:
+            self._reconnect()
 
     def _step_down(self) -> None:
         """Give the office up, if this broker has it, to take it with the store's state."""
@@ -311,15 +331,25 @@ class KafkaController:
         found = self._election.active()
         if was_active and found != self.broker_id:
             self._resign()
+        if found == self.broker_id and not was_active:
+            # It was elected in a write whose answer was lost, and has not taken office.
+            self._step_down()
+            found = self._other_controller()
         self.active_controller_id = found
         if found < 0:
             self._elect()
 
+    def _other_controller(self) -> int:
+        """Return the controller's broker id; -1 if there is none, or if it is this broker's from a former session."""
+        found = self._election.active()
+        return -1 if found == self.broker_id else found
+
     def _elect(self) -> None:
         won = self._election.run()
-        self.active_controller_id = self._election.active()
         if won is None:
+            self.active_controller_id = self._other_controller()
             return
+        self.active_controller_id = self.broker_id
         self.context.epoch, self.context.epoch_version = won
         self.log.info("Broker {broker} is the controller, epoch {epoch}", broker=self.broker_id, epoch=self.epoch)
         try:
