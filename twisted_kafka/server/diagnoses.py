@@ -13,6 +13,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from twisted_kafka.config.endpoints import EndPoint
+from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext, ResourceKind
 from twisted_kafka.network.requests.request_observer import IRefusalObserver, IRequestObserver
@@ -23,10 +24,12 @@ from twisted_kafka.timing.clock import IClock
 WINDOW_NS: Final = 600 * 1_000_000_000
 """A client is told of a mistake once in this time."""
 MAX_REMEMBERED: Final = 1_000
-"""So many pairs of client and mistake are remembered; of more, the latest."""
+"""So many pairs of client, or connection, and mistake are remembered; of more, the latest."""
 MAX_LINES: Final = 100
 """So many lines are kept, the latest."""
 _MAX_NAMES: Final = 3
+_MAX_NAME: Final = 249
+"""So many characters of a name are told: what a topic's may have. Others, and names that nobody checked, may have 32,767."""
 
 _log = Logger()
 
@@ -39,7 +42,7 @@ class Symptom(NamedTuple):
     advice: str
     """Follows the client's name; its fields are those of ``_facts``."""
     after: int = 1
-    """So many answers make it a mistake: fewer are usual."""
+    """So many answers on one connection make it a mistake: fewer are usual, and clients may share their name and address."""
 
 
 _COMMITS: Final = (ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT)
@@ -167,6 +170,7 @@ class Diagnoses:
         self._clock = clock
         self._ignored_client_id = ignored_client_id
         self._lock = threading.Lock()
+        self._rate = LogRateLimit(clock.monotonic_ns)
         self._seen: dict[tuple[str, object], tuple[int, int]] = {}
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
 
@@ -180,11 +184,12 @@ class Diagnoses:
         """Look at a request that was answered an error (``IRequestObserver``)."""
         context = request.context
         counts = context.error_counts
-        if not context.error and not counts:
+        # Nearly all requests end here. A response of several codes that are all NONE has one count.
+        if not context.error and (not counts or (len(counts) == 1 and 0 in counts)):
+            return
+        if context.client_id == self._ignored_client_id:
             return
         codes = set(counts or ()) | {context.error}
-        if codes == {0} or context.client_id == self._ignored_client_id:
-            return
         if context.refusal is not None:
             self._request_refused(context, context.refusal)
             return
@@ -194,7 +199,8 @@ class Diagnoses:
                     client = _who(context.connection, context.client_id)
                     facts = _facts(context, code)
                     subject = symptom, facts["about"], facts["group"], facts["transactional_id"]
-                    self._tell(client, subject, partial(symptom.advice.format, **facts), symptom.after)
+                    if symptom.after == 1 or self._is_often(context.connection_id, subject, symptom.after):
+                        self._tell(client, subject, partial(symptom.advice.format, **facts))
                     break
 
     def _request_refused(self, context: RequestContext, why: str) -> None:
@@ -206,33 +212,46 @@ class Diagnoses:
                 f"security.protocol={connection.security_protocol}, sasl.mechanism and a password in the client"
             )
         # KafkaApis logs what else it refuses, where it closes the connection.
-        self._tell(_who(connection, context.client_id), why, lambda: refused + wants, 1, is_logged=not wants)
+        self._tell(_who(connection, context.client_id), why, lambda: refused + wants, is_logged=not wants)
 
     def unreachable(self, context: RequestContext, address: str) -> None:
         """Take note of a client elsewhere that is told to go on at an address of this machine alone."""
-        told = f"comes from elsewhere, and is sent to {address}, which is itself: set advertised.listeners to what clients reach"
-        self._tell(_who(context.connection, context.client_id), address, lambda: told, 1)
+        told = (
+            f"comes from elsewhere, and is sent to {address}, which is its own machine: set advertised.listeners to what clients "
+            "reach, unless the broker's port is published there, as a container's is"
+        )
+        self._tell(_who(context.connection, context.client_id), address, lambda: told)
 
     def connection_refused(self, connection: ConnectionInfo, why: str) -> None:
         """Look at a connection that was closed because of what came over it (``IRefusalObserver``), which has been logged."""
         # Of a port scanner each connection sends other bytes: one line for each address.
-        self._tell(_who(connection, None), connection.listener_name, lambda: f"was disconnected: {why}", 1, is_logged=True)
+        self._tell(_who(connection, None), connection.listener_name, lambda: f"was disconnected: {why}", is_logged=True)
 
-    def _tell(self, client: str, mistake: object, advice: Callable[[], str], after: int, *, is_logged: bool = False) -> None:
-        now_ns = self._clock.monotonic_ns()
+    def _is_often(self, connection_id: str, mistake: object, after: int) -> bool:
         with self._lock:
-            since_ns, count = self._seen.pop((client, mistake), (now_ns, 0))
-            if now_ns - since_ns >= WINDOW_NS:
-                since_ns, count = now_ns, 0
-            self._seen[client, mistake] = since_ns, count + 1
-            if len(self._seen) > MAX_REMEMBERED:
-                del self._seen[next(iter(self._seen))]
-            if count + 1 != after:
+            return self._counted(connection_id, mistake) >= after
+
+    def _counted(self, who: str, mistake: object) -> int:
+        """Count a mistake; return how many there have been in the window. Called with the lock."""
+        now_ns = self._clock.monotonic_ns()
+        since_ns, count = self._seen.pop((who, mistake), (now_ns, 0))
+        if now_ns - since_ns >= WINDOW_NS:
+            since_ns, count = now_ns, 0
+        self._seen[who, mistake] = since_ns, count + 1
+        if len(self._seen) > MAX_REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        return count + 1
+
+    def _tell(self, client: str, mistake: object, advice: Callable[[], str], *, is_logged: bool = False) -> None:
+        with self._lock:
+            if self._counted(client, mistake) > 1:
                 return
             line = f"{client} {advice()}"
             self._lines.append(line)
-        if not is_logged:
-            _log.warn("{line}", line=line)
+            # Whoever takes a new name for each request is told of with each.
+            more = self._rate.take_suppressed() if not is_logged and self._rate.allow() else None
+        if more is not None:
+            _log.warn("{line}{more}", line=line, more=more)
 
 
 @implementer(IRequestObserver)
@@ -251,6 +270,7 @@ class AdvertisedAddresses:
             context.api_key == ApiKey.METADATA
             and context.listener_name in self._addresses
             and not _is_local(context.client_address)
+            and not context.connection_id.startswith(f"{context.client_address}:")  # from this machine to its own address
         ):
             self._diagnoses.unreachable(context, self._addresses[context.listener_name])
 
@@ -267,7 +287,18 @@ def _is_local(host: str) -> bool:
 
 
 def _who(connection: ConnectionInfo, client_id: str | None) -> str:
-    return f"Client {client_id!r} at {connection.client_address}" if client_id else f"A client at {connection.client_address}"
+    address = connection.client_address
+    return f"Client {_shortened(client_id)!r} at {address}" if client_id else f"A client at {address}"
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}..."
+
+
+def _shown(name: str) -> str:
+    """Return a name as it may be in a line of the log, whoever chose it."""
+    short = _shortened(name)
+    return short if short.isprintable() else repr(short)
 
 
 def _facts(context: RequestContext, code: int) -> dict[str, str]:
@@ -275,17 +306,17 @@ def _facts(context: RequestContext, code: int) -> dict[str, str]:
     noted = context.topics or ()
     named_topics = [name for kind, name in context.resources or () if kind is ResourceKind.TOPIC and name]
     topics = [topic for topic, _, _, _, error in noted if error == code] or [topic for topic, *_ in noted] or named_topics
-    group, transaction = context.group, context.transaction
-    about = topics[:_MAX_NAMES] + [f"{len(topics) - _MAX_NAMES} more"] * (len(topics) > _MAX_NAMES)
-    named = f"topic {', '.join(about)}" if topics else f"group {group[0]}" if group is not None else ""
+    group, transaction = "-" if context.group is None else _shown(context.group[0]), context.transaction
+    about = [_shown(each) for each in topics[:_MAX_NAMES]] + [f"{len(topics) - _MAX_NAMES} more"] * (len(topics) > _MAX_NAMES)
+    named = f"topic {', '.join(about)}" if topics else f"group {group}" if context.group is not None else ""
     return {
         "about": f" {named}" if named else " its topic" if context.api_key in _OF_TOPICS else "",
         "api": ApiKey(context.api_key).title,
-        "group": group[0] if group is not None else "-",
+        "group": group,
         "listener": context.listener_name,
-        "principal": str(context.principal),
+        "principal": _shown(str(context.principal)),
         "security_protocol": context.security_protocol,
-        "transactional_id": transaction.transactional_id if transaction is not None else "-",
+        "transactional_id": _shown(transaction.transactional_id) if transaction is not None else "-",
     }
 
 
