@@ -6,17 +6,30 @@ from pathlib import Path
 import pytest
 
 pytest_plugins = ["pytester"]
-pytest.importorskip("confluent_kafka")
+for client in ("aiokafka", "confluent_kafka", "kafka"):
+    pytest.importorskip(client)
 
-_PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+_PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+_GALLERY = _PAGE[_PAGE.index("## Gallery") :].split("\n## ")[0]
+_IMPORTS, *_SECTIONS = _GALLERY.split("\n### ")
 _MAX_LINES = 15
 
 
-def test_the_gallery_passes(pytester: pytest.Pytester) -> None:
-    tests = re.findall(r"```python\n# gallery\n(.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert all(len(each.splitlines()) <= _MAX_LINES for each in tests)
-    pytester.makepyfile("from confluent_kafka import Consumer, Producer\n\n\n" + "\n\n".join(tests))
-    options = ("-p", "no:cacheprovider", "-p", "no:twisted_kafka", "-p", "twisted_kafka.testing.plugin")
+def tests_of(section: str) -> list[str]:
+    return re.findall(r"```python\n# gallery\n(.*?)```", section, re.DOTALL)
+
+
+@pytest.mark.parametrize("section", _SECTIONS, ids=lambda each: each.splitlines()[0])
+def test_the_gallery_passes(pytester: pytest.Pytester, section: str) -> None:
+    (imports,) = re.findall(r"```python\n(.*?)```", _IMPORTS, re.DOTALL)
+    tests = tests_of(section)
+    pytester.makepyfile(imports + "\n\n" + "\n\n".join(tests))
+    options = ("-p", "no:cacheprovider", "-p", "no:twisted_kafka", "-p", "twisted_kafka.testing.plugin", "-W", "ignore")
     result = pytester.runpytest_subprocess(*options)
     result.assert_outcomes(passed=len(tests))
-    assert len(tests) >= 5
+
+
+def test_there_are_thirty_and_they_are_short() -> None:
+    tests = [each for section in _SECTIONS for each in tests_of(section)]
+    assert len(tests) >= 30
+    assert all(len(each.splitlines()) <= _MAX_LINES for each in tests)
