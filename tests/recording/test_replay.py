@@ -115,3 +115,11 @@ def test_lists_are_compared_by_name() -> None:
         "topics[c] is there now, and was not recorded",
         "replicaNodes: 3 brokers were recorded, now 1",
     ]
+
+
+def test_telemetry_has_ids_of_its_broker() -> None:
+    comparison = Comparison()
+    recorded = {"errorCode": 0, "clientInstanceId": "MJAAX57YQMmNcDqVSBScRg", "subscriptionId": -33378759}
+    found = {"errorCode": 0, "clientInstanceId": "cA61r7OhQCmMUau5jRV8rg", "subscriptionId": -1978599100}
+    assert not list(comparison.differences(recorded, found))
+    assert list(comparison.differences(recorded, {**found, "subscriptionId": 5}))

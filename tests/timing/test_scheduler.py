@@ -39,6 +39,27 @@ def test_periodic_task_skips_missed_rounds() -> None:
     assert scheduler.run_due() == 0
 
 
+def test_time_that_passes_during_a_run_makes_the_next_one_due() -> None:
+    clock = ManualClock()
+    scheduler = KafkaScheduler(clock, 1)
+    began, may_end = threading.Semaphore(0), threading.Semaphore(0)
+
+    def run() -> None:
+        began.release()
+        assert may_end.acquire(timeout=10)
+
+    scheduler.startup()
+    try:
+        scheduler.schedule("retention", run, 0, 300_000)
+        assert began.acquire(timeout=10)
+        clock.advance_ms(6 * 24 * 3_600_000)
+        may_end.release()
+        assert began.acquire(timeout=10)
+    finally:
+        may_end.release()
+        scheduler.shutdown()
+
+
 def test_failing_action_is_logged_and_runs_again() -> None:
     clock = ManualClock()
     scheduler = ManualScheduler(clock)

@@ -43,10 +43,21 @@ IDS: Final = {
     "producerId": "producer",
     "sessionId": "session",
     "tokenId": "token",
+    "clientInstanceId": "client instance",
+    "subscriptionId": "subscription",
 }
 """Fields with ids that a broker makes, and their kind. One id in one answer has to be one id in the other."""
 
-_NO_ID: Final = {"member": "", "topic": "AAAAAAAAAAAAAAAAAAAAAA", "producer": -1, "session": 0, "token": ""}
+_NO_UUID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+_NO_ID: Final = {
+    "member": "",
+    "topic": _NO_UUID,
+    "producer": -1,
+    "session": 0,
+    "token": "",
+    "client instance": _NO_UUID,
+    "subscription": 0,
+}
 """What stands for none, by kind."""
 _FETCHED: Final = frozenset({"highWatermark", "lastStableOffset", "logStartOffset", "abortedTransactions", "records"})
 """What a Fetch answers depends on when it does; its records are compared by offset (``fetched_records``)."""

@@ -448,6 +448,9 @@ class Broker:
             part = FetchPartition(partition=partition, fetch_offset=at, partition_max_bytes=_FETCH_BYTES)
             request = FetchRequest(max_bytes=_FETCH_BYTES, topics=[FetchTopic(topic=topic, partitions=[part])])
             answer = self._ask(request).responses[0].partitions[0]
+            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention has deleted it meanwhile
+                at, found = self._offset(topic, partition, _EARLIEST), []
+                continue
             _check(answer.error_code, f"{topic}-{partition} cannot be read")
             before = at
             for batch in batches(answer.records or b""):

@@ -202,7 +202,6 @@ class KafkaScheduler:
             task.run()
             if task.period_ns and not task.is_cancelled:
                 with self._condition:
-                    task.due_ns = task.next_due_ns(self._clock.monotonic_ns())
                     if self._running:
                         self._queue.add(task)
 
@@ -216,6 +215,9 @@ class KafkaScheduler:
                 now_ns = self._clock.monotonic_ns()
                 task = self._queue.pop_due(now_ns)
                 if task is not None:
+                    if task.period_ns:
+                        # From when it begins: it does not see what becomes due while it runs.
+                        task.due_ns = task.next_due_ns(now_ns)
                     self._ensure_waiter()
                     return task
                 due_ns = self._queue.next_due_ns()

@@ -15,7 +15,7 @@ from twisted_kafka.network.client.broker_connection import BrokerConnection, ICo
 from twisted_kafka.network.client.client_settings import Node
 from twisted_kafka.network.client.connector import IConnector
 from twisted_kafka.protocol.codec import Message
-from twisted_kafka.protocol.errors import UnsupportedVersionError
+from twisted_kafka.protocol.errors import ErrorCode, UnsupportedVersionError
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.sasl import (
     SaslAuthenticateRequest,
@@ -120,6 +120,8 @@ class SaslExchange:
             raise SaslRefusedError("it answered another request")
         if not self._is_chosen:
             handshake = SaslHandshakeResponse.decode(frame, version, offset)
+            if handshake.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+                raise SaslRefusedError("its listener has no SASL")
             if handshake.error_code:
                 enabled = ", ".join(handshake.mechanisms)
                 raise SaslRefusedError(f"it does not have the mechanism {self._client.mechanism} enabled, but {enabled}")
