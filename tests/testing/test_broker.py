@@ -18,15 +18,35 @@ from twisted_kafka.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from twisted_kafka.protocol.messages.offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from twisted_kafka.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.testing import Broker, Rule
 from twisted_kafka.testing.broker import BrokerError
 from twisted_kafka.testing.faults import Arrival, Fault
+from twisted_kafka.testing.rules_file import RulesError
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
+confluent_kafka_admin = pytest.importorskip("confluent_kafka.admin")
+
+
+def answered(kind: type[Message], frame: bytes, version: int) -> Any:
+    """Return the response in a frame."""
+    return kind.decode(frame, version, parse_response_header(kind.KEY, version, frame)[1])
 
 
 @pytest.fixture
@@ -203,6 +223,49 @@ def test_a_fetch_of_a_session_gets_the_error_of_a_partition_that_it_does_not_nam
     assert (list(fault.firings), broker.requests.of("Fetch").where(topic="orders").count()) == (["Fetch v7 from raw orders-0"], 2)
 
 
+@pytest.mark.parametrize("version", [5, 8, 9])
+def test_an_error_is_answered_for_one_topic_of_an_offset_fetch(broker: Broker, version: int) -> None:
+    partitions = [OffsetFetchRequestTopics(name=name, partition_indexes=[0]) for name in ("orders", "bills")]
+    fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=partitions)])
+    if version < 8:
+        of_one = [OffsetFetchRequestTopic(name=each.name, partition_indexes=[0]) for each in partitions]
+        fetch = OffsetFetchRequest(group_id="g", topics=of_one)
+    broker.wait_for(lambda: broker.coordinator_id("g"), lambda found: found >= 0, "a coordinator")
+    with broker.faults.inject(api="OffsetFetch", topic="orders", error="TOPIC_AUTHORIZATION_FAILED") as fault:
+        answer = answered(OffsetFetchResponse, ask(broker, fetch, version), version)
+    topics = answer.groups[0].topics if version >= 8 else answer.topics
+    assert {topic.name: topic.partitions[0].error_code for topic in topics} == {"orders": 29, "bills": 0}
+    assert (len(answer.groups), fault.fired) == (int(version >= 8), 1)
+
+
+@pytest.mark.parametrize("version", [9, 12, 13])
+def test_an_error_is_answered_for_one_topic_of_metadata_and_the_brokers_are_told(broker: Broker, version: int) -> None:
+    broker.create_topic("bills")
+    with broker.faults.inject(api="Metadata", topic="orders", error="TOPIC_AUTHORIZATION_FAILED"):
+        for names, codes in ((("orders", "bills"), {"orders": 29, "bills": 0}), (("orders",), {"orders": 29})):
+            wanted = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+            answer = answered(MetadataResponse, ask(broker, wanted, version), version)
+            assert {topic.name: topic.error_code for topic in answer.topics} == codes
+            assert (len(answer.brokers), answer.error_code) == (1, 0)
+
+
+@pytest.mark.parametrize(("version", "codes"), [(3, {"orders": 29, "bills": 55}), (4, {})])
+def test_an_error_is_answered_for_one_topic_of_a_transaction_where_clients_send_it(
+    broker: Broker, version: int, codes: dict[str, int]
+) -> None:
+    broker.create_topic("bills")
+    topics = [AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in ("orders", "bills")]
+    request = AddPartitionsToTxnRequest(v3_and_below_transactional_id="t", v3_and_below_topics=topics)
+    if version > 3:
+        request = AddPartitionsToTxnRequest(transactions=[AddPartitionsToTxnTransaction(transactional_id="t", topics=topics)])
+    with broker.faults.inject(api="AddPartitionsToTxn", topic="orders", error="TOPIC_AUTHORIZATION_FAILED") as fault:
+        answer = answered(AddPartitionsToTxnResponse, ask(broker, request, version), version)
+    found = {each.name: each.results_by_partition[0].partition_error_code for each in answer.results_by_topic_v3_and_below}
+    assert set(found) == set(codes)
+    assert found.get("orders") == codes.get("orders")
+    assert (answer.error_code, fault.fired) == (29 if version > 3 else 0, 1)
+
+
 def test_half_of_an_answer_comes_and_the_connection_is_closed(broker: Broker) -> None:
     whole = ask(broker, ApiVersionsRequest(), 1)
     with broker.faults.inject(api="ApiVersions", client_id="raw", half_response=True):
@@ -237,6 +300,11 @@ def test_a_full_disk_refuses_what_appends_and_keeps_what_is_there(broker: Broker
         sender.produce("orders", b"1")
         broker.requests.of("Produce").where(error="KAFKA_STORAGE_ERROR").wait_for()
         assert values(broker) == [b"before"]
+        admin = confluent_kafka_admin.AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        refused = admin.create_topics([confluent_kafka_admin.NewTopic("bills", 1)])["bills"]
+        with pytest.raises(confluent_kafka.KafkaException, match="KAFKA_STORAGE_ERROR"):
+            refused.result(20)
+        assert broker.topics() == ["orders"]
     assert sender.flush(20) == 0
     assert (fault.fired > 0, values(broker)) == (True, [b"before", b"1"])
 
@@ -250,6 +318,19 @@ def test_a_stalled_disk_appends_when_it_works_again(broker: Broker) -> None:
         assert str(broker.faults) == "api=Produce disk=stalled: fired 1 of 1 times"
     assert sender.flush(20) == 0
     assert values(broker) == [b"1"]
+
+
+def test_what_a_stalled_disk_holds_is_stored_also_when_its_client_has_gone(broker: Broker) -> None:
+    data = PartitionProduceData(index=0, records=build_batch([SimpleRecord(1, None, b"1")]))
+    produce = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="orders", partition_data=[data])])
+    frame = encode_request_header(produce.KEY, 7, 7, "raw") + produce.encode(7)
+    host, port = broker.bootstrap_servers.split(":")
+    with broker.faults.inject(disk="stalled") as fault:
+        with socket.create_connection((host, int(port)), 20) as connection:
+            connection.sendall(len(frame).to_bytes(4, "big") + frame)
+            broker.wait_for(lambda: fault.fired, bool, "a stalled produce")
+        assert values(broker) == []
+    broker.wait_for(lambda: values(broker), lambda found: found == [b"1"], "what was held")
 
 
 def test_a_connection_alone_is_closed(broker: Broker) -> None:
@@ -320,6 +401,19 @@ def test_what_is_asked_of_the_record_is_checked(broker: Broker) -> None:
         broker.requests.of("Fetch").where(acks=1)
     with pytest.raises(ValueError, match="there is no error 'OOPS'"):
         broker.requests.where(error="OOPS")
+
+
+def test_a_rule_that_the_persona_never_meets_is_refused_in_one_line() -> None:
+    with Broker(persona="2.8") as old:
+        with (
+            pytest.raises(ValueError, match=r"^this broker serves Metadata v0 to v11, not v12$"),
+            old.faults.inject(api="Metadata", version=12, delay_ms=1),
+        ):
+            pass
+        with pytest.raises(ValueError, match=r"^this broker does not serve ConsumerGroupHeartbeat, so the rule can never match"):
+            old.faults.add(Rule(api="ConsumerGroupHeartbeat", delay_ms=1))
+    with pytest.raises(RulesError, match=r"^rules: this broker serves Metadata"):
+        Broker(persona="2.8", rules=[{"api": "Metadata", "version": 12, "delay_ms": 1}])
 
 
 def test_chance_is_the_same_each_time() -> None:

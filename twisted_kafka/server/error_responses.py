@@ -129,6 +129,11 @@ def answers_each(key: int, version: int) -> bool:
     )
 
 
+def version_of_each(key: int, version: int) -> int:
+    """Return the latest version up to this one whose errors are each item's own, as its answers may have them, too."""
+    return min(version, _WHOLE_ONLY_SINCE.get(ApiKey(key), _LAST) - 1)
+
+
 def merge_answers(response: Message, other: Message, version: int) -> None:
     """Add to a response what another one answers for other items of the request, partitions of topics that both have, too."""
     for mirror in _MIRRORS.get(response.KEY, ()):

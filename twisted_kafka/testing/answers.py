@@ -1,6 +1,6 @@
 """What the rules make of answers: errors for some of a request's partitions, and claims of another leader."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ DISK_ERRORS: Final = MappingProxyType(
         ApiKey.ADD_OFFSETS_TO_TXN: ErrorCode.NOT_COORDINATOR,
         ApiKey.END_TXN: ErrorCode.NOT_COORDINATOR,
         ApiKey.TXN_OFFSET_COMMIT: ErrorCode.NOT_COORDINATOR,
+        ApiKey.CREATE_TOPICS: ErrorCode.KAFKA_STORAGE_ERROR,
+        ApiKey.CREATE_PARTITIONS: ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
 """What appends, and what it is answered when its log directory has failed: a coordinator's clients do not know its topic."""
@@ -38,6 +40,15 @@ def spoil_fetch(response: Any, wanted: Collection[Partition], ids: Mapping[str, 
             response.responses.append(topic)
         failed = PartitionData(partition_index=index or 0, error_code=code, high_watermark=-1)
         topic.partitions = [*(each for each in topic.partitions if each.partition_index != index), failed]
+
+
+def spoil_offsets(response: Any, is_about: IsAbout, names_by_id: Callable[[bytes], str | None], code: ErrorCode) -> None:
+    """Answer an error for the partitions of an OffsetFetch that ``is_about`` is true of instead of what was committed."""
+    for topic in [*response.topics, *(topic for group in response.groups for topic in group.topics)]:
+        name = topic.name or names_by_id(topic.topic_id) or ""
+        for partition in topic.partitions:
+            if is_about((name, partition.partition_index)):
+                partition.error_code, partition.committed_offset, partition.metadata = code, -1, ""
 
 
 def claim_leader(metadata: Any, is_about: IsAbout, leader: int) -> None:

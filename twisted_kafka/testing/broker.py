@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from twisted_kafka.broker.broker import Broker as EmbeddedBroker
+from twisted_kafka.broker.personas import persona_of
 from twisted_kafka.broker.temporary_directory import make_temporary_directory
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
@@ -39,12 +40,12 @@ from twisted_kafka.protocol.records.record import Record, SimpleRecord
 from twisted_kafka.recording.recording import Recording
 from twisted_kafka.recording.replay import Replay, Report
 from twisted_kafka.testing.clock import Clock
-from twisted_kafka.testing.faults import Faults
+from twisted_kafka.testing.faults import Faults, Rule
 from twisted_kafka.testing.groups import DescribedGroup, classic_group_of, consumer_group_of, lag_of
 from twisted_kafka.testing.interception import OWN_CLIENT_ID, Interceptor
 from twisted_kafka.testing.recorder import RequestRecorder
 from twisted_kafka.testing.requests import Requests
-from twisted_kafka.testing.rules_file import Rules, read_rules
+from twisted_kafka.testing.rules_file import Rules, RulesError, read_rules
 from twisted_kafka.testing.snapshot import Snapshot
 from twisted_kafka.timing.clock import SystemClock
 
@@ -111,7 +112,7 @@ class Broker:
         _check_names(properties or {})
         self._rules = read_rules(rules)
         self.clock = clock if clock is not None else Clock()
-        self.faults = Faults(self._rules)
+        self.faults = _faults_of(self._rules, persona)
         self.requests = Requests()
         self._each_faults = (self.faults,) if cluster_faults is None else (self.faults, cluster_faults)
         self._properties = dict(properties or {})
@@ -481,6 +482,16 @@ class Broker:
 
 
 def _nothing() -> None: ...
+
+
+def _faults_of(rules: list[Rule], persona: str | None) -> Faults:
+    """Return the faults of a broker that plays a persona. Raises ConfigError if there is none such, RulesError for its rules."""
+    try:
+        return Faults(rules, None if persona is None else persona_of(persona).served.get)
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise RulesError(f"rules: {error}") from None
 
 
 def _check_names(properties: Mapping[str, object]) -> None:

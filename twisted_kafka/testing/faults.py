@@ -337,12 +337,29 @@ class Faults:
     ``str`` of it is a line for each: the rule, and how often it fired.
     """
 
-    def __init__(self, rules: Iterable[Rule] = ()) -> None:
-        self._faults: tuple[Fault, ...] = tuple(map(Fault, rules))
+    def __init__(self, rules: Iterable[Rule] = (), served: Callable[[int], tuple[int, int] | None] | None = None) -> None:
+        """``served`` returns the first and last version of an API that the broker serves, None if it serves none; None: all are.
+
+        Raises ValueError for a rule about what it does not serve.
+        """
+        self._served = served
+        self._faults: tuple[Fault, ...] = ()
         self._lock = threading.Lock()
+        for rule in rules:
+            self.add(rule)
+
+    def check(self, rule: Rule) -> None:
+        """Raise ValueError, one line, for a rule about an API or a version that the broker does not serve."""
+        if self._served is not None and rule.api is not None:
+            versions = self._served(api_key(rule.api))
+            if versions is None:
+                raise ValueError(f"this broker does not serve {rule.api}, so the rule can never match: take another persona")
+            if rule.version is not None and not versions[0] <= rule.version <= versions[1]:
+                raise ValueError(f"this broker serves {rule.api} v{versions[0]} to v{versions[1]}, not v{rule.version}")
 
     def add(self, rule: Rule) -> Fault:
-        """Put a rule in force. Raises ValueError if ``MAX_RULES`` are."""
+        """Put a rule in force. Raises ValueError as ``check`` does, and if ``MAX_RULES`` are."""
+        self.check(rule)
         fault = Fault(rule)
         with self._lock:
             if len(self._faults) >= MAX_RULES:

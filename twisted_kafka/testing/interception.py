@@ -18,9 +18,9 @@ from twisted_kafka.protocol.headers import encode_response_header, parse_respons
 from twisted_kafka.protocol.regions import Part
 from twisted_kafka.protocol.wire import join
 from twisted_kafka.server.error_counts import error_places, first_error
-from twisted_kafka.server.error_responses import answers_each, error_response, merge_answers
+from twisted_kafka.server.error_responses import answers_each, error_response, merge_answers, version_of_each
 from twisted_kafka.server.interception import IRequestHandling, MakeApis
-from twisted_kafka.testing.answers import DISK_ERRORS, claim_leader, spoil_fetch
+from twisted_kafka.testing.answers import DISK_ERRORS, claim_leader, spoil_fetch, spoil_offsets
 from twisted_kafka.testing.faults import Arrival, Fault, Faults, Rule
 from twisted_kafka.testing.requests import RecordedRequest, Requests, api_name
 from twisted_kafka.testing.subjects import FetchSessions, Partition, groups_of, partitions_of, split
@@ -60,12 +60,15 @@ class Interceptor:
         self.requests = requests
         self.clock = clock
         self.sessions = FetchSessions()
+        self.topic_name: Callable[[bytes], str | None] = lambda _: None
+        """The name of a topic by its id."""
         self._made_ns = clock.monotonic_ns()
         self._timer: Timer | None = None
         self._lock = threading.Lock()
 
     def intercept(self, make_apis: MakeApis, channel: RequestChannel, topic_name: Callable[[bytes], str | None]) -> "Handling":
         """Return what handlers call (``IRequestInterceptor.intercept``)."""
+        self.topic_name = topic_name
         responses = Responses(self, channel)
         # Of a channel, KafkaApis and the quotas call only what Responses has.
         return Handling(self, responses, make_apis(cast(RequestChannel, responses)), topic_name)
@@ -159,15 +162,14 @@ class Handling:
         if code is None or message is None or is_spoilt(rule, arrival.key):
             self._apis.handle(request)
             return
-        if (
-            not rule.names_partitions
-            or all(map(rule.is_about, arrival.partitions))
-            or not answers_each(arrival.key, arrival.version)
-        ):
+        version = version_of_each(arrival.key, arrival.version)
+        # Metadata without topics has the brokers, which a client needs.
+        is_whole = all(map(rule.is_about, arrival.partitions)) and arrival.key != ApiKey.METADATA
+        if not rule.names_partitions or is_whole or not answers_each(arrival.key, version):
             self._responses.answer_error(request, message, code)
             return
         chosen, rest = split(message, rule.is_about, self._topic_name)
-        exchange.refused = error_response(chosen, response_class(arrival.key), arrival.version, code, _WHY)
+        exchange.refused = error_response(chosen, response_class(arrival.key), version, code, _WHY)
         exchange.closes = exchange.refused is None
         frame = request.frame
         request.frame = bytes(frame[: request.body_offset]) + rest.encode(arrival.version)
@@ -288,6 +290,8 @@ class Responses:
         code = error_of(rule, arrival.key)
         if exchange.refused is not None:
             merge_answers(response, exchange.refused, arrival.version)
+        elif code is not None and arrival.key == ApiKey.OFFSET_FETCH and is_spoilt(rule, arrival.key):
+            spoil_offsets(response, rule.is_about, self._interceptor.topic_name, code)
         elif code is not None and is_spoilt(rule, arrival.key):
             spoil_fetch(response, [each for each in arrival.partitions if rule.is_about(each)], sessions.topic_ids, code)
         elif arrival.key == ApiKey.METADATA and rule.leader is not None:
@@ -351,8 +355,13 @@ def error_of(rule: Rule, key: int) -> ErrorCode | None:
 
 
 def is_spoilt(rule: Rule, key: int) -> bool:
-    """Whether requests of this API are handled, and their answer has the error: a Fetch names no partition that stays the same."""
-    return key == ApiKey.FETCH and (rule.names_partitions or rule.leader is not None)
+    """Whether requests of this API are handled, and their answer has the error.
+
+    A Fetch names no partition that stays the same, and an OffsetFetch may ask for several groups.
+    """
+    return (key == ApiKey.FETCH and (rule.names_partitions or rule.leader is not None)) or (
+        key == ApiKey.OFFSET_FETCH and rule.names_partitions
+    )
 
 
 def _encoded(request: Request, response: Message) -> tuple[list[Part], int]:

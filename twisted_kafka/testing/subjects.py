@@ -40,7 +40,7 @@ _PATHS: Final[dict[int, tuple[_Path, ...]]] = {
     ApiKey.DELETE_RECORDS: (_Path("topics", "name", "partitions", "partition_index"),),
     ApiKey.CREATE_PARTITIONS: (_Path("topics"),),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (_Path("topics", "topic", "partitions", "partition"),),
-    ApiKey.ADD_PARTITIONS_TO_TXN: (_Path("v3_and_below_topics", "name", "partitions"),),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (_Path("v3_and_below_topics", "name", "partitions"),),  # later ones: ``partitions_of``
     ApiKey.TXN_OFFSET_COMMIT: (_Path("topics", "name", "partitions", "partition_index"),),
 }
 
@@ -75,7 +75,12 @@ def partitions_of(message: Message, names_by_id: Any) -> Iterator[Partition]:
     if message.KEY == ApiKey.OFFSET_FETCH:
         for group in message.groups:  # type: ignore[attr-defined]
             for topic in group.topics or ():
-                yield from ((topic.name, index) for index in topic.partition_indexes)
+                name = topic.name or names_by_id(topic.topic_id)
+                yield from ((name, index) for index in topic.partition_indexes)
+    if message.KEY == ApiKey.ADD_PARTITIONS_TO_TXN:
+        for transaction in message.transactions:  # type: ignore[attr-defined]
+            for topic in transaction.topics:
+                yield from ((topic.name, index) for index in topic.partitions)
 
 
 def _read(message: Message, path: _Path, names_by_id: Any) -> Iterator[Partition]:

@@ -60,10 +60,10 @@ class Secured:
         frame = encode_request_header(request.KEY, version, _CORRELATION_ID, self._client_id), request.encode(version)
         reactor = make_reactor(self._clock)
         try:
-            attempt = _Attempt(frame, reactor.stop)  # type: ignore[attr-defined]
+            attempt = _Attempt(frame, reactor.stop)
             reactor.callWhenRunning(lambda: attempt.begin(self._connector(reactor), address, timeout_s))
             reactor.callLater(timeout_s, attempt.end, TimeoutError())
-            reactor.run(installSignalHandlers=False)  # type: ignore[attr-defined]
+            reactor.run(installSignalHandlers=False)
         finally:
             close_reactor(reactor)
         body = attempt.answer

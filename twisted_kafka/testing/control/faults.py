@@ -21,7 +21,10 @@ def add_faults(call: Call) -> Any:
     asked.end()
     is_list = isinstance(call.body, list)
     faults = call.target.faults(broker_id)
-    added = [faults.add(rule) for rule in rules_of(call.body if is_list else [call.body], "the body")]
+    rules = rules_of(call.body if is_list else [call.body], "the body")
+    for rule in rules:  # all of them, or none
+        faults.check(rule)
+    added = [faults.add(rule) for rule in rules]
     forms = [_fault_form(fault, broker_id) for fault in added]
     return {"faults": forms} if is_list else forms[0]
 
