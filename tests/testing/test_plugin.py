@@ -38,10 +38,12 @@ _TESTS = """
 """
 
 
-def run(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
+def run(pytester: pytest.Pytester, tests: str, *more: str, makes: str | None = None) -> pytest.RunResult:
     pytester.makepyfile(tests)
+    if makes is not None:
+        pytester.mkdir(makes)
     options = ("-p", "no:cacheprovider", "-p", "no:twisted_kafka", "-p", "no:randomly", "-p", "twisted_kafka.testing.plugin")
-    return pytester.runpytest_subprocess("--strict-markers", *options)
+    return pytester.runpytest_subprocess("--strict-markers", *options, *more)
 
 
 def test_fixtures_give_brokers(pytester: pytest.Pytester) -> None:
@@ -136,3 +138,97 @@ def test_pytest_imports_the_broker_as_it_is(pytester: pytest.Pytester) -> None:
         """,
     )
     result.assert_outcomes(passed=1)
+
+
+WITH_OTHERS = {
+    "pytest_asyncio": """
+        import aiokafka
+        import pytest
+
+        @pytest.mark.asyncio
+        async def test_it(kafka, kafka_topic):
+            async with aiokafka.AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+                await producer.send_and_wait(kafka_topic, b"1")
+            assert [record.value for record in kafka.records(kafka_topic)] == [b"1"]
+    """,
+    "pytest_twisted": """
+        import pytest_twisted
+        from twisted.internet import protocol, reactor
+        from twisted.internet.defer import Deferred
+        from twisted.internet.endpoints import clientFromString, connectProtocol
+
+        class Client(protocol.Protocol):
+            def __init__(self):
+                self.answer = Deferred()
+
+            def connectionMade(self):
+                self.transport.write(bytes.fromhex("0000000d 0012 0000 00000001 0003") + b"raw")
+
+            def dataReceived(self, data):
+                self.answer.callback(data)
+
+        @pytest_twisted.inlineCallbacks
+        def test_it(kafka):  # on the reactor's thread: the broker has reactors of its own
+            host, port = kafka.bootstrap_servers.split(":")
+            client = yield connectProtocol(clientFromString(reactor, f"tcp:{host}:{port}"), Client())
+            answer = yield client.answer
+            assert answer[4:8] == bytes.fromhex("00000001")
+            client.transport.loseConnection()
+            kafka.requests.of("ApiVersions").where(client_id="raw").wait_for()
+    """,
+    "unittest": """
+        import unittest
+
+        import pytest
+        from twisted_kafka.testing import Broker
+
+        @pytest.mark.kafka(num_partitions=2)
+        class Tests(unittest.TestCase):
+            @pytest.fixture(autouse=True)
+            def have_kafka(self, kafka):
+                self.kafka = kafka
+
+            def test_it(self):
+                self.assertEqual(self.kafka.embedded.config.int("num.partitions"), 2)
+
+        class WithoutPytest(unittest.TestCase):
+            def setUp(self):
+                self.kafka = self.enterContext(Broker())
+
+            def test_it(self):
+                self.kafka.create_topic("orders")
+                self.assertEqual(self.kafka.topics(), ["orders"])
+    """,
+}
+
+
+@pytest.mark.parametrize("name", WITH_OTHERS)
+def test_it_works_with(pytester: pytest.Pytester, name: str) -> None:
+    pytest.importorskip(name)
+    tests = WITH_OTHERS[name]
+    run(pytester, tests).assert_outcomes(passed=tests.count("def test_"))
+
+
+def test_workers_of_xdist_have_brokers_of_their_own(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("xdist")
+    result = run(
+        pytester,
+        """
+        from pathlib import Path
+
+        import pytest
+
+        @pytest.mark.parametrize("number", range(6))
+        def test_it(kafka_broker, worker_id, number):
+            assert kafka_broker.topics() == ([worker_id] if worker_id in kafka_broker.topics() else [])
+            if not kafka_broker.topics():
+                kafka_broker.create_topic(worker_id)
+            Path("addresses").joinpath(worker_id).write_text(kafka_broker.bootstrap_servers)
+        """,
+        "-n2",
+        "--dist=each",
+        makes="addresses",
+    )
+    result.assert_outcomes(passed=12)
+    addresses = [path.read_text() for path in (pytester.path / "addresses").iterdir()]
+    assert len(set(addresses)) == 2

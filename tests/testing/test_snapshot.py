@@ -6,6 +6,17 @@ from typing import Any
 
 import pytest
 
+from twisted_kafka.network.client.one_request import ask
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from twisted_kafka.protocol.messages.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    DescribeClientQuotasRequest,
+    EntityData,
+    OpData,
+)
+from twisted_kafka.protocol.messages.scram import DescribeUserScramCredentialsRequest
 from twisted_kafka.testing import Broker
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -89,6 +100,52 @@ def test_transactions_settings_and_acls_are_in_it(broker: Broker) -> None:
     reader.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
     assert reader.poll(0.3) is None  # the transaction is open again
     reader.close()
+
+
+def test_users_quotas_and_settings_of_brokers_are_in_it(broker: Broker) -> None:
+    address = ("127.0.0.1", int(broker.bootstrap_servers.split(":")[1]))
+
+    def asked(request: Message, version: int) -> Any:
+        return ask(address, request, version, "tools", 20)
+
+    def state() -> tuple[Any, ...]:
+        users = asked(DescribeUserScramCredentialsRequest(users=None), 0).results
+        quotas = asked(DescribeClientQuotasRequest(components=[], strict=False), 0).entries or []
+        node = str(broker.broker_ids()[0])
+        wanted = DescribeConfigsResource(resource_type=4, resource_name=node, configuration_keys=["log.cleaner.backoff.ms"])
+        (described,) = asked(DescribeConfigsRequest(resources=[wanted]), 1).results
+        return (
+            [(each.user, [info.iterations for info in each.credential_infos]) for each in users],
+            [(part.entity_name, value.key, value.value) for each in quotas for part in each.entity for value in each.values],
+            [config.value for config in described.configs],
+        )
+
+    tools = client(admin.AdminClient, broker)
+    scram = admin.ScramCredentialInfo(admin.ScramMechanism.SCRAM_SHA_256, 5000)
+    tools.alter_user_scram_credentials([admin.UserScramCredentialUpsertion("till", scram, b"secret")])["till"].result(20)
+    set_quota(asked, "shop", 1000.0)
+    node = admin.ConfigResource(admin.ResourceType.BROKER, str(broker.broker_ids()[0]))
+    node.add_incremental_config(
+        admin.ConfigEntry("log.cleaner.backoff.ms", "1234", incremental_operation=admin.AlterConfigOpType.SET)
+    )
+    tools.incremental_alter_configs([node])[node].result(20)
+    expected = [("till", [5000])], [("shop", "producer_byte_rate", 1000.0)], ["1234"]
+    assert state() == expected
+    snapshot = broker.snapshot()
+    tools.alter_user_scram_credentials([admin.UserScramCredentialDeletion("till", admin.ScramMechanism.SCRAM_SHA_256)])[
+        "till"
+    ].result(20)
+    set_quota(asked, "shop", 5.0)
+
+    broker.restore(snapshot)
+    assert state() == expected
+
+
+def set_quota(asked: Any, client_id: str, value: float) -> None:
+    change = OpData(key="producer_byte_rate", value=value)
+    entity = EntityData(entity_type="client-id", entity_name=client_id)
+    answer = asked(AlterClientQuotasRequest(entries=[AlterClientQuotasRequestEntryData(entity=[entity], ops=[change])]), 0)
+    assert [each.error_code for each in answer.entries] == [0]
 
 
 def test_a_snapshot_is_put_back_as_often_as_wanted_and_into_another_broker(broker: Broker) -> None:
