@@ -34,7 +34,8 @@ def test_it(number): ...
 def measure(directory: Path, tests: str, workers: int) -> tuple[float, float]:
     """Return the seconds that a pytest took by the clock, and of processors."""
     (directory / "test_isolated.py").write_text(tests)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(["-n", str(workers)] if workers else [])]
+    plugins = ["-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:twisted"]
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, *(["-n", str(workers)] if workers else [])]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     began_s, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, cwd=directory, env=environment, check=True, stdout=subprocess.DEVNULL)

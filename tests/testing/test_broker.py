@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from twisted_kafka.broker.kafka_server import StartError
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
@@ -120,6 +121,17 @@ def test_waits_say_what_there_was_instead(broker: Broker) -> None:
         broker.wait_for_group("g", timeout_s=0.01)
     with pytest.raises(TimeoutError, match=r"0 of 1 requests Fetch with topic='orders' came in 0\.01 s; the last requests were:\n"):
         broker.requests.of("Fetch").where(topic="orders").wait_for(timeout_s=0.01)
+
+
+def test_a_state_that_no_group_has_is_refused(broker: Broker) -> None:
+    with pytest.raises(ValueError, match=r"^no group is ever 'stable': the states are Stable, Empty, Dead, "):
+        broker.wait_for_group("g", "stable")
+
+
+def test_a_port_that_is_taken_is_told_with_advice(broker: Broker) -> None:
+    address = broker.bootstrap_servers
+    with pytest.raises(StartError, match=rf"{address}: Address already in use; stop what listens there, or take another port"):
+        Broker({"listeners": f"PLAINTEXT://{address}"}).start()
 
 
 def test_a_group_is_waited_for(broker: Broker) -> None:
@@ -264,6 +276,16 @@ def test_an_error_is_answered_for_one_topic_of_a_transaction_where_clients_send_
     assert set(found) == set(codes)
     assert found.get("orders") == codes.get("orders")
     assert (answer.error_code, fault.fired) == (29 if version > 3 else 0, 1)
+
+
+def test_a_consumer_hears_of_the_error_of_its_partition(broker: Broker) -> None:
+    broker.produce("orders", ["1"])
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "-"})
+    with broker.faults.inject(api="Fetch", topic="orders", error="TOPIC_AUTHORIZATION_FAILED"):
+        consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
+        assert consumer.poll(20).error().name() == "TOPIC_AUTHORIZATION_FAILED"
+    assert consumer.poll(20).value() == b"1"
+    consumer.close()
 
 
 def test_half_of_an_answer_comes_and_the_connection_is_closed(broker: Broker) -> None:
@@ -438,6 +460,10 @@ def test_a_broker_that_does_not_run_says_so_at_once() -> None:
     broker = Broker()
     with pytest.raises(RuntimeError, match="the broker does not run: use it inside its with block"):
         broker.produce("orders", ["1"])
+    with pytest.raises(RuntimeError, match="the broker does not run"):
+        broker.replay("shop.jsonl")
+    with pytest.raises(TimeoutError, match="0 of 1 requests came before the broker stopped, or it does not run"):
+        broker.requests.wait_for(timeout_s=1000)
     with broker:
         broker.create_topic("orders")
     with pytest.raises(RuntimeError, match="and a fixture in its own test"):

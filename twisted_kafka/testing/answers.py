@@ -38,7 +38,8 @@ def spoil_fetch(response: Any, wanted: Collection[Partition], ids: Mapping[str, 
         if topic is None:
             topic = there[name] = FetchableTopicResponse(topic=name, topic_id=ids.get(name, bytes(16)))
             response.responses.append(topic)
-        failed = PartitionData(partition_index=index or 0, error_code=code, high_watermark=-1)
+        # No records, but a list of them, as in Kafka: librdkafka takes null for a malformed response.
+        failed = PartitionData(partition_index=index or 0, error_code=code, high_watermark=-1, records=b"")
         topic.partitions = [*(each for each in topic.partitions if each.partition_index != index), failed]
 
 

@@ -41,7 +41,7 @@ from twisted_kafka.recording.recording import Recording
 from twisted_kafka.recording.replay import Replay, Report
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.faults import Faults, Rule
-from twisted_kafka.testing.groups import DescribedGroup, classic_group_of, consumer_group_of, lag_of
+from twisted_kafka.testing.groups import NO_GROUP, DescribedGroup, check_state, classic_group_of, consumer_group_of, lag_of
 from twisted_kafka.testing.interception import OWN_CLIENT_ID, Interceptor
 from twisted_kafka.testing.recorder import RequestRecorder
 from twisted_kafka.testing.requests import Requests
@@ -55,7 +55,6 @@ _LOOK_S: Final = 0.05
 """How often a wait looks, besides after each request: a group changes when time passes, too."""
 _LOOKS_LIKE: Final = 0.85
 """How near (difflib's ratio) the name of a setting is to one of Kafka's when it is taken for a slip."""
-_NO_GROUP: Final = "Dead"
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 _FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -136,12 +135,12 @@ class Broker:
 
     def start(self) -> None:
         """Start and serve; raise StartError, one line."""
-        self.requests.open()
         try:
             self._broker.start()
         except BaseException:
             self._remove()
             raise
+        self.requests.open()
 
     def stop(self) -> None:
         """Stop, and remove the data. Harmless when it does not run."""
@@ -344,8 +343,8 @@ class Broker:
         """Return the state of a group, and its members with what they are assigned."""
         (found,) = self._ask(DescribeGroupsRequest(groups=[group])).groups
         if found.error_code in _NO_COORDINATOR:
-            return DescribedGroup(_NO_GROUP, ())
-        if found.group_state == _NO_GROUP and ApiKey.CONSUMER_GROUP_DESCRIBE in self._broker.supported_apis:
+            return DescribedGroup(NO_GROUP, ())
+        if found.group_state == NO_GROUP and ApiKey.CONSUMER_GROUP_DESCRIBE in self._broker.supported_apis:
             (other,) = self._ask(ConsumerGroupDescribeRequest(group_ids=[group])).groups
             if not other.error_code:
                 return consumer_group_of(other)
@@ -373,7 +372,8 @@ class Broker:
         )
 
     def wait_for_group(self, group: str, state: str = "Stable", timeout_s: float = 10.0) -> None:
-        """Wait until a group is in this state. Raises TimeoutError, which says in which it was."""
+        """Wait until a group is in this state. Raises TimeoutError, which says in which it was, and ValueError for no state."""
+        check_state(state)
         self._wait(lambda: self.group_state(group), lambda seen: seen == state, f"group {group!r} {state}", timeout_s)
 
     def wait_for_commit(self, group: str, topic: str, partition: int, offset: int, timeout_s: float = 10.0) -> None:
@@ -412,6 +412,8 @@ class Broker:
 
         The recording is best that of a client with a new broker. Each answer is waited for ``timeout_s``.
         """
+        if not self.is_running:
+            raise RuntimeError(_NOT_RUNNING)
         host, _, port = self.bootstrap_servers.split(",")[0].rpartition(":")
         return Replay(host.strip("[]"), int(port), SystemClock(), timeout_s).run(path)
 

@@ -1,9 +1,23 @@
 """Groups of a broker under test: their members, and how far they have read."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from twisted_kafka.coordinator.group.subscription import decode_assignment
+
+NO_GROUP: Final = "Dead"
+"""The state of a group that does not exist."""
+GROUP_STATES: Final = (
+    *("Stable", "Empty", NO_GROUP),
+    *("PreparingRebalance", "CompletingRebalance"),  # of the classic protocol
+    *("Assigning", "Reconciling"),  # of the consumer protocol
+)
+
+
+def check_state(state: str) -> None:
+    """Raise ValueError, one line, for what is no state of a group."""
+    if state not in GROUP_STATES:
+        raise ValueError(f"no group is ever {state!r}: the states are {', '.join(GROUP_STATES)}")
 
 
 class GroupMember(NamedTuple):

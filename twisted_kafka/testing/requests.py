@@ -197,7 +197,7 @@ class Requests(Selection):
         self._bytes = 0
         self._changed = threading.Condition()
         self._followers: tuple[Callable[[RecordedRequest], object], ...] = ()
-        self._is_over = False
+        self._is_over = True
 
     def follow(self, call: Callable[[RecordedRequest], object]) -> Callable[[], None]:
         """Have each request passed to ``call``, on the broker's threads; return what ends that."""
@@ -246,7 +246,7 @@ class Requests(Selection):
 
     def within(self, timeout_s: float) -> str:
         """Return how long a wait waited, in words."""
-        return "before the broker stopped" if self._is_over else f"in {timeout_s:g} s"
+        return "before the broker stopped, or it does not run" if self._is_over else f"in {timeout_s:g} s"
 
     def told(self, count: int = 20) -> str:
         """Return the last ones, a line each."""

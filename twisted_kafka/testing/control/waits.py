@@ -8,6 +8,7 @@ from twisted_kafka.testing.control.call import Call, Fields
 from twisted_kafka.testing.control.errors import ControlError, bad
 from twisted_kafka.testing.control.requests import selected
 from twisted_kafka.testing.control.target import Target
+from twisted_kafka.testing.groups import check_state
 
 MAX_WAIT_S: Final = 300.0
 _USUAL_WAIT_S: Final = 10.0
@@ -65,6 +66,7 @@ def _wait(target: Target, condition: _Condition, timeout_s: float) -> Any:
 
 def _for_state(target: Target, given: Fields) -> _Condition:
     group, state = given.take("group", str), given.take("state", str)
+    check_state(state)
     return _Condition(f"group {group!r} {state}", lambda: target.coordinator(group).group_state(group), lambda seen: seen == state)
 
 

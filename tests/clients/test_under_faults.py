@@ -1,0 +1,48 @@
+"""docs/testing-clients.md says what clients do under faults, here and with Apache Kafka."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.clients.under_faults import BY_API, Outcomes, apache_kafka, our_broker, outcomes
+
+for client in ("aiokafka", "confluent_kafka", "kafka"):
+    pytest.importorskip(client)
+
+_PAGE = Path(__file__).parents[2] / "docs" / "testing-clients.md"
+_SECTIONS = {"Produce": "A producer", "Fetch": "A consumer"}
+
+
+def documented(api: str) -> Outcomes:
+    """Return the page's table for an API."""
+    section = _PAGE.read_text(encoding="utf-8").split(f"## {_SECTIONS[api]}\n")[1].split("\n## ")[0]
+    head, _, *rows = (
+        [cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", section, re.MULTILINE)
+    )
+    return {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("api", BY_API)
+def test_clients_do_what_the_page_says(api: str) -> None:
+    with our_broker() as broker:
+        found = outcomes(api, broker)
+    wanted = documented(api)
+    assert list(found) == list(wanted)
+    for fault, row in found.items():
+        assert row.items() <= wanted[fault].items(), fault
+
+
+@pytest.mark.slow
+@pytest.mark.oracle
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("api", BY_API)
+def test_clients_do_the_same_with_apache_kafka(api: str) -> None:
+    with apache_kafka() as broker:
+        found = outcomes(api, broker)
+    wanted = documented(api)
+    assert len(found) > 6
+    for fault, row in found.items():
+        assert row.items() <= wanted[fault].items(), fault
