@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from twisted_kafka.broker.kafka_server import StartError
+from twisted_kafka.broker.errors import StartError
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
