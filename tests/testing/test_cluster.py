@@ -46,7 +46,9 @@ def test_a_broker_that_comes_back_catches_up_and_leads_again(cluster: Cluster) -
     cluster.elect("orders")
     cluster.elect("orders")  # it leads already, which is well
     assert cluster.wait_for_leader("orders") == old
-    assert [record.value for record in cluster.records("orders")] == [b"1", b"2"]
+    assert [record.value for record in cluster.records("orders", 0)] == [b"1", b"2"]
+    cluster.produce("orders", ["elsewhere"], partition=1)
+    assert [record.value for record in cluster.records("orders")] == [b"1", b"2", b"elsewhere"]
 
 
 def test_a_broker_that_stops_gives_its_leaderships_up(cluster: Cluster) -> None:

@@ -213,9 +213,10 @@ class Cluster:
         """Append records through the partition's leader, acks=all; return the offset of the first one. Raises BrokerError."""
         return self.leader(topic, partition).produce(topic, values, key=key, partition=partition)
 
-    def records(self, topic: str, partition: int = 0) -> list[Record]:
-        """Return what the leader of a partition has, up to the high watermark. Raises BrokerError."""
-        return self.leader(topic, partition).records(topic, partition)
+    def records(self, topic: str, partition: int | None = None) -> list[Record]:
+        """Return what the leaders of a topic, or of one partition of it, have up to the high watermark. Raises BrokerError."""
+        wanted = self.partitions(topic) if partition is None else [partition]
+        return [record for index in wanted for record in self.leader(topic, index).records(topic, index)]
 
     def wait_for_leader(self, topic: str, partition: int = 0, timeout_s: float = _WAIT_S) -> int:
         """Wait until a broker that runs leads a partition, and every broker says so; return its id. Raises TimeoutError."""
