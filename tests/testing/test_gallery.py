@@ -15,14 +15,14 @@ _IMPORTS, *_SECTIONS = _GALLERY.split("\n### ")
 _MAX_LINES = 15
 
 
-def tests_of(section: str) -> list[str]:
+def examples_of(section: str) -> list[str]:
     return re.findall(r"```python\n# gallery\n(.*?)```", section, re.DOTALL)
 
 
 @pytest.mark.parametrize("section", _SECTIONS, ids=lambda each: each.splitlines()[0])
 def test_the_gallery_passes(pytester: pytest.Pytester, section: str) -> None:
     (imports,) = re.findall(r"```python\n(.*?)```", _IMPORTS, re.DOTALL)
-    tests = tests_of(section)
+    tests = examples_of(section)
     pytester.makepyfile(imports + "\n\n" + "\n\n".join(tests))
     options = ("-p", "no:cacheprovider", "-p", "no:twisted_kafka", "-p", "twisted_kafka.testing.plugin", "-W", "ignore")
     result = pytester.runpytest_subprocess(*options)
@@ -30,6 +30,6 @@ def test_the_gallery_passes(pytester: pytest.Pytester, section: str) -> None:
 
 
 def test_there_are_thirty_and_they_are_short() -> None:
-    tests = [each for section in _SECTIONS for each in tests_of(section)]
+    tests = [each for section in _SECTIONS for each in examples_of(section)]
     assert len(tests) >= 30
     assert all(len(each.splitlines()) <= _MAX_LINES for each in tests)
