@@ -2,8 +2,8 @@
 
     python -m benchmarks.isolated_tests [--tests 200] [--workers 0,4]
 
-Each test makes a topic, stores a record and reads it. Processor time is printed, too: it varies less on a busy machine. Tests that
-do nothing are measured beside: what pytest itself costs.
+Each test makes a topic, stores a record and reads it. Processor time is printed, too: it varies less on a busy machine. Measured
+beside: tests with topics of their own on one broker (fixture ``kafka_broker``), and tests that do nothing: what pytest costs.
 """
 
 import argparse
@@ -22,6 +22,16 @@ import pytest
 def test_it(kafka, kafka_topic, number):
     kafka.produce(kafka_topic, ["1"])
     assert [record.value for record in kafka.records(kafka_topic)] == [b"1"]
+"""
+SHARED = """
+import pytest
+
+@pytest.mark.parametrize("number", range({count}))
+def test_it(kafka_broker, number):
+    topic = kafka_broker.create_topic(f"topic-{{number}}")
+    kafka_broker.produce(topic, ["1"])
+    assert [record.value for record in kafka_broker.records(topic)] == [b"1"]
+    kafka_broker.delete_topic(topic)
 """
 NOTHING = """
 import pytest
@@ -53,7 +63,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         measure(Path(directory), TESTS.format(count=1), 0)  # modules are compiled once
         for workers in map(int, options.workers.split(",")):
-            for what, tests in (("isolated tests", TESTS), ("tests of nothing", NOTHING)):
+            for what, tests in (("isolated tests", TESTS), ("tests that share a broker", SHARED), ("tests of nothing", NOTHING)):
                 clock_s, cpu_s = measure(Path(directory), tests.format(count=options.tests), workers)
                 print(f"{options.tests} {what}, {workers} workers: {clock_s:.1f} s, {cpu_s:.1f} s of processors")
 
