@@ -8,13 +8,16 @@ from contextlib import contextmanager
 import pytest
 
 import twisted_kafka
+from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsResponse
+from twisted_kafka.protocol.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol
 from twisted_kafka.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from twisted_kafka.testing import Broker
 from twisted_kafka.tools.main import main
 
 
@@ -120,3 +123,39 @@ def test_what_is_only_behind_is_a_warning(capsys: pytest.CaptureFixture[str]) ->
 def test_an_address_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "localhost"]) == 2
     assert "expected HOST:PORT" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("persona", "told"),
+    [
+        ("0.11", "warning: the broker is older than Kafka 2.1: Java clients from 4.0 on refuse it"),
+        ("4.1", "note: the broker is Kafka 4.0 or newer: clients from before 2.1 do not work with it"),
+    ],
+)
+def test_clients_that_are_too_new_or_too_old_for_it(persona: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with twisted_kafka.Broker(persona=persona) as broker:
+        assert main(["doctor", broker.bootstrap_servers]) == 0
+    assert told in capsys.readouterr().out
+
+
+def test_topics_that_nobody_creates(capsys: pytest.CaptureFixture[str]) -> None:
+    with twisted_kafka.Broker({"auto.create.topics.enable": False}) as broker:
+        assert main(["doctor", broker.bootstrap_servers]) == 0
+    assert "note: topics are not created when clients ask for them (auto.create.topics.enable=false)" in capsys.readouterr().out
+
+
+def test_a_group_that_is_rebalancing(capsys: pytest.CaptureFixture[str]) -> None:
+    join = JoinGroupRequest(
+        group_id="billing",
+        session_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range")],
+    )
+    frame = encode_request_header(join.KEY, 2, 1, "shop") + join.encode(2)
+    with Broker({"group.initial.rebalance.delay.ms": 600_000}) as broker:
+        broker.wait_for(lambda: broker.coordinator_id("billing"), lambda found: found >= 0, "a coordinator")
+        with socket.create_connection(("127.0.0.1", int(broker.bootstrap_servers.split(":")[1])), 10) as connection:
+            connection.sendall(len(frame).to_bytes(4, "big") + frame)
+            broker.wait_for_group("billing", "PreparingRebalance")
+            assert main(["doctor", broker.bootstrap_servers]) == 0
+    assert "warning: rebalancing now: billing; ask again: if it still does" in capsys.readouterr().out
