@@ -158,4 +158,4 @@ def test_a_group_that_is_rebalancing(capsys: pytest.CaptureFixture[str]) -> None
             connection.sendall(len(frame).to_bytes(4, "big") + frame)
             broker.wait_for_group("billing", "PreparingRebalance")
             assert main(["doctor", broker.bootstrap_servers]) == 0
-    assert "warning: rebalancing now: billing; ask again: if it still does" in capsys.readouterr().out
+    assert "warning: rebalancing now: billing; ask again: if it still is" in capsys.readouterr().out

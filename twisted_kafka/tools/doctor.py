@@ -5,7 +5,7 @@ import socket
 import ssl
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from twisted_kafka.config.properties import load_properties
 from twisted_kafka.network.client.broker_connection import PeerRefusedError
@@ -19,7 +19,9 @@ from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRe
 from twisted_kafka.protocol.messages.sasl import SaslHandshakeRequest
 from twisted_kafka.protocol.wire import MalformedMessageError
 from twisted_kafka.timing.clock import SystemClock
-from twisted_kafka.tools.secured import Secured
+
+if TYPE_CHECKING:
+    from twisted_kafka.tools.secured import Secured
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -132,7 +134,7 @@ def _groups(broker: Any, served: dict[int, tuple[int, int]], client: "_Client") 
     names = [group.group_id for group in answer.groups]
     if names:
         told = ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
-        what = "ask again: if it still does, its members join and leave, or handle records for longer than max.poll.interval.ms"
+        what = "ask again: if it still is, its members join and leave, or handle records for longer than max.poll.interval.ms"
         yield Finding(WARNING, f"rebalancing now: {told}; {what}")
 
 
@@ -185,7 +187,7 @@ class _Client:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         """Raises ConfigError."""
-        self._secured = Secured(settings, _CLIENT_ID, SystemClock()) if settings else None
+        self._secured = _secured(settings) if settings else None
 
     def ask_after_log_in(self, host: str, port: int, request: Message, version: int) -> Any:
         """Return the answer to a request that a client may send only when it has logged in; raise NoAnswerError."""
@@ -220,7 +222,7 @@ class _Client:
             return self._secured.ask(address, request, version, _TIMEOUT_S)
         except PeerRefusedError as error:
             advice = next((what for words, what in _ADVICE if words in str(error)), _LOG_IN)
-            raise NoAnswerError(f"no client is let in by {host}:{port}: {str(error).rstrip('.')}; {advice}") from None
+            raise NoAnswerError(f"cannot connect to {host}:{port}: {str(error).rstrip('.')}; {advice}") from None
         except socket.gaierror:
             raise NoAnswerError(f"{host} has no address: check the name, or DNS") from None
         except TimeoutError:
@@ -246,6 +248,12 @@ class _Client:
         if received:
             return "does not answer as a Kafka broker: take the port of a Kafka listener"
         return "closes the connection: it wants clients to log in with SASL (security.protocol), or it is no Kafka broker"
+
+
+def _secured(settings: Mapping[str, str]) -> "Secured":
+    from twisted_kafka.tools.secured import Secured  # a reactor, TLS and SASL, which few need
+
+    return Secured(settings, _CLIENT_ID, SystemClock())
 
 
 def _speaks_tls(address: tuple[str, int]) -> bool:
