@@ -59,16 +59,28 @@ def test_a_failed_test_shows_its_requests(pytester: pytest.Pytester) -> None:
         """
         import socket
 
-        def test_it(kafka):
-            host, port = kafka.bootstrap_servers.split(":")
+        def ask(broker, client_id):
+            host, port = broker.bootstrap_servers.split(":")
             with socket.create_connection((host, int(port)), 10) as connection:
-                connection.sendall(bytes.fromhex("0000000d 0012 0000 00000001 0003") + b"raw")
+                connection.sendall(bytes.fromhex("0000000d 0012 0000 00000001 0003") + client_id)
                 connection.recv(4)
-            kafka.requests.of("ApiVersions").wait_for()
+            broker.requests.of("ApiVersions").where(client_id=client_id.decode()).wait_for()
+
+        def test_it(kafka):
+            ask(kafka, b"raw")
+            assert False
+
+        def test_one(kafka_broker):
+            ask(kafka_broker, b"one")
+
+        def test_two(kafka_broker):
+            ask(kafka_broker, b"two")
             assert False
         """,
     )
-    result.assert_outcomes(failed=1)
+    result.assert_outcomes(failed=2, passed=1)
+    result.stdout.fnmatch_lines(["*- requests to kafka_broker -*", "*ApiVersions v0 from two  -> answered in *"])
+    assert "from one" not in result.stdout.str()
     result.stdout.fnmatch_lines(
         ["*- requests to kafka -*", "the last requests were:", "*ApiVersions v0 from raw  -> answered in *"]
     )

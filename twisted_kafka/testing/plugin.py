@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _SHOWN_REQUESTS = 20
 _BROKERS = pytest.StashKey["list[Broker]"]()
 _CLUSTER = pytest.StashKey["Cluster"]()
+_SHARED = pytest.StashKey["tuple[Broker, int]"]()
+"""The broker of the session, and the number of its last request before the test."""
 _OWN_PACKAGE = "twisted_kafka."
 
 
@@ -132,6 +134,15 @@ def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
         cluster.stop()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Remember where the test's requests begin, if it shares a broker with others."""
+    broker = getattr(item, "funcargs", {}).get("kafka_broker")
+    if broker is not None:
+        last = broker.requests.numbered()[-1:]
+        item.stash[_SHARED] = broker, last[0][0] if last else 0
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the last requests of its broker to a failed test's report."""
@@ -141,6 +152,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             report.sections.append(("requests to kafka", broker.requests.told(_SHOWN_REQUESTS)))
             if broker.diagnoses:
                 report.sections.append(("diagnoses of kafka", "\n".join(broker.diagnoses)))
+        if _SHARED in item.stash:
+            shared, since = item.stash[_SHARED]
+            report.sections.append(("requests to kafka_broker", shared.requests.told(_SHOWN_REQUESTS, since)))
         if _CLUSTER in item.stash:
             report.sections.append(("requests to kafka_cluster", item.stash[_CLUSTER].told(_SHOWN_REQUESTS)))
     return report

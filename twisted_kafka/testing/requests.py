@@ -248,9 +248,9 @@ class Requests(Selection):
         """Return how long a wait waited, in words."""
         return "before the broker stopped, or it does not run" if self._is_over else f"in {timeout_s:g} s"
 
-    def told(self, count: int = 20) -> str:
-        """Return the last ones, a line each."""
-        last = self.snapshot()[-count:]
+    def told(self, count: int = 20, since: int = 0) -> str:
+        """Return the last ones, a line each; only those after the one with the number ``since``."""
+        last = [each for number, each in self.snapshot_numbered() if number > since][-count:]
         return "the last requests were:\n" + "\n".join(map(str, last)) if last else "there were no requests"
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float, look_s: float | None = None) -> bool:
