@@ -108,6 +108,19 @@ def test_of_many_names_few_are_kept_and_all_are_counted(spark: Any, tmp_path: Pa
     assert answers(run(spark, Job(paths=[str(log)]))) == answers(bounded)
 
 
+def test_the_driver_bounds_names_as_spark_does(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, rolled = written(tmp_path / "log", 7), str(tmp_path / "rolled")
+    whole = run(spark, Job(paths=[str(log)]))
+    monkeypatch.setattr(aggregate, "MOST_NAMES", 7)
+    few = run(spark, Job(paths=[str(log)]))
+    assert answers(few) != answers(whole)
+    monkeypatch.setattr(rollup, "SMALL_LOG_BYTES", 0)
+    assert answers(run(spark, Job(paths=[str(log)], rollup_out=rolled))) == answers(few), "of Spark's cells"
+    assert answers(run(spark, Job(paths=[rolled], is_merge=True))) == answers(few), "and of a rollup's"
+    monkeypatch.setattr(aggregate, "MOST_CELLS", 0)
+    assert answers(run(spark, Job(paths=[str(log)]))) == answers(few)
+
+
 RANDOMLY = settings(
     deadline=None,
     # Without shrinking: every example takes seconds, and says what it was made of.

@@ -1,7 +1,6 @@
 """The page of a small log: the same steps as `page`, by Arrow on the driver, for cells that are few.
 
-Planning and compiling Spark's steps takes seconds, which is most of a small log's report. Where an hour has too many names for one
-report, Spark bounds them however few the cells are, so that there is one place that ranks names.
+Planning and compiling Spark's steps takes seconds, which is most of a small log's report. `cells.bounds` ranks names for both.
 """
 
 from __future__ import annotations
@@ -57,9 +56,9 @@ class FewCells:
         hours = pc.if_else(
             pc.equal(table["kind"], aggregate.BY_HOUR), pc.floor_temporal(table[TIME.name], unit="hour"), table[TIME.name]
         )
-        merged = _merged(_with_names_of_topics(_set(table, TIME.name, hours)))
+        merged = _bounded(_merged(_with_names_of_topics(_set(table, TIME.name, hours))))
         first, last = (page.moment(end.value // _MICROSECOND) if end.is_valid else None for end in minutes.values())
-        return cls(merged, page.Sizes(first, last, crowded=_crowded(merged)))
+        return cls(merged, page.Sizes(first, last))
 
     def lines_read(self) -> int:
         """Return the number of lines with a record."""
@@ -116,18 +115,21 @@ def _merged(table: pa.Table) -> pa.Table:
     return merged.filter(pc.and_(is_busy, pc.or_(pc.not_equal(kind, aggregate.BY_HOUR), bounds.is_moved(merged))))
 
 
-def _crowded(merged: pa.Table) -> list[str]:
-    """Return the kinds with too many names for an hour."""
-    timed = merged.append_column("hour", pc.divide(_seconds(merged), HOUR_S))
-    found = []
-    for kind, declared in KINDS.items():
-        if not declared.name:
+def _bounded(merged: pa.Table) -> pa.Table:
+    """Return cells of which each hour has at most `aggregate.MOST_NAMES` names of a kind by each measure."""
+    kinds = [kind for kind, declared in KINDS.items() if declared.name]
+    parts = [merged.filter(pc.invert(_is_one_of(merged, kinds)))]
+    for kind in kinds:
+        mine = merged.filter(pc.equal(merged["kind"], kind))
+        if len(mine) <= aggregate.MOST_NAMES:
+            parts.append(mine)
             continue
-        mine = timed.filter(pc.equal(timed["kind"], kind)).select(["hour", *declared.name])
-        hours = mine.group_by(mine.column_names, use_threads=False).aggregate([]).group_by("hour").aggregate([([], "count_all")])
-        if len(hours) and pc.max(hours["count_all"]).as_py() > aggregate.MOST_NAMES * declared.room:
-            found.append(kind)
-    return found
+        hours = pc.divide(_seconds(mine), HOUR_S)
+        for hour in pc.unique(hours).to_pylist():
+            cells = bounds.own(kind, mine.filter(pc.equal(hours, hour)))
+            few = bounds.bounded(kind, cells, aggregate.MOST_NAMES, KINDS[kind].room)
+            parts.append(bundles.wide([(kind, bounds.relevant(kind, few))]))
+    return pa.concat_tables([each.select(merged.column_names) for each in parts])
 
 
 def _with_names_of_topics(table: pa.Table) -> pa.Table:

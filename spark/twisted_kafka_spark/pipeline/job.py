@@ -112,14 +112,12 @@ def _run(spark: SparkSession, job: Job) -> dict[str, Any]:
     folding = replace(job.folding, group_by=tuple(job.group_by))
     if sources is not None and not job.rollup_out and not job.selection.needs_records and is_small(sources):
         few = FewCells.of_tables(cells_of_small_log(spark, sources, folding))
-        if few is not None and not few.sizes.crowded:
+        if few is not None:
             return _of_few(spark, job, few, about)
     with page.kept(_cells(spark, job, sources, folding)) as found:
         sizes = page.sizes(found)
         if sizes.count <= aggregate.MOST_CELLS:
-            few = FewCells.of(found)
-            if not few.sizes.crowded:
-                return _of_few(spark, job, few, about, found)
+            return _of_few(spark, job, FewCells.of(found), about, found)
         return _of_many(spark, job, found, sizes, about)
 
 

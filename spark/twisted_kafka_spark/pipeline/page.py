@@ -39,8 +39,6 @@ class Sizes:
     last: datetime.datetime | None = None
     cells: dict[str, int] = field(default_factory=dict)
     of_hour: dict[str, int] = field(default_factory=dict)
-    crowded: list[str] = field(default_factory=list)
-    """The kinds with too many names for an hour, where cells are few enough to tell."""
 
     @property
     def count(self) -> int:

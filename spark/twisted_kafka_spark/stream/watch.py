@@ -81,9 +81,8 @@ class Watch:
         with page.kept(_between(cells, searched[0][0], searched[-1][1])) as found:
             if found.count() <= aggregate.MOST_CELLS:
                 few = FewCells.of(found)
-                if not few.sizes.crowded:
-                    yield from ((each, _findings(_of_few(few.table, each))) for each in searched)
-                    return
+                yield from ((each, _findings(_of_few(few.table, each))) for each in searched)
+                return
             for each in searched:
                 yield each, _findings(_of_many(found, each))
 
