@@ -11,7 +11,7 @@ import contextlib
 import time
 
 from benchmarks import request_path
-from benchmarks.request_path import PER_ROUND, OneThread, capture, frames, rounds_for
+from benchmarks.request_path import PER_ROUND, OneThread, capture_parts, frames, rounds_for
 from benchmarks.scratch import scratch
 from twisted_kafka import Broker
 
@@ -28,8 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.access_log_cost", description=__doc__)
     parser.add_argument("--rounds", type=int, default=request_path.ROUNDS)
     options = parser.parse_args()
-    capture("SocketServer")
-    capture("KafkaApis")
+    capture_parts()
     with contextlib.ExitStack() as stack:
         sides = []
         directory = stack.enter_context(scratch())

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.request_path import CAPTURED, PER_ROUND, OneThread, capture, frames
+from benchmarks.request_path import CAPTURED, PER_ROUND, OneThread, capture_parts, frames
 from benchmarks.scratch import scratch
 from tests.oracle.talk import Talk
 from twisted_kafka import Broker
@@ -133,8 +133,7 @@ def main() -> None:
     options = parser.parse_args()
     names = options.frames.split(",")
     counts = [None, 0, *map(int, options.acls.split(","))]
-    capture("SocketServer")
-    capture("KafkaApis")
+    capture_parts()
     with scratch() as directory:
         with contextlib.ExitStack() as stack:
             brokers = []

@@ -17,7 +17,7 @@ import time
 from collections.abc import Generator
 from typing import Any
 
-from benchmarks.request_path import CAPTURED, OneThread, Wire, capture
+from benchmarks.request_path import CAPTURED, OneThread, Wire, capture_parts
 from benchmarks.scratch import scratch
 from benchmarks.security import MECHANISMS, PASSWORD, USER, make_user, settings
 from benchmarks.tls import API_VERSIONS, frame
@@ -26,6 +26,7 @@ from tests.security.scram.scram_client import ScramClient
 from twisted_kafka import Broker
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.sasl_channel_builder import SaslChannelBuilder
+from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
 from twisted_kafka.security.scram import formulas
 from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS
@@ -78,7 +79,7 @@ class OneListener(OneThread):
 
     def __init__(self, name: str) -> None:
         super().__init__()
-        processor = next(each for each in CAPTURED["SocketServer"].processors if each.settings.listener_name == name)
+        processor = next(each for each in CAPTURED[SocketServer].processors if each.settings.listener_name == name)
         self._processor.settings = processor.settings
         self._processor.new_connections._settings = processor.settings
         builder = processor.settings.channel_builder
@@ -122,8 +123,7 @@ def main() -> None:
     options = parser.parse_args()
     # Otherwise the client's milliseconds would empty the processor's caches before each step.
     sys.modules[ScramClient.__module__].salted_password = functools.cache(formulas.salted_password)  # type: ignore[attr-defined]
-    capture("SocketServer")
-    capture("KafkaApis")
+    capture_parts()
     plain, sasl = free_port(), free_port()
     with scratch() as directory, Broker(settings(f"PLAINTEXT://127.0.0.1:{plain}", sasl, None), data_dir=directory):
         make_user(plain)

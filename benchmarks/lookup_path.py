@@ -12,7 +12,7 @@ import random
 
 from benchmarks.beside import frames
 from benchmarks.log_beside_kafka import FIRST_MS, SETTINGS, STORED_BATCH, stored_batch, time_frame
-from benchmarks.request_path import OneThread, capture, measure
+from benchmarks.request_path import OneThread, capture_parts, measure
 from benchmarks.scratch import scratch
 from twisted_kafka import Broker
 
@@ -25,8 +25,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=256)
     parser.add_argument("--profile", metavar="NAME")
     options = parser.parse_args()
-    capture("SocketServer")
-    capture("KafkaApis")
+    capture_parts()
     settings = {key: str(value) for key, value in SETTINGS.items()}
     with scratch() as directory, Broker({"access.log.dir": directory / "access", **settings}, data_dir=directory) as broker:
         connection = frames.Connection("127.0.0.1", broker.listeners[0].port)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.acls import TOPIC, Measured, measure, show
-from benchmarks.request_path import CAPTURED, OneThread, capture, frames
+from benchmarks.request_path import CAPTURED, OneThread, capture_parts, frames
 from benchmarks.scratch import scratch
 from tests.oracle.scenarios_quotas import change
 from tests.oracle.talk import Talk
@@ -48,8 +48,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=300)
     options = parser.parse_args()
     names = options.frames.split(",")
-    capture("SocketServer")
-    capture("KafkaApis")
+    capture_parts()
     with scratch() as directory, contextlib.ExitStack() as stack:
         brokers = [stack.enter_context(started(name, directory / str(at), names)) for at, name in enumerate(SETTINGS)]
         measure(brokers, names, options.rounds)

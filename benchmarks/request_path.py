@@ -25,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "beside"))
 import frames
 
 from twisted_kafka import Broker
-from twisted_kafka.broker import kafka_server
 from twisted_kafka.buffers import copy_into
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.transport import READ_BYTES
@@ -33,6 +32,8 @@ from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.reactors import make_reactor
 from twisted_kafka.network.loop.stall_watch import StallWatch
 from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.network.socket_server import SocketServer
+from twisted_kafka.server.kafka_apis import KafkaApis
 from twisted_kafka.server.request_handler import KafkaRequestHandler
 from twisted_kafka.timing.clock import SystemClock
 
@@ -56,17 +57,21 @@ class Wire:
         return lambda *_: None
 
 
-CAPTURED: dict[str, Any] = {}
+CAPTURED: dict[type, Any] = {}
 
 
-def capture(name: str) -> None:
-    """Keep the instance of this class that the broker creates."""
-    kind = getattr(kafka_server, name)
+def capture_parts() -> None:
+    """Keep what ``OneThread`` needs of the next broker that is created."""
+    _capture(SocketServer)
+    _capture(KafkaApis)
+
+
+def _capture(kind: Any) -> None:
     initialize = kind.__init__
 
     def capturing(self: Any, *arguments: Any, **keywords: Any) -> None:
         initialize(self, *arguments, **keywords)
-        CAPTURED[name] = self
+        CAPTURED[kind] = self
 
     kind.__init__ = capturing
 
@@ -76,14 +81,14 @@ class OneThread:
 
     def __init__(self, connections: int = 1) -> None:
         clock = SystemClock()
-        server = CAPTURED["SocketServer"]
+        server = CAPTURED[SocketServer]
         self._requests = requests = RequestChannel(QUEUE_SIZE, clock)
         # Its reactor never runs: nothing polls, and nothing wakes it.
         self._processor = processor = Processor(
             0, server.processors[0].settings, make_reactor(clock), requests, clock, server._observers
         )
         processor.after_poll()
-        apis = CAPTURED["KafkaApis"]
+        apis = CAPTURED[KafkaApis]
         requests.bundled = apis.bundled
         self._handler = KafkaRequestHandler(requests, apis.handle, "one-thread", bundles=apis)
         self._parker = requests.add_handler()
@@ -165,8 +170,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=1)
     parser.add_argument("--profile", metavar="FRAME")
     options = parser.parse_args()
-    capture("SocketServer")
-    capture("KafkaApis")
+    capture_parts()
     with scratch() as directory, Broker({"access.log.dir": directory / "access"}, data_dir=directory) as broker:
         prepared = frames.prepare("127.0.0.1", broker.listeners[0].port, "bench")
         path = OneThread(options.connections)
