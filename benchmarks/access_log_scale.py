@@ -5,9 +5,10 @@
     python -m benchmarks.access_log_scale listing [--files 100000]
 
 `memory` makes a report of each number of lines for each number of clients on a standalone cluster of two workers of one core, and
-prints its time, and the peak memory of the driver's two processes, Python and a JVM with a heap of 512 MiB. All its brokers
-have the same lines but for their id, compressed with zstd. `workers` takes one worker and then two, with plain lines of one
-broker. `listing` creates small files, lists them and divides them into tasks. Files in `--directory` are created once and kept.
+prints its time, and the peak memory of the driver's two processes, Python and a JVM with a heap of 512 MiB. Its brokers have the
+same lines but for their id, compressed with zstd; if there are more clients than lines of a broker, all lines differ. `workers`
+takes one worker and then two, with plain lines of one broker. `listing` creates small files, lists and divides them into tasks.
+Files in `--directory` are created once and kept.
 """
 
 import argparse
@@ -42,12 +43,12 @@ START_TIMEOUT_S = 60
 
 
 def prepared(directory: Path, rows: int, clients: int, brokers: int) -> Path:
-    """Create the files of a day, unless they exist: plain ones of one broker, or compressed ones of several."""
+    """Create the files of a day, unless they exist; lines that are copied, with few clients, are compressed."""
     log = directory / f"{rows}-{clients}-{brokers}"
     if log.exists():
         return log
-    if brokers == 1:
-        realistic_day.write(log, rows, clients, max(3000, 2 * clients))
+    if brokers == 1 or clients > rows // brokers:
+        realistic_day.write(log, rows, clients, max(3000, 2 * clients), nodes=brokers)
         return log
     one = prepared(directory, rows // brokers, clients, 1)
     for path in sorted(one.rglob("*.jsonl")):
