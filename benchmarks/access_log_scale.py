@@ -28,6 +28,7 @@ import zstandard
 from benchmarks import realistic_day
 from benchmarks.access_log_report import SMALL_ROWS, report, used
 from benchmarks.scratch import scratch
+from tests.processes import start_tied
 from twisted_kafka_spark.cells.fold import Folding, Planned
 from twisted_kafka_spark.pipeline.rollup import is_small
 from twisted_kafka_spark.records.pieces import file_size, tasks
@@ -39,7 +40,7 @@ HEAP = "512m"
 SAMPLE_S = 0.2
 MASTER_PORT = 17077
 CORES = 2
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 120
 
 
 def prepared(directory: Path, rows: int, clients: int, brokers: int) -> Path:
@@ -74,7 +75,7 @@ def cost(command: list[str]) -> Cost:
     most = {"driver": 0.0, "JVM": 0.0}
     began, before = time.perf_counter(), used(os.getpid())[1]
     ticks = before
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as running:
+    with start_tied(command, stdout=subprocess.DEVNULL) as running:
         while running.poll() is None:
             ticks = max(ticks, used(os.getpid())[1])
             for pid in _with_children(running.pid):
@@ -140,7 +141,7 @@ def cluster(workers: int) -> Iterator[str]:
 
         def begin(module: str, *arguments: str) -> None:
             command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{module.lower()}.{module}", *arguments]
-            process = stack.enter_context(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL))
+            process = stack.enter_context(start_tied(command, env=environment, stderr=subprocess.DEVNULL))
             stack.callback(process.terminate)
 
         begin(*names)
