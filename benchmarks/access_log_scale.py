@@ -157,7 +157,7 @@ def _wait_for(workers: int, web: str) -> None:
 
     began = time.monotonic()
     while time.monotonic() - began < START_TIMEOUT_S:
-        with contextlib.suppress(OSError), urlopen(f"http://127.0.0.1:{web}/json/") as answer:
+        with contextlib.suppress(OSError, ValueError), urlopen(f"http://127.0.0.1:{web}/json/") as answer:  # while it starts
             if json.load(answer)["aliveworkers"] == workers:
                 return
         time.sleep(SAMPLE_S)
