@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
-from twisted_kafka_spark.cells import kinds
+from twisted_kafka_spark.cells import bundles, kinds
 from twisted_kafka_spark.cells.aggregate import BY_HOUR, RANKS, SAMPLED_KIND, SAMPLED_NAMES
-from twisted_kafka_spark.cells.kinds import CLIENT, KINDS, MEASURES, TIME
+from twisted_kafka_spark.cells.kinds import CLIENT, KINDS, TIME
 from twisted_kafka_spark.records.frame import distinct
 from twisted_kafka_spark.thresholds import MINUTE_FLOOR, PARTITION_FLOOR, REBALANCE_APIS
 
@@ -31,30 +31,22 @@ CLIENT_MINUTES = "client_minutes"
 _SEPARATOR, _NULL = "\x1f", "\x1e"
 _MERGE_ROWS = 1 << 20
 """Rows that are merged at a time."""
-_HOW = {measure.name: measure.merge for measure in MEASURES}
 _TYPES = kinds.arrow_schema()
 
 
 def schema(kind: str) -> pa.Schema:
     """Return the schema of a kind's cells."""
-    declared = KINDS[kind]
-    return pa.schema([_TYPES.field(name) for name in (TIME.name, *declared.keys, OTHERS, *declared.measures)])
+    return bundles.schema(kind, OTHERS)
 
 
 def own(kind: str, table: pa.Table) -> pa.Table:
     """Return a table with exactly the columns of its kind."""
-    wanted, have = schema(kind), set(table.column_names)
-    columns = [table.column(each.name) if each.name in have else pa.nulls(table.num_rows, each.type) for each in wanted]
-    return pa.table(columns, schema=wanted)
+    return bundles.own(kind, table, OTHERS)
 
 
 def merged(kind: str, table: pa.Table) -> pa.Table:
     """Return cells of a kind whose keys are unique."""
-    declared = KINDS[kind]
-    keys = [TIME.name, *declared.keys, OTHERS]
-    grouped = table.group_by(keys, use_threads=False).aggregate([(name, _HOW[name]) for name in declared.measures])
-    names = [f"{name}_{_HOW[name]}" for name in declared.measures]
-    return grouped.select([*keys, *names]).rename_columns([*keys, *declared.measures])
+    return bundles.with_unique_keys(kind, table, OTHERS)
 
 
 class Merger:

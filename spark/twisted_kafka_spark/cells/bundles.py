@@ -32,33 +32,37 @@ def merged(tables: Iterable[tuple[str, pa.Table]]) -> dict[str, pa.Table]:
     return {kind: _merged(kind, have) for kind, have in waiting.items()}
 
 
-def _merged(kind: str, tables: list[pa.Table]) -> pa.Table:
+def schema(kind: str, *more: str) -> pa.Schema:
+    """Return the schema of a kind's cells, with ``more`` keys than the kind declares."""
+    declared, whole = KINDS[kind], kinds.arrow_schema()
+    return pa.schema([whole.field(name) for name in (TIME.name, *declared.keys, *more, *declared.measures)])
+
+
+def own(kind: str, table: pa.Table, *more: str) -> pa.Table:
+    """Return a table with exactly the columns of its kind and ``more`` keys."""
+    wanted, have = schema(kind, *more), set(table.column_names)
+    columns = [table.column(each.name) if each.name in have else pa.nulls(table.num_rows, each.type) for each in wanted]
+    return pa.table(columns, schema=wanted)
+
+
+def with_unique_keys(kind: str, table: pa.Table, *more: str) -> pa.Table:
+    """Return cells of a kind with the measures of equal keys, ``more`` ones among them, put together."""
     declared = KINDS[kind]
-    keys = [TIME.name, *declared.keys]
-    whole = pa.concat_tables([_own(kind, table) for table in tables])
-    grouped = whole.group_by(keys, use_threads=False).aggregate([(name, _HOW[name]) for name in declared.measures])
+    keys = [TIME.name, *declared.keys, *more]
+    grouped = table.group_by(keys, use_threads=False).aggregate([(name, _HOW[name]) for name in declared.measures])
     names = [f"{name}_{_HOW[name]}" for name in declared.measures]
     return grouped.select([*keys, *names]).rename_columns([*keys, *declared.measures])
 
 
-def _own(kind: str, table: pa.Table) -> pa.Table:
-    """Return the table with exactly the columns of its kind."""
-    schema = _schema(kind)
-    have = set(table.column_names)
-    columns = [table.column(each.name) if each.name in have else pa.nulls(table.num_rows, each.type) for each in schema]
-    return pa.table(columns, schema=schema)
-
-
-def _schema(kind: str) -> pa.Schema:
-    declared, whole = KINDS[kind], kinds.arrow_schema()
-    return pa.schema([whole.field(name) for name in (TIME.name, *declared.keys, *declared.measures)])
+def _merged(kind: str, tables: list[pa.Table]) -> pa.Table:
+    return with_unique_keys(kind, pa.concat_tables([own(kind, table) for table in tables]))
 
 
 def joined(tables: Iterable[tuple[str, pa.Table]]) -> dict[str, pa.Table]:
     """Return the same as `merged`, faster where most times occur in one table only, as for the pieces of a file."""
     waiting: dict[str, list[pa.Table]] = {}
     for kind, table in tables:
-        waiting.setdefault(kind, []).append(_own(kind, table))
+        waiting.setdefault(kind, []).append(own(kind, table))
     return {kind: _joined(kind, have) for kind, have in waiting.items()}
 
 
@@ -81,7 +85,7 @@ def unique(tables: Cells) -> Iterator[tuple[str, pa.Table]]:
     yield from merged([(kind, table) for kind, table in tables if kind in several]).items()
     for kind, table in tables:
         if kind not in several:
-            yield kind, _own(kind, table)
+            yield kind, own(kind, table)
 
 
 def microseconds(table: pa.Table) -> np.ndarray:
