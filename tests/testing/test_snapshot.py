@@ -1,5 +1,7 @@
 """Snapshots of a broker, with real clients that stay connected."""
 
+import resource
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from twisted_kafka.protocol.messages.quotas import (
 )
 from twisted_kafka.protocol.messages.scram import DescribeUserScramCredentialsRequest
 from twisted_kafka.testing import Broker
+from twisted_kafka.testing.snapshot import SnapshotError
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 admin = pytest.importorskip("confluent_kafka.admin")
@@ -193,6 +196,81 @@ def test_what_cannot_be_is_told(broker: Broker, tmp_path: Path) -> None:
     assert broker.is_running
     with pytest.raises(RuntimeError, match="the broker does not run"):
         other.snapshot()
+
+
+def log_dir(broker: Broker) -> Path:
+    return Path(broker.embedded.config.log_dirs[0])
+
+
+def is_as_before(broker: Broker, address: str) -> bool:
+    """Whether the broker of the fixture runs where it did, with record 1, and takes another."""
+    assert broker.is_running
+    assert (broker.bootstrap_servers, values(broker)) == (address, [b"1"])
+    assert not list(log_dir(broker).glob(".restoring*"))
+    return broker.produce("orders", ["2"]) == 1
+
+
+def test_a_file_that_cannot_be_copied_leaves_the_broker_running(broker: Broker) -> None:
+    broker.produce("orders", ["1"])
+    address = broker.bootstrap_servers
+    broker.clock.hold()
+    for name in ("lost", "lost-too"):
+        (log_dir(broker) / name).symlink_to("nowhere")
+    with pytest.raises(
+        SnapshotError, match=r"^no snapshot was taken, and the broker runs with what it had: .*No such file .* \(and 1 more\)$"
+    ):
+        broker.snapshot()
+    assert broker.clock.is_held
+    broker.clock.release()
+    assert is_as_before(broker, address)
+
+
+def test_no_place_for_a_snapshot_leaves_the_broker_running(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.produce("orders", ["1"])
+    address = broker.bootstrap_servers
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(SnapshotError, match=r"runs with what it had: .*No such file or directory"):
+        broker.snapshot()
+    assert is_as_before(broker, address)
+
+
+def test_a_full_disk_leaves_what_was_there_before_a_restore() -> None:
+    with Broker({"log.index.size.max.bytes": 4096}) as broker:
+        broker.create_topic("orders")
+        broker.produce("orders", [b"x" * 500_000] * 2)
+        large = broker.snapshot()
+        broker.delete_topic("orders")
+        broker.create_topic("orders")
+        broker.produce("orders", ["1"])
+        address = broker.bootstrap_servers
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, limits[1]))  # a larger file cannot be written, as on a full disk
+        try:
+            with pytest.raises(SnapshotError, match=r"was not restored, and the broker runs with what it had: .*File too large"):
+                broker.restore(large)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert is_as_before(broker, address)
+
+
+def test_what_the_broker_cannot_start_with_is_not_restored() -> None:
+    with Broker({"broker.id": 7}) as other:
+        strange = other.snapshot()
+    with Broker({"broker.id": 1}) as broker:
+        broker.create_topic("orders")
+        broker.produce("orders", ["1"])
+        address = broker.bootstrap_servers
+        with pytest.raises(SnapshotError, match=r"was not restored, and the broker runs with what it had: .*broker.id"):
+            broker.restore(strange)
+        assert is_as_before(broker, address)
+
+
+def test_a_broker_that_does_not_start_again_is_told(broker: Broker) -> None:
+    meta = log_dir(broker) / "meta.properties"
+    meta.write_text(meta.read_text().replace("version=0", "version=9"))
+    with pytest.raises(SnapshotError, match=r"^no snapshot was taken, and the broker has stopped: .*version"):
+        broker.snapshot()
+    assert not broker.is_running
 
 
 def test_a_wait_ends_with_its_broker(broker: Broker) -> None:

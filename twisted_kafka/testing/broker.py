@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from twisted_kafka.broker.broker import Broker as EmbeddedBroker
+from twisted_kafka.broker.errors import StartError
 from twisted_kafka.broker.personas import persona_of
 from twisted_kafka.broker.temporary_directory import make_temporary_directory
 from twisted_kafka.config.errors import ConfigError
@@ -46,7 +47,7 @@ from twisted_kafka.testing.interception import OWN_CLIENT_ID, Interceptor
 from twisted_kafka.testing.recorder import RequestRecorder
 from twisted_kafka.testing.requests import Requests
 from twisted_kafka.testing.rules_file import Rules, RulesError, read_rules
-from twisted_kafka.testing.snapshot import Snapshot
+from twisted_kafka.testing.snapshot import Snapshot, SnapshotError, first_line
 from twisted_kafka.timing.clock import SystemClock
 
 _NOT_RUNNING: Final = "the broker does not run: use it inside its with block, and a fixture in its own test"
@@ -177,26 +178,37 @@ class Broker:
 
         A restart is one as by an operator: requests under way are answered, connections are closed, and clients connect again to
         the same addresses. Requests that a rule delays, or has wait for a disk, are dropped. Rules, requests and the clock stay.
+        Raises SnapshotError if its files cannot be copied; it runs with what it had then.
         """
-        with self._stopped() as directories:
+        with self._telling("no snapshot was taken"), self._stopped() as directories:
             return Snapshot(directories)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Have what a snapshot has, of this broker or of another with as many log directories; restart as ``snapshot`` does.
 
         A client that was told more than that sees what it would see if the broker had lost data: an idempotent producer fails.
-        Raises ValueError if the snapshot is none of such a broker.
+        Raises ValueError if the snapshot is none of such a broker. Raises SnapshotError if its files cannot be copied, or if the
+        broker does not start with them; it runs with what it had then.
         """
         snapshot.check(self._directories())
-        with self._stopped() as directories:
-            snapshot.put(directories)
+        with self._telling("the snapshot was not restored"), self._stopped() as directories, snapshot.put(directories):
+            self._start_again()
 
     def _directories(self) -> list[Path]:
         return [Path(each) for each in self._broker.config.log_dirs]
 
     @contextlib.contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        """Raise SnapshotError for what goes wrong with files, and with the start after it."""
+        try:
+            yield
+        except (OSError, StartError) as error:
+            state = "runs with what it had" if self.is_running else "has stopped"
+            raise SnapshotError(f"{what}, and the broker {state}: {first_line(error)}") from error
+
+    @contextlib.contextmanager
     def _stopped(self) -> Iterator[list[Path]]:
-        """Stop for a ``with`` block, which may change the log directories; start again at the same addresses."""
+        """Stop for a ``with`` block, which may change the log directories; start again at the same addresses, if it does not."""
         if not self.is_running:
             raise RuntimeError(_NOT_RUNNING)
         self._properties["listeners"] = ",".join(each.text for each in self._broker.listeners)
@@ -204,11 +216,18 @@ class Broker:
         for faults in self._each_faults:
             faults.drop_held()
         self._end()
-        yield self._directories()
+        try:
+            yield self._directories()
+        finally:
+            if not self.is_running:
+                self._start_again()
+            if was_held:
+                self.clock.hold()
+
+    def _start_again(self) -> None:
         self._embed()
-        self.start()
-        if was_held:
-            self.clock.hold()
+        self._broker.start()
+        self.requests.open()
 
     def __enter__(self) -> Self:
         self.start()

@@ -1,30 +1,97 @@
 """A copy of what a stopped broker has on disk, which is all that it knows after a start."""
 
+import contextlib
 import shutil
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from twisted_kafka.broker.temporary_directory import make_temporary_directory
+
+_STAGE: Final = ".restoring"
+"""Begins the name of a directory in each log directory: the one place that is on its file system even if it is a mount point.
+
+Without a dash it cannot be taken for a partition's."""
+
+
+class SnapshotError(Exception):
+    """A snapshot could not be taken or restored. The text is one line: what state the broker is in, and what was wrong."""
 
 
 class Snapshot:
     """The log directories of a broker, with its metadata, at one time. It is gone when nothing refers to it any more."""
 
     def __init__(self, directories: Sequence[Path]) -> None:
-        """Copy the directories of a broker that does not run."""
+        """Copy the directories of a broker that does not run. Raises OSError."""
         self._kept, self._remove = make_temporary_directory(self)
         self._count = len(directories)
-        for number, directory in enumerate(directories):
-            shutil.copytree(directory, self._kept / str(number))
+        try:
+            for number, directory in enumerate(directories):
+                shutil.copytree(directory, self._kept / str(number))
+        except BaseException:
+            self._remove()  # now: the broker may need the space to start again
+            raise
 
     def check(self, directories: Sequence[Path]) -> None:
         """Raise ValueError unless it can be put into these directories."""
         if len(directories) != self._count:
             raise ValueError(f"the snapshot is of {self._count} log directories, the broker has {len(directories)}")
 
-    def put(self, directories: Sequence[Path]) -> None:
-        """Replace what a broker that does not run has."""
-        self.check(directories)
-        for number, directory in enumerate(directories):
-            shutil.rmtree(directory)
-            shutil.copytree(self._kept / str(number), directory)
+    @contextlib.contextmanager
+    def put(self, directories: Sequence[Path]) -> Iterator[None]:
+        """Replace what a broker that does not run has, for a ``with`` block; for good, if the block ends well.
+
+        Raises OSError when it cannot, with everything as it was. Raises SnapshotError if that cannot be brought back, either.
+        """
+        with contextlib.ExitStack() as stages:
+            places = []
+            for number, directory in enumerate(directories):
+                stage = Path(tempfile.mkdtemp(prefix=_STAGE, dir=directory))
+                stages.callback(shutil.rmtree, stage, ignore_errors=True)
+                shutil.copytree(self._kept / str(number), stage / "new")
+                (stage / "old").mkdir()
+                places.append((directory, stage))
+            undo = contextlib.ExitStack()
+            try:
+                for directory, stage in places:
+                    _swap(directory, stage, undo)
+                yield
+            except BaseException:
+                try:
+                    undo.close()
+                except OSError as error:
+                    stages.pop_all()
+                    raise SnapshotError(f"what the broker had could not be put back, it is below {stage}: {error}") from error
+                raise
+
+
+def _swap(directory: Path, stage: Path, undo: contextlib.ExitStack) -> None:
+    """Move what is in a directory to ``old`` of a stage in it, and there what is in its ``new``; raises OSError."""
+    for entry in _others(directory, stage):
+        kept = stage / "old" / entry.name
+        entry.rename(kept)
+        undo.callback(kept.rename, entry)
+    undo.callback(_empty, directory, stage)
+    for entry in (stage / "new").iterdir():
+        entry.rename(directory / entry.name)
+
+
+def _empty(directory: Path, stage: Path) -> None:
+    for entry in _others(directory, stage):
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def _others(directory: Path, stage: Path) -> list[Path]:
+    return [entry for entry in directory.iterdir() if entry != stage]
+
+
+def first_line(error: Exception) -> str:
+    """Return what was wrong in one line, also of the list that an error of ``shutil.copytree`` is."""
+    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
+        first, *more = (why for _, _, why in error.args[0])  # which names the file
+        return str(first) + (f" (and {len(more)} more)" if more else "")
+    return str(error)
