@@ -136,6 +136,31 @@ def test_it_ends_with_the_program_that_started_it(folder: Path) -> None:
         parent.communicate(timeout=_TIMEOUT_S)
 
 
+_HASTY_PARENT = """
+import os, subprocess, sys
+wait = 'while kill -0 "$0" 2>/dev/null; do sleep 0.05; done; exec "$@"'
+command = ["sh", "-c", wait, str(os.getpid()), *sys.argv[1:]]
+print(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr).pid)
+"""
+
+
+def test_it_does_not_run_when_its_parent_has_ended_before_it_looks(folder: Path) -> None:
+    told = folder.parent / "told"
+    with told.open("w") as output:  # no pipe, which would break with the parent
+        command = [sys.executable, "-c", _HASTY_PARENT, *_COMMAND]
+        parent = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=output, timeout=_TIMEOUT_S, check=True, start_new_session=True
+        )
+    process = Path(f"/proc/{int(parent.stdout)}")
+    try:
+        eventually(lambda: not process.exists())
+    finally:
+        if process.exists():
+            os.kill(int(process.name), signal.SIGKILL)
+    assert told.read_text() == "twisted-kafka: the program that started it has ended already; with --stay it runs nevertheless\n"
+    assert files(folder) == []
+
+
 def test_several_brokers_are_a_cluster_in_which_one_is_killed(start: Any, folder: Path) -> None:
     control = start("--brokers", "3").control
     assert [each["id"] for each in control.get("/")["brokers"]] == [1, 2, 3]

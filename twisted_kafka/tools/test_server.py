@@ -1,6 +1,7 @@
 """``twisted-kafka test-server``: a broker under test, or a cluster, with its control API, for tests in any language."""
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -44,7 +45,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 
 def _run(options: argparse.Namespace) -> int:
-    parent = None if options.stay else os.getppid()  # first, for it may end meanwhile
+    parent = None if options.stay else _parent()  # first, for it may end meanwhile
     # Imported now: a broker takes a third of a second.
     from twisted_kafka.broker.errors import StartError
     from twisted_kafka.testing.control.server import ControlServer
@@ -65,6 +66,18 @@ def _run(options: argparse.Namespace) -> int:
     finally:
         served.stop()
     return 0
+
+
+def _parent() -> int:
+    """Return the process id of the parent. Raises ValueError if it has ended, and another has its place, as far as that is seen.
+
+    A process is in its parent's session, or leads one of its own, where nothing can be seen.
+    """
+    parent, session = os.getppid(), os.getsid(0)
+    with contextlib.suppress(ProcessLookupError):
+        if session in (os.getpid(), os.getsid(parent)):
+            return parent
+    raise ValueError("the program that started it has ended already; with --stay it runs nevertheless")
 
 
 def _made(options: argparse.Namespace) -> "Broker | Cluster":
