@@ -136,6 +136,9 @@ class OneThread:
                 self._requests.claim_idle()
                 self._handler.step(self._parker, 1.0)
                 self._requests.release_idle(self._parker)
+            elif self._parker.park(0):  # another thread has woken this handler, and left it what is queued
+                self._handler.step(self._parker, 1.0)
+                self._requests.release_idle(self._parker)
             self._processor.run_pending()
             self._processor.handle_requests()
             if time.monotonic() > deadline:
