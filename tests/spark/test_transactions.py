@@ -137,7 +137,7 @@ class Model:
             assert row["idle_us"] == (None if idle_ms is None else 1000 * idle_ms)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 80), st.sampled_from((0, MINUTE_S, HOUR_S, DAY_S)))
 def test_transactions_are_counted_as_by_a_reader_of_all_lines_in_order(seed: int, steps: int, grain_s: int) -> None:
     chosen = random.Random(seed)
