@@ -27,6 +27,8 @@ _CONNECT = struct.Struct("!iqiqi16s?")
 _CONNECTED = struct.Struct("!iiqi16s")
 TICK_MS = 100
 """ZooKeeper's unit: the shortest session timeout is two of them."""
+_LONG_S = 10
+"""How long the servers of an ensemble wait for one another."""
 
 
 class ZooKeeper:
@@ -45,6 +47,11 @@ class ZooKeeper:
 
     def start(self) -> None:
         """Start it and wait until it serves."""
+        self.launch()
+        self.wait_until_it_serves()
+
+    def launch(self) -> None:
+        """Start it."""
         class_path = java_class_path()
         assert class_path is not None
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -65,17 +72,28 @@ class ZooKeeper:
         command[1:1] = ["-Dzookeeper.forceSync=no", "-XX:+UseSerialGC", "-Xshare:auto", *self.java_options]
         with (self.directory / "log").open("ab") as log:
             self._process = start_tied(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+    def wait_until_it_serves(self) -> None:
+        """Wait for a server that was launched. One of an ensemble serves while most of that run."""
         eventually(self._serves, lambda: (self.directory / "log").read_text()[-2000:])
+
+    @property
+    def leads(self) -> bool:
+        """Whether it leads its ensemble."""
+        return b"Mode: leader" in self._status()
 
     def _serves(self) -> bool:
         assert self._process.poll() is None, (self.directory / "log").read_text()[-2000:]
+        return b"Mode:" in self._status()
+
+    def _status(self) -> bytes:
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1) as probe:
                 probe.settimeout(1)
                 probe.sendall(b"srvr")
-                return b"Mode:" in probe.recv(4096)
+                return probe.recv(4096)
         except OSError:
-            return False
+            return b""
 
     def kill(self) -> None:
         """End it at once."""
@@ -84,6 +102,44 @@ class ZooKeeper:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+class Ensemble:
+    """Servers of which one leads, while most of them run."""
+
+    def __init__(self, directory: Path, count: int) -> None:
+        peers = {f"server.{number}": f"127.0.0.1:{free_port()}:{free_port()}" for number in range(1, count + 1)}
+        limits = {"initLimit": _LONG_S * 1000 // TICK_MS, "syncLimit": _LONG_S * 1000 // TICK_MS}
+        self.servers = [ZooKeeper(directory / str(number), **peers, **limits) for number in range(1, count + 1)]
+
+    @property
+    def address(self) -> str:
+        return ",".join(each.address for each in self.servers)
+
+    @property
+    def port(self) -> int:
+        """The port of the first one."""
+        return self.servers[0].port
+
+    @property
+    def leader(self) -> ZooKeeper:
+        """The server that leads; waits until one does."""
+        return eventually(lambda: next((each for each in self.servers if each.leads), None))
+
+    def start(self) -> None:
+        """Start them and wait until all serve."""
+        for number, server in enumerate(self.servers, 1):
+            data = server.directory / "data"
+            data.mkdir(parents=True, exist_ok=True)
+            (data / "myid").write_text(str(number))
+            server.launch()
+        for server in self.servers:
+            server.wait_until_it_serves()
+
+    def kill(self) -> None:
+        """End them at once."""
+        for server in self.servers:
+            server.kill()
 
 
 def needs_zookeeper() -> None:

@@ -16,7 +16,7 @@ from kazoo.exceptions import NoNodeError
 from tests.cluster.brokers import BrokerProcess, Kind
 from tests.cluster.network import Network
 from tests.eventually import eventually
-from tests.zookeeper import Proxy, ZooKeeper, needs_zookeeper
+from tests.zookeeper import Ensemble, Proxy, ZooKeeper, needs_zookeeper
 
 SESSION_MS = 3000
 LAG_MS = 3000
@@ -58,14 +58,26 @@ class State(NamedTuple):
 
 
 class Cluster:
-    """Brokers with the ids 1 to N; ``kinds`` says whose each is. With ``is_direct`` no proxy is between them."""
+    """Brokers with the ids 1 to N; ``kinds`` says whose each is. With ``is_direct`` no proxy is between them.
 
-    def __init__(self, directory: Path, kinds: Sequence[Kind], *, is_direct: bool = False, **settings: object) -> None:
+    They use ``ensemble`` if there is one, which is started and killed with them; no proxy is between it and them.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        kinds: Sequence[Kind],
+        *,
+        is_direct: bool = False,
+        ensemble: Ensemble | None = None,
+        **settings: object,
+    ) -> None:
         self.directory = directory
         self.members: set[int] = set()
         """The brokers that belong to the cluster: that were started once, and not taken out."""
         self._is_direct = is_direct
-        self.zookeeper = ZooKeeper(directory / "zookeeper")
+        self._reaches_zookeeper_directly = is_direct or ensemble is not None
+        self.zookeeper = ensemble or ZooKeeper(directory / "zookeeper")
         self.brokers = {number: BrokerProcess(kind, number, directory / f"broker-{number}") for number, kind in enumerate(kinds, 1)}
         self.network = Network(lambda: {each.pid: each.id for each in self.brokers.values() if each.pid is not None})
         self.sessions: dict[int, Proxy] = {}
@@ -92,7 +104,7 @@ class Cluster:
                 "listeners": f"CLIENTS://127.0.0.1:{broker.port},BROKERS://127.0.0.1:{broker.internal_port}",
                 "advertised.listeners": f"CLIENTS://127.0.0.1:{broker.port},BROKERS://127.0.0.1:{public}",
                 "log.dirs": ",".join(map(str, broker.log_dirs)),
-                "zookeeper.connect": self.zookeeper.address if self._is_direct else proxy.address,
+                "zookeeper.connect": self.zookeeper.address if self._reaches_zookeeper_directly else proxy.address,
                 "offsets.topic.replication.factor": copies,
                 "transaction.state.log.replication.factor": copies,
                 **self._settings,
