@@ -252,12 +252,10 @@ def _transactions(document: Values) -> str:
         text("transactional id", "transactional_id"),
         *_CLIENT,
         *(count(name.replace("_", " "), name) for name in ("begun", "committed", "aborted", "fenced", "timed_out", "open")),
-        count("refused requests", "refused"),
-        time_of("mean", "mean_us"),
+        count("refused", "refused"),
         time_of("p50", "duration_us", "p50"),
         time_of("p99", "duration_us", "p99"),
         time_of("max", "max_us"),
-        bar("", "begun", rows),
     ]
     ended = [text("outcome", "outcome"), count("transactions", "transactions")]
     ended += [time_of(name, "duration_us", name) for name in _QUANTILES]
@@ -269,8 +267,8 @@ def _transactions(document: Values) -> str:
         + "</p>"
         + table("Transactions by transactional id", rows, columns, most=len(rows))
         + table("Durations by outcome", [each for each in outcomes if each["transactions"]], ended)
-        + '<p class="soft">Fenced: aborted because a new producer with the transactional id came. Refused requests are those of '
-        "earlier producers.</p>"
+        + '<p class="soft">Fenced: aborted because a new producer with the transactional id came. Refused: requests of earlier '
+        "producers.</p>"
     )
 
 
