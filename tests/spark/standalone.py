@@ -20,7 +20,7 @@ from twisted_kafka_spark.runtime.java_home import ensure_java
 HOME = Path(pyspark.__file__).parent
 LIBRARIES = ("numpy", "numpy.libs", "pyarrow", "pyarrow.libs")
 """What workers need besides Python."""
-START_S = 120.0
+START_S = 600.0
 
 
 def python_with(directory: Path, libraries: tuple[str, ...]) -> str:

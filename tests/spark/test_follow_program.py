@@ -20,8 +20,8 @@ from tests.clients.served import ServedBroker
 from tests.spark.access_lines import line, topic
 from tests.spark.connector import connector
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-TIMEOUT_S = 300
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+TIMEOUT_S = 1200
 OPEN, CLOSED = ".node-1-000001.jsonl", "node-1-000001.jsonl"
 A_MINUTE = 40
 BURST = range(20, 24)

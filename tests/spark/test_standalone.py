@@ -18,8 +18,10 @@ from tests.processes import start_tied
 from tests.spark.standalone import HOME, LIBRARIES, Standalone, command, kill, python_with
 from twisted_kafka_spark.synthetic.day import Day
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-TIMEOUT_S = 300
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+TIMEOUT_S = 1200
+LOOK_S = 0.2
+"""Between two looks at all processes of the machine, which cost a part of what the cluster computes with."""
 PACKAGE = Path(__file__).parent.parent.parent / "spark" / "twisted_kafka_spark"
 
 
@@ -78,7 +80,7 @@ def run_with_a_kill(cluster: Standalone, python: str, *arguments: object) -> Non
     """Run a command, and kill an executor while it works."""
     words = command(*map(str, arguments), "--master", cluster.url, "--conf", "spark.executor.memory=600m")
     with start_tied(words, env=environment(python), stderr=subprocess.PIPE, text=True) as running:
-        victim = eventually(lambda: cluster.busy_executors() or running.poll() is not None, wait_s=TIMEOUT_S)
+        victim = eventually(lambda: cluster.busy_executors() or running.poll() is not None, wait_s=TIMEOUT_S, pause_s=LOOK_S)
         assert victim is not True, running.stderr.read() if running.stderr else ""
         kill(victim[0])
         _, said = running.communicate(timeout=TIMEOUT_S)
