@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -389,6 +390,8 @@ def test_a_connection_alone_is_closed(broker: Broker) -> None:
         ({"close": "after", "lose_response": True}, "a rule does one of close and lose_response: make two rules"),
         ({"nth": 0, "delay_ms": 1}, "nth=0: expected 1 or more"),
         ({"probability": 2, "delay_ms": 1}, "probability=2: expected more than 0"),
+        ({"partition": -1, "delay_ms": 1}, "partition=-1: expected 0 or more"),
+        ({"principal": "till", "delay_ms": 1}, "principal='till': expected its type, too, as in 'User:till'"),
         ({"delay_ms": -1}, "delay_ms=-1: expected 0 to 86400000"),
         ({"delay_ms": float("inf")}, "delay_ms=inf: expected 0 to 86400000"),
         ({"delay_ms": float("nan")}, "delay_ms=nan: expected 0 to 86400000"),
@@ -464,8 +467,13 @@ def test_a_broker_that_does_not_run_says_so_at_once() -> None:
         broker.replay("shop.jsonl")
     with pytest.raises(TimeoutError, match="0 of 1 requests came before the broker stopped, or it does not run"):
         broker.requests.wait_for(timeout_s=1000)
+    with pytest.raises(RuntimeError, match="the broker does not run"):
+        print(broker.bootstrap_servers)
     with broker:
+        with pytest.raises(RuntimeError, match="the broker runs already"):
+            broker.start()
         broker.create_topic("orders")
+        assert Path(broker.embedded.config.log_dirs[0], "orders-0").is_dir()
     with pytest.raises(RuntimeError, match="and a fixture in its own test"):
         broker.records("orders")
     with pytest.raises(RuntimeError, match="the broker does not run"):

@@ -118,6 +118,7 @@ class Broker:
         self._properties = dict(properties or {})
         self._data_dir = data_dir
         self._persona = persona
+        self._last_servers = ""  # for while it restarts
         self._remove: Callable[[], object] = _nothing
         self._is_temporary = data_dir is None and {"log.dir", "log.dirs"}.isdisjoint(self._properties)
         if self._is_temporary:  # its own, so that it outlives the broker in it
@@ -136,6 +137,8 @@ class Broker:
 
     def start(self) -> None:
         """Start and serve; raise StartError, one line."""
+        if self.is_running:
+            raise RuntimeError("the broker runs already: a with block and the fixtures start it")
         try:
             self._broker.start()
         except BaseException:
@@ -212,6 +215,7 @@ class Broker:
         if not self.is_running:
             raise RuntimeError(_NOT_RUNNING)
         self._properties["listeners"] = ",".join(each.text for each in self._broker.listeners)
+        self._last_servers = self.bootstrap_servers
         was_held = self.clock.is_held
         for faults in self._each_faults:
             faults.drop_held()
@@ -243,8 +247,10 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients connect to: host:port."""
-        return self._broker.bootstrap_servers
+        """What clients connect to: host:port, also when it has stopped. Raises RuntimeError before it has started."""
+        if not (servers := self._broker.bootstrap_servers or self._last_servers):
+            raise RuntimeError(_NOT_RUNNING)
+        return servers
 
     @property
     def embedded(self) -> EmbeddedBroker:

@@ -96,6 +96,7 @@ class Cluster:
         for broker_id in list(self._brokers):
             self._end(broker_id)  # without moving leaderships, which nobody needs any more
         unshare(self._connect)
+        self._connect = ""
         self._remove()
 
     def reset(self) -> None:
@@ -165,6 +166,8 @@ class Cluster:
             raise KeyError(f"there is no broker {broker_id}, only {sorted(self._ports)}")
         if broker_id in self._brokers:
             raise RuntimeError(f"broker {broker_id} runs")
+        if not self._connect:
+            raise RuntimeError("the cluster does not run: use it inside its with block, and a fixture in its own test")
         properties = {
             **self._properties,
             "zookeeper.connect": self._connect,
@@ -308,7 +311,7 @@ class Cluster:
 
     def _any(self) -> Broker:
         if not self._brokers:
-            raise BrokerError("no broker of the cluster runs")
+            raise BrokerError("no broker of the cluster runs: use it inside its with block, or start one with start_broker")
         return next(iter(self._brokers.values()))
 
 

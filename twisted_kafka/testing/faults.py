@@ -216,6 +216,10 @@ def _check_counts(rule: Rule) -> None:
             raise ValueError(f"{name}={value}: expected 1 or more; the first request that matches is nth=1")
     if not 0 < rule.probability <= 1:
         raise ValueError(f"probability={rule.probability}: expected more than 0, and at most 1")
+    if rule.partition is not None and rule.partition < 0:
+        raise ValueError(f"partition={rule.partition}: expected 0 or more")
+    if rule.principal is not None and ":" not in rule.principal:
+        raise ValueError(f"principal={rule.principal!r}: expected its type, too, as in 'User:{rule.principal}'")
 
 
 def _check_action(rule: Rule, key: ApiKey | None) -> None:

@@ -320,7 +320,9 @@ def test_brokers_stop_and_start_for_one_at_a_time() -> None:
 def test_a_port_that_is_taken_is_told_in_one_line(broker: Broker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(OSError, match=rf"^cannot listen at 127\.0\.0\.1:{port}: Address already in use$"):
+        with pytest.raises(
+            OSError, match=rf"^cannot listen at 127\.0\.0\.1:{port}: Address already in use; stop what listens there"
+        ):
             ControlServer(broker, port=port).start()
 
 

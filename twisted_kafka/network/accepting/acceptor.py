@@ -129,7 +129,7 @@ class Acceptor:
             family, kind, protocol, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
             listening = socket.socket(family, kind, protocol)
         except OSError as error:
-            raise BindError(f"Socket server failed to bind to {host}:{port}: {_why(error)}") from error
+            raise BindError(f"Socket server failed to bind to {host}:{port}: {why_not_bound(error)}") from error
         try:
             listening.setblocking(False)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -141,7 +141,7 @@ class Acceptor:
             listening.listen(self._options.backlog)
         except OSError as error:
             listening.close()
-            raise BindError(f"Socket server failed to bind to {host}:{port}: {_why(error)}") from error
+            raise BindError(f"Socket server failed to bind to {host}:{port}: {why_not_bound(error)}") from error
         return listening
 
     def attach(self, reactor: Any) -> None:
@@ -360,7 +360,7 @@ class Acceptor:
             self._throttled.pop()[2].close()
 
 
-def _why(error: OSError) -> str:
+def why_not_bound(error: OSError) -> str:
     """Return why a port cannot be had, and what to do if another program has it."""
     advice = "; stop what listens there, or take another port (0: a free one)" if error.errno == errno.EADDRINUSE else ""
     return f"{error.strerror or error}{advice}"

@@ -25,6 +25,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from twisted_kafka.broker.main_reactor import MainReactor
+from twisted_kafka.network.accepting.acceptor import why_not_bound
 from twisted_kafka.testing.broker import Broker, BrokerError
 from twisted_kafka.testing.cluster import Cluster
 from twisted_kafka.testing.control.call import Call
@@ -84,8 +85,7 @@ class ControlServer:
         try:
             self._port = self._main.reactor.listenTCP(self._bound_port, self._site, BACKLOG, self._host)
         except CannotListenError as error:
-            reason = getattr(error.socketError, "strerror", None) or error.socketError
-            raise OSError(f"cannot listen at {self._host}:{self._bound_port}: {reason}") from None
+            raise OSError(f"cannot listen at {self._host}:{self._bound_port}: {why_not_bound(error.socketError)}") from None
         self._bound_port = self._port.getHost().port
 
     def stop(self) -> None:
