@@ -1,11 +1,14 @@
 """docs/testing-clients.md says what clients do under faults, here and with Apache Kafka."""
 
 import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from tests.clients.under_faults import BY_API, Outcomes, apache_kafka, our_broker, outcomes
+from tests.clients.failing_kafka import failing_kafka
+from tests.clients.under_faults import BY_API, FaultyBroker, Outcomes, our_broker, outcomes
 
 for client in ("aiokafka", "confluent_kafka", "kafka"):
     pytest.importorskip(client)
@@ -31,21 +34,11 @@ def compare(api: str, found: Outcomes) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("api", BY_API)
-def test_clients_do_what_the_page_says(api: str) -> None:
-    with our_broker() as broker:
+@pytest.mark.parametrize("faulty", [our_broker, pytest.param(failing_kafka, marks=pytest.mark.oracle)])
+def test_clients_do_what_the_page_says(faulty: Callable[[], AbstractContextManager[FaultyBroker]], api: str) -> None:
+    with faulty() as broker:
         found = outcomes(api, broker)
     assert list(found) == list(documented(api))
-    compare(api, found)
-
-
-@pytest.mark.slow
-@pytest.mark.oracle
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("api", BY_API)
-def test_clients_do_the_same_with_apache_kafka(api: str) -> None:
-    with apache_kafka() as broker:
-        found = outcomes(api, broker)
-    assert len(found) > 6
     compare(api, found)

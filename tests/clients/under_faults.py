@@ -11,21 +11,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
-from tests.clients.clients import HERE, java_class_path, java_machine, send_confluent
-from tests.clients.faulting_proxy import FaultingProxy
-from tests.oracle.apache_kafka import ApacheKafka
-from tests.ports import free_port
+from tests.clients.clients import HERE, java_class_path, java_machine
+from tests.clients.failing_kafka import failing_kafka
+from tests.clients.faulting_proxy import STALLED_S
+from tests.eventually import eventually
 from twisted_kafka.testing import Broker
 
 TIMEOUT_S = 4.0
 """How long a client tries to deliver a record, and how long a test waits for one to be read."""
 WARM_UP_S = 30.0
 BACKOFF_MS = 50
-STALLED_S = 0.3
 SETTLED_S = 0.4
 FETCH_WAIT_MS = 100
 NOTHING = "nothing"
@@ -163,7 +160,7 @@ class Aiokafka:
 
         settings = {"bootstrap_servers": servers, "request_timeout_ms": 1000, "retry_backoff_ms": BACKOFF_MS}
         if kind == "producer":
-            client = AIOKafkaProducer(**settings)
+            client = AIOKafkaProducer(**settings, acks="all")  # the others' default, without which no replica is waited for
         else:
             client = AIOKafkaConsumer(**settings, auto_offset_reset="earliest", fetch_max_wait_ms=FETCH_WAIT_MS)
         await client.start()
@@ -325,13 +322,14 @@ class OurBroker:
     def fault(self, rule: Mapping[str, Any], api: str, topic: str) -> Iterator[None]:
         """Have a rule in force (``FaultyBroker``)."""
         self._broker.requests.clear()
-        with self._broker.faults.inject(api=api, topic=topic, **rule):
+        with self._broker.faults.inject(api=api, topic=topic, **rule) as fault:
             stalled = threading.Timer(STALLED_S, self._broker.faults.clear) if rule.get("disk") == "stalled" else None
             if stalled is not None:
                 stalled.start()
             yield
             if stalled is not None:
                 stalled.join()
+            assert fault.fired, "nothing failed"
 
     def create_topic(self, topic: str) -> str:
         return self._broker.create_topic(topic)
@@ -352,119 +350,11 @@ def our_broker() -> Iterator[FaultyBroker]:
         yield OurBroker(broker)
 
 
-_BY_PROXY = ("close", "lose_response", "half_response", "corrupt_response", "delay_ms")
-_BY_TOPIC = {"MESSAGE_TOO_LARGE": {"max.message.bytes": "1"}}
-
-
-class KafkaBroker:
-    """Apache Kafka, which fails for causes of its own, or behind a proxy (``FaultyBroker``)."""
-
-    def __init__(self, servers: str, proxy: FaultingProxy) -> None:
-        from confluent_kafka.admin import AdminClient
-
-        self.servers = servers
-        self._proxy = proxy
-        self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        self._producer: Any = None
-
-    def can(self, rule: Mapping[str, Any], api: str) -> bool:
-        """Whether it can be made to fail so."""
-        error = rule.get("error")
-        return error == "TOPIC_AUTHORIZATION_FAILED" or error in _BY_TOPIC or any(each in rule for each in _BY_PROXY)
-
-    @contextmanager
-    def fault(self, rule: Mapping[str, Any], api: str, topic: str) -> Iterator[None]:
-        """Have the fault (``FaultyBroker``)."""
-        error = rule.get("error")
-        if error in _BY_TOPIC:
-            self._change(topic, _BY_TOPIC[error])
-        elif error is not None:
-            self._forbid(api, topic)
-        self._proxy.spoil(api, {} if error is not None else rule)
-        try:
-            yield
-        finally:
-            self._proxy.spoil(api, {})
-            if error is not None and error not in _BY_TOPIC:
-                self._allow_all_again(topic)
-
-    def _allow_all_again(self, topic: str) -> None:
-        from confluent_kafka.admin import AclBindingFilter, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
-
-        anyone, kind = (None, None, AclOperation.ANY, AclPermissionType.ANY), ResourcePatternType.LITERAL
-        acls = AclBindingFilter(ResourceType.TOPIC, topic, kind, *anyone)
-        self._admin.delete_acls([acls])[acls].result(20)
-        time.sleep(1)
-
-    def _change(self, topic: str, settings: Mapping[str, str]) -> None:
-        from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
-
-        entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()]
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-        self._admin.incremental_alter_configs([resource])[resource].result(20)
-        time.sleep(1)  # until the broker has it
-
-    def _forbid(self, api: str, topic: str) -> None:
-        """Allow everyone something else: what no ACL allows is forbidden then."""
-        from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
-
-        kind, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
-        other = AclOperation.DESCRIBE if api == "Produce" else AclOperation.WRITE
-        acl = AclBinding(ResourceType.TOPIC, topic, kind, "User:ANONYMOUS", "*", other, allow)
-        self._admin.create_acls([acl])[acl].result(20)
-        time.sleep(1)
-
-    def create_topic(self, topic: str) -> str:
-        from confluent_kafka.admin import NewTopic
-
-        self._admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
-        time.sleep(0.5)
-        return topic
-
-    def append(self, topic: str, value: str) -> None:
-        send_confluent(self.servers, topic, [value.encode()])
-
-    def values(self, topic: str) -> list[str]:
-        from confluent_kafka import Consumer, TopicPartition
-
-        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "-", "log_level": 0})
-        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 20)
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        values: list[str] = []
-        while len(values) < end:
-            values += _of_librdkafka(consumer.poll(1))
-        consumer.close()
-        return values
-
-    def asked(self, api: str, topic: str) -> int:
-        return self._proxy.asked
-
-
-@contextmanager
-def apache_kafka() -> Iterator[FaultyBroker]:
-    """Have Apache Kafka behind a proxy."""
-    port = free_port()
-    settings: dict[str, Any] = {
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-    with TemporaryDirectory() as directory:
-        kafka = ApacheKafka(Path(directory), **settings)
-        proxy = FaultingProxy(port, kafka.port)
-        try:
-            kafka.start()
-            yield KafkaBroker(f"127.0.0.1:{port}", proxy)
-        finally:
-            proxy.close()
-            kafka.kill()
-
-
 def produced(broker: FaultyBroker, make: Make, topic: str, rule: Mapping[str, Any]) -> str:
     """Send a record while there is a fault, after one without; return what came of it, in words."""
     client = make("producer", broker.servers, topic)
     try:
-        assert client.send("0") == ACKNOWLEDGED
+        eventually(lambda: client.send("0") == ACKNOWLEDGED, wait_s=WARM_UP_S, pause_s=1)
         with broker.fault(rule, "Produce", topic):
             told = client.send("1")
             sent = broker.asked("Produce", topic)
@@ -484,7 +374,8 @@ def fetched(broker: FaultyBroker, make: Make, topic: str, rule: Mapping[str, Any
         with broker.fault(rule, "Fetch", topic):
             time.sleep(SETTLED_S)  # the Fetch that waits already is answered without it
             broker.append(topic, "1")
-            told = client.read("1")
+            # A quota of Kafka's holds until a client has been quiet, which answers without records break.
+            told = client.read("1", WARM_UP_S if "throttle_ms" in rule else TIMEOUT_S)
     finally:
         client.close()
     return {"1": "read", "0 1": "read, and what came before again"}.get(told, told)
@@ -499,12 +390,10 @@ CASES: dict[str, Callable[[FaultyBroker, Make, str, Mapping[str, Any]], str]] = 
 
 
 def outcomes(api: str, broker: FaultyBroker) -> Outcomes:
-    """Return what each client does, by fault and client; without the faults that this broker cannot have."""
+    """Return what each client does, by fault and client."""
     found: Outcomes = {}
     with clients() as makes:
         for number, fault in enumerate(BY_API[api]):
-            if isinstance(broker, KafkaBroker) and not broker.can(fault.rule, api):
-                continue
             row = found[fault.name] = {}
             for name, make in makes.items():
                 topic = broker.create_topic(f"{api.lower()}-{number}-{name}")
@@ -521,7 +410,7 @@ def table(found: Outcomes) -> list[str]:
 
 def main() -> None:
     """Print the tables; with ``--kafka``, those of Apache Kafka."""
-    with apache_kafka() if "--kafka" in sys.argv else our_broker() as broker:
+    with failing_kafka() if "--kafka" in sys.argv else our_broker() as broker:
         for api in [each for each in BY_API if each in sys.argv] or BY_API:
             print(f"\n### {api}\n", *table(outcomes(api, broker)), sep="\n", flush=True)
 
