@@ -121,7 +121,7 @@ def test_a_producer_is_held_and_another_is_not(start_broker: Callable[..., Serve
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("what", "direction"), [("produce", "in"), ("consume", "out")])
+@pytest.mark.parametrize(("what", "direction"), [pytest.param("produce", "in", marks=pytest.mark.slow), ("consume", "out")])
 def test_what_franz_go_is_told(start_broker: Callable[..., ServedBroker], what: str, direction: str) -> None:
     """It is told to wait with a response, never instead of one, and goes on after it."""
     limited = Limited(start_broker, "quota.window.num=2")

@@ -15,6 +15,7 @@ from tests.certificates import KEY_PASSWORD, Authority
 from tests.clients.clients import (
     HERE,
     JAVA_TOOLS,
+    LATER_KAFKA,
     READERS,
     SENDERS,
     java_class_path,
@@ -209,7 +210,7 @@ def java_settings(sasl: Sasl, name: str, protocol: str, mechanism: str, password
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", [*(pytest.param(each, marks=pytest.mark.slow) for each in MECHANISMS[:-1]), MECHANISMS[-1]])
 def test_java(sasl: Sasl, mechanism: str) -> None:
     if java_class_path() is None:
         pytest.skip("needs Java and Maven")
@@ -224,7 +225,7 @@ def test_java(sasl: Sasl, mechanism: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("version", JAVA_TOOLS)
+@pytest.mark.parametrize("version", [pytest.param("3.9", marks=pytest.mark.slow), LATER_KAFKA])
 def test_kafka_configs_makes_changes_and_deletes_users(sasl: Sasl, version: str) -> None:
     if java_class_path() is None:
         pytest.skip("needs Java and Maven")
