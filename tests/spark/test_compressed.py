@@ -49,6 +49,13 @@ def test_damaged_zstd_gives_the_lines_before_the_damage(monkeypatch: pytest.Monk
     assert lines_of(b"no zstd at all")[0].startswith("zstd: ")
 
 
+def test_a_task_of_compressed_files_has_no_more_lines_than_others() -> None:
+    # Its cells did not fit into an executor, of which there were twelve times as many.
+    plain = pieces.tasks([(f"{number}.jsonl", 48 << 20) for number in range(100)], 2)
+    packed = pieces.tasks([(f"{number}.jsonl.zst", 4 << 20) for number in range(100)], 2)
+    assert len(plain) == len(packed) == 100
+
+
 def test_the_brokers_parquet_has_the_jobs_columns() -> None:
     assert arrow_schema().equals(record_schema())
 

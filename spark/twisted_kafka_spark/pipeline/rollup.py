@@ -14,7 +14,7 @@ from twisted_kafka_spark.cells import bundles, kinds
 from twisted_kafka_spark.cells.fold import Planned
 from twisted_kafka_spark.cells.shards import SHARD_DDL
 from twisted_kafka_spark.records.frame import AMOUNTS, IDENTITY
-from twisted_kafka_spark.records.pieces import PACKED, Piece, file_size, local_path, tasks
+from twisted_kafka_spark.records.pieces import Piece, file_size, lines_bytes, local_path, tasks
 from twisted_kafka_spark.records.read import Sources, is_remote, read_lines, read_parquet
 from twisted_kafka_spark.records.schema import ddl
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 SMALL_LOG_BYTES = 256 << 20
 """The size of a log, not compressed, up to which its cells go to the driver before they are merged: two million at worst."""
-PACKED_TIMES = 12
-"""How many times larger lines are than a compressed file of them."""
 RUN_SLACK = 0.02
 """Several threads may number and write lines in slightly different order; runs that overlap by less are not suspicious."""
 _FOLDED = ("time", *IDENTITY, "error", *AMOUNTS, "topics", "group_id", "transaction", "sequence", "weight")
@@ -71,9 +69,9 @@ def cells_of_files(spark: SparkSession, sources: Sources, folding: Folding, sele
 
 def is_small(sources: Sources) -> bool:
     """Return whether the cells of files certainly fit on the driver: local lines of at most `SMALL_LOG_BYTES`."""
-    packed = sum(file_size(local_path(path))[1] for path in sources.lines if path.endswith(PACKED) and not is_remote(path))
-    is_local = not sources.parquet and not sources.told and not any(map(is_remote, sources.lines))
-    return is_local and sources.size_bytes + (PACKED_TIMES - 1) * packed <= SMALL_LOG_BYTES
+    if sources.parquet or sources.told or sources.size_bytes > SMALL_LOG_BYTES or any(map(is_remote, sources.lines)):
+        return False
+    return sum(lines_bytes(*file_size(local_path(path))) for path in sources.lines) <= SMALL_LOG_BYTES
 
 
 def cells_of_small_log(spark: SparkSession, sources: Sources, folding: Folding) -> Iterator[tuple[str, pa.Table]]:

@@ -22,6 +22,8 @@ BLOCK_BYTES = 2 << 20
 """Bytes of lines that are parsed at a time; they fit into the CPU's cache."""
 PARQUET, ZSTD = ".parquet", ".zst"
 PACKED = (".gz", ".bz2", ZSTD)
+PACKED_TIMES = 12
+"""How many times larger lines are than a compressed file of them."""
 _LARGEST_TASK_BYTES, _SMALLEST_TASK_BYTES = 64 << 20, 4 << 20
 _FILE_BYTES = 1 << 20
 """The cost of opening a file, as the equivalent number of bytes read."""
@@ -80,9 +82,12 @@ def _whole_lines_end(file: BinaryIO) -> int:
 
 
 def tasks(files: Iterable[tuple[str, int]], cores: int) -> list[list[Piece]]:
-    """Divide files, given with their sizes, into pieces, and the pieces into tasks with about equal work."""
+    """Divide files, given with their sizes, into pieces, and the pieces into tasks with about equal work.
+
+    A task's cells grow with its lines, so those count, not what they are compressed to.
+    """
     sized = list(files)
-    whole = sum(size + _FILE_BYTES for _, size in sized)
+    whole = sum(lines_bytes(path, size) + _FILE_BYTES for path, size in sized)
     limit = min(_LARGEST_TASK_BYTES, max(_SMALLEST_TASK_BYTES, whole // max(1, cores * _TASKS_PER_CORE)))
     made: list[list[Piece]] = []
     filled = 0
@@ -96,9 +101,14 @@ def tasks(files: Iterable[tuple[str, int]], cores: int) -> list[list[Piece]]:
     return made
 
 
+def lines_bytes(path: str, size: int) -> int:
+    """Return about how many bytes of lines a file of this size has."""
+    return PACKED_TIMES * size if path.endswith(PACKED) else size
+
+
 def _cut(path: str, size: int, limit: int) -> Iterator[tuple[Piece, int]]:
     if path.endswith((*PACKED, PARQUET)):
-        yield Piece(path, 0, size), size
+        yield Piece(path, 0, size), lines_bytes(path, size)
     else:
         for start in range(0, max(size, 1), limit):
             yield Piece(path, start, min(start + limit, size)), min(limit, size - start)
