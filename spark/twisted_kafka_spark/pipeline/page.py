@@ -53,10 +53,13 @@ class Sizes:
 
 @contextmanager
 def kept(found: DataFrame) -> Iterator[DataFrame]:
-    """Keep what a plan computes, in memory or on disk: Spark would compute it for every use."""
+    """Keep what a plan computes on disk: Spark would compute it for every use.
+
+    Not in memory, where arrays as large as shards fill twice as much of Java's heap as Spark believes (humongous objects of G1).
+    """
     from pyspark import StorageLevel
 
-    kept_there = found.persist(StorageLevel.MEMORY_AND_DISK)
+    kept_there = found.persist(StorageLevel.DISK_ONLY)
     try:
         yield kept_there
     finally:
