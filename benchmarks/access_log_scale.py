@@ -1,14 +1,16 @@
 """How the report grows: its memory with lines and clients, its time with workers, and the time to plan many files.
 
     python -m benchmarks.access_log_scale memory [--rows 1000000,10000000] [--clients 100,100000] [--brokers 64] [--directory DIR]
-    python -m benchmarks.access_log_scale workers [--rows 2000000] [--clients 400] [--directory DIR]
+    python -m benchmarks.access_log_scale workers [--rows 2000000] [--clients 400] [--brokers 1] [--directory DIR]
     python -m benchmarks.access_log_scale listing [--files 100000]
 
 `memory` makes a report of each number of lines for each number of clients on a standalone cluster of two workers of one core, and
-prints its time, and the peak memory of the driver's two processes, Python and a JVM with a heap of 512 MiB. Its brokers have the
-same lines but for their id, compressed with zstd; if there are more clients than lines of a broker, all lines differ. `workers`
-takes one worker and then two, with plain lines of one broker. `listing` creates small files, lists and divides them into tasks.
-Files in `--directory` are created once and kept.
+prints its time, and the peak memory of the driver's two processes, Python and a JVM with a heap of 512 MiB. `workers` takes one
+worker and then two, each bound to a processor: its Java and its Python would otherwise use more than the one core that it has.
+`listing` creates small files, lists and divides them into tasks.
+
+Several brokers have the same lines but for their id, compressed with zstd; if there are more clients than lines of a broker, all
+lines differ. One broker's are plain. Files in `--directory` are created once and kept.
 """
 
 import argparse
@@ -19,7 +21,7 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,6 +42,7 @@ HEAP = "512m"
 SAMPLE_S = 0.2
 MASTER_PORT = 17077
 CORES = 2
+MANY_BROKERS = 64
 START_TIMEOUT_S = 120
 
 
@@ -106,8 +109,9 @@ def _peak(pid: int, name: str) -> Iterator[tuple[str, float]]:
 
 
 def memory(directory: Path, options: argparse.Namespace) -> None:
+    brokers = options.brokers or MANY_BROKERS
     logs = {
-        (rows, clients): prepared(directory, rows, clients, options.brokers)
+        (rows, clients): prepared(directory, rows, clients, brokers)
         for clients in map(int, options.clients.split(","))
         for rows in map(int, options.rows.split(","))
     }
@@ -115,7 +119,7 @@ def memory(directory: Path, options: argparse.Namespace) -> None:
         with cluster(CORES) as master:
             took = cost([*on(master, report(log, directory / "report.html")), "--conf", f"spark.driver.memory={HEAP}"])
         print(
-            f"{rows:,} lines of {clients:,} clients, {options.brokers} brokers: {took.wall_s:.1f} s, CPU time {took.cpu_s:.1f} s, "
+            f"{rows:,} lines of {clients:,} clients, {brokers} brokers: {took.wall_s:.1f} s, CPU time {took.cpu_s:.1f} s, "
             f"driver {took.python_mb:,.0f} MB, JVM {took.jvm_mb:,.0f} MB, load {os.getloadavg()[0]:.1f}",
             flush=True,
         )
@@ -127,8 +131,8 @@ def on(master: str, command: list[str]) -> list[str]:
 
 
 @contextlib.contextmanager
-def cluster(workers: int) -> Iterator[str]:
-    """Run a master and workers of one core each on this machine; yield the master's URL."""
+def cluster(workers: int, *, is_bound: bool = False) -> Iterator[str]:
+    """Run a master and workers of one core each on this machine, bound to it or not; yield the master's URL."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
@@ -139,15 +143,16 @@ def cluster(workers: int) -> Iterator[str]:
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
     with contextlib.ExitStack() as stack, scratch() as work:
 
-        def begin(module: str, *arguments: str) -> None:
-            command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{module.lower()}.{module}", *arguments]
+        def begin(module: str, *arguments: str, bound: Sequence[str] = ()) -> None:
+            command = [*bound, str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{module.lower()}.{module}", *arguments]
             process = stack.enter_context(start_tied(command, env=environment, stderr=subprocess.DEVNULL))
             stack.callback(process.terminate)
 
         begin(*names)
         for number in range(workers):
             port = str(MASTER_PORT + 2 + number)
-            begin("Worker", "--cores", "1", "--memory", "2g", "--work-dir", str(work), "--webui-port", port, url)
+            bound = ("taskset", "--cpu-list", str(number)) if is_bound else ()
+            begin("Worker", "--cores", "1", "--memory", "2g", "--work-dir", str(work), "--webui-port", port, url, bound=bound)
         _wait_for(workers, web)
         yield url
 
@@ -165,13 +170,13 @@ def _wait_for(workers: int, web: str) -> None:
 
 
 def workers(directory: Path, options: argparse.Namespace) -> None:
-    log = prepared(directory, int(options.rows), int(options.clients), 1)
+    log = prepared(directory, int(options.rows), int(options.clients), options.brokers or 1)
     small = directory / str(SMALL_ROWS)
     if not small.exists():
         Day(SMALL_ROWS).write(small)
     took: list[float] = []
     for count in range(1, CORES + 1):
-        with cluster(count) as master:
+        with cluster(count, is_bound=True) as master:
             start, whole = (cost(on(master, report(each, directory / "report.html"))) for each in (small, log))
         took.append(whole.wall_s - start.wall_s)
         print(
@@ -202,7 +207,7 @@ def main() -> None:
     parser.add_argument("what", choices=("memory", "workers", "listing"))
     parser.add_argument("--rows", default="2000000")
     parser.add_argument("--clients", default="400")
-    parser.add_argument("--brokers", type=int, default=64)
+    parser.add_argument("--brokers", type=int)
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--directory", type=Path, help="directory for the files; default: a temporary directory")
     options = parser.parse_args()
