@@ -25,8 +25,10 @@ from tests.processes import start_tied
 from tests.spark.access_lines import in_transaction, line, topic
 from tests.spark.random_logs import SHAPES, RandomLog, Shape, divided
 from twisted_kafka_spark.cells import aggregate
-from twisted_kafka_spark.pipeline import exchange, rollup
+from twisted_kafka_spark.cells.fold import Folding
+from twisted_kafka_spark.pipeline import exchange, page, rollup
 from twisted_kafka_spark.pipeline.job import Job, run
+from twisted_kafka_spark.records.read import find_sources
 from twisted_kafka_spark.stream.follow import Following, follow
 from twisted_kafka_spark.stream.source import Source
 
@@ -94,6 +96,18 @@ def test_spark_and_the_driver_say_the_same(spark: Any, tmp_path: Path, monkeypat
     many = run(spark, Job(paths=[str(log)]))
     assert answers(collected) == answers(few)
     assert answers(many) == answers(few)
+
+
+def test_a_few_cells_are_merged_by_a_few_tasks(spark: Any, tmp_path: Path) -> None:
+    found = rollup.cells_of_files(spark, find_sources(spark, [str(written(tmp_path / "log", 3))]), Folding(), rollup.Selection())
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "40")
+    try:
+        with page.kept(page.by_hour(found, page.sizes(found))) as hourly:
+            assert hourly.count() > 40
+            assert hourly._jdf.rdd().getNumPartitions() < 10
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
 def test_of_many_names_few_are_kept_and_all_are_counted(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

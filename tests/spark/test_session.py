@@ -40,6 +40,8 @@ def test_settings_of_the_user_are_not_overridden(tmp_path: Path, monkeypatch: py
     ours = session.own_settings("local[3]", session.set_by_user(["spark.ui.enabled=true"]))
     assert not {"spark.driver.memory", "spark.ui.enabled"} & set(ours)
     assert (ours["spark.sql.shuffle.partitions"], ours["spark.driver.host"]) == ("6", "127.0.0.1")
+    theirs = {"spark.executor.extraJavaOptions": "-Xss4m"}
+    assert not theirs.keys() & session.own_settings("spark://master:7077", theirs).keys()
 
 
 def test_packages_and_jars_of_the_user_are_added_to() -> None:

@@ -26,14 +26,12 @@ BATCH_LINES = 1 << 16
 """Lines that a Python worker gets at a time."""
 _MALLOC, _KEPT_BYTES = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), 256 << 20
 """numpy in the workers allocates and frees megabytes all the time; letting glibc keep them saves a third of the workers' time."""
-_JAVA_OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:-DontCompileHugeMethods -XX:+UseSerialGC -XX:-UsePerfData "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
-"""On one machine the JVM merges what Python counted: its second compiler and parallel garbage collection cost as much as they gain
-for two million lines, and more than that for fewer. Cells have some forty columns, and Java compiles the long methods that Spark
-makes for them only if it is told to. Verifying the byte code of some ten thousand classes, all from pyspark's jars, would take an
-eighth of the start."""
+_COMPILED = "-XX:TieredStopAtLevel=1 -XX:-DontCompileHugeMethods"
+"""The JVM only moves what Python counted: its second compiler costs more than it gains, half of the CPU time for five million lines
+on a cluster. Cells have some forty columns, and Java compiles the long methods that Spark makes for them only if it is told to."""
+_JAVA_OPTIONS = f"{_COMPILED} -XX:+UseSerialGC -XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""Parallel garbage collection costs as much as it gains for two million lines, and more than that for fewer. Verifying the byte
+code of some ten thousand classes, all from pyspark's jars, would take an eighth of the start."""
 _ZONE = ("spark.sql.session.timeZone", "UTC")
 """Not a matter of taste: the hours of rollups are UTC."""
 _SUBMITTED = {
@@ -72,6 +70,10 @@ def settings(master: str, is_verbose: bool, java_options: str = "") -> dict[str,
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_LINES),
         "spark.sql.execution.pythonUDF.arrow.enabled": "true",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # By TCP, Java and Python wait for each other's acknowledgements in each task, 25 ms.
+        "spark.python.unix.domain.socket.enabled": "true",
+        # What is kept on disk is merged by as many tasks as it has bytes for, and not by spark.sql.shuffle.partitions.
+        "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
     }
     if is_local(master):
         found |= {
@@ -80,6 +82,8 @@ def settings(master: str, is_verbose: bool, java_options: str = "") -> dict[str,
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(2 * _cores(master)),
         }
+    else:
+        found["spark.executor.extraJavaOptions"] = _COMPILED
     return found
 
 
