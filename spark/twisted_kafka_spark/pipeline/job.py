@@ -132,17 +132,12 @@ def _of_few(spark: SparkSession, job: Job, few: FewCells, about: About, found: D
 
 def _of_many(spark: SparkSession, job: Job, found: DataFrame, sizes: page.Sizes, about: About) -> dict[str, Any]:
     _check(job, sizes, about)
-    if job.can_repeat_lines and has_repeats(exchange.as_cells(_few_tasks(spark, found.where("kind = 'runs'")))):
+    if job.can_repeat_lines and has_repeats(_few_cells(found, "runs")):
         return _deduplicated(spark, job, _lines_read(found))
     with page.kept(page.by_hour(found, sizes)) as hourly:
         if job.rollup_out:
             store.write(exchange.as_cells(hourly), job.rollup_out, job.rollup_source)
         return _document(job, about, sizes, partial(page.of_page, hourly, sizes), partial(page.findings_by_day, hourly))
-
-
-def _few_tasks(spark: SparkSession, found: DataFrame) -> DataFrame:
-    """Have as many tasks as run at a time: there is little in each partition, and a task of Python takes some 50 ms at least."""
-    return found.coalesce(spark.sparkContext.defaultParallelism)
 
 
 def _check(job: Job, sizes: page.Sizes, about: About) -> None:
@@ -176,9 +171,14 @@ def _deduplicated(spark: SparkSession, job: Job, lines_before: int) -> dict[str,
 
 
 def _lines_read(found: DataFrame) -> int:
-    lines = exchange.as_cells(found.where("kind = 'lines'"))
-    (row,) = lines.where(f"error = '{READ}'").groupBy().sum("requests").collect()
+    (row,) = _few_cells(found, "lines").where(f"error = '{READ}'").groupBy().sum("requests").collect()
     return int(row[0])
+
+
+def _few_cells(found: DataFrame, kind: str) -> DataFrame:
+    """Return the cells of a kind of which a partition has few, by as many tasks as run at a time: each starts Python's part."""
+    few = found.where(f"kind = '{kind}'").coalesce(found.sparkSession.sparkContext.defaultParallelism)
+    return exchange.as_cells(few)
 
 
 def _sources(spark: SparkSession, job: Job) -> Sources | None:

@@ -27,8 +27,9 @@ BATCH_LINES = 1 << 16
 _MALLOC, _KEPT_BYTES = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), 256 << 20
 """numpy in the workers allocates and frees megabytes all the time; letting glibc keep them saves a third of the workers' time."""
 _COMPILED = "-XX:TieredStopAtLevel=1 -XX:-DontCompileHugeMethods"
-"""The JVM only moves what Python counted: its second compiler costs more than it gains, half of the CPU time for five million lines
-on a cluster. Cells have some forty columns, and Java compiles the long methods that Spark makes for them only if it is told to."""
+"""The JVM only moves what Python counted: its second compiler costs more than it gains, a third of the CPU time for five million
+lines on a cluster. Cells have some forty columns, and Java compiles the long methods that Spark makes for them only if it is told
+to."""
 _JAVA_OPTIONS = f"{_COMPILED} -XX:+UseSerialGC -XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """Parallel garbage collection costs as much as it gains for two million lines, and more than that for fewer. Verifying the byte
 code of some ten thousand classes, all from pyspark's jars, would take an eighth of the start."""
