@@ -1,0 +1,112 @@
+"""Caches and queues that clients fill: bounded in bytes, which is the unit that a client pays in."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+ENTRY_BYTES: Final = 256
+"""What an entry costs besides its content: its objects, and its place in the cache or queue."""
+
+LARGEST_SHARE: Final = 8
+"""A cache keeps no entry larger than this part of it, so that one entry does not displace all others."""
+
+
+class BoundedCache(Generic[K, V]):
+    """Keeps values until their sizes exceed ``max_bytes``; then the oldest go. Thread-safe.
+
+    ``size_of(key, value)`` returns the bytes of an entry's content. A lookup is one of a dictionary, without a lock.
+    """
+
+    __slots__ = ("_bytes", "_lock", "_max_bytes", "_size_of", "_values", "get")
+
+    def __init__(self, max_bytes: int, size_of: Callable[[K, V], int]) -> None:
+        self._max_bytes = max_bytes
+        self._size_of = size_of
+        self._values: dict[K, V] = {}
+        self._lock = threading.Lock()
+        self._bytes = 0
+        self.get: Callable[[K], V | None] = self._values.get
+        """Return the value of a key, or None."""
+
+    def __len__(self) -> int:
+        """How many values it keeps."""
+        return len(self._values)
+
+    @property
+    def held_bytes(self) -> int:
+        """The size of what it keeps, with ``ENTRY_BYTES`` for each entry."""
+        return self._bytes
+
+    def put(self, key: K, value: V) -> None:
+        """Keep a value, unless it is too large. A value that the key had is replaced."""
+        size_bytes = self._size_of(key, value) + ENTRY_BYTES
+        with self._lock:
+            self._drop(key)
+            if size_bytes > self._max_bytes // LARGEST_SHARE:
+                return
+            while self._bytes + size_bytes > self._max_bytes:
+                self._drop(next(iter(self._values)))
+            self._values[key] = value
+            self._bytes += size_bytes
+
+    def discard(self, key: K) -> None:
+        """Forget the value of a key, if there is one."""
+        with self._lock:
+            self._drop(key)
+
+    def clear(self) -> None:
+        """Forget all values."""
+        with self._lock:
+            self._values.clear()
+            self._bytes = 0
+
+    def _drop(self, key: K) -> None:
+        value = self._values.pop(key, None)
+        if value is not None:
+            self._bytes -= self._size_of(key, value) + ENTRY_BYTES
+
+
+class BoundedQueue(Generic[V]):
+    """A queue whose items have at most ``max_bytes`` together; it refuses what does not fit. Thread-safe.
+
+    ``size_of(item)`` returns the bytes of an item's content.
+    """
+
+    __slots__ = ("_bytes", "_items", "_lock", "_max_bytes", "_size_of")
+
+    def __init__(self, max_bytes: int, size_of: Callable[[V], int] = len) -> None:  # type: ignore[assignment]
+        self._max_bytes = max_bytes
+        self._size_of = size_of
+        self._items: deque[V] = deque()
+        self._lock = threading.Lock()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        """How many items wait."""
+        return len(self._items)
+
+    @property
+    def held_bytes(self) -> int:
+        """The size of the items that wait, with ``ENTRY_BYTES`` for each."""
+        return self._bytes
+
+    def put(self, item: V) -> bool:
+        """Append an item; return False if there is no room for it."""
+        size_bytes = self._size_of(item) + ENTRY_BYTES
+        with self._lock:
+            if self._bytes + size_bytes > self._max_bytes:
+                return False
+            self._items.append(item)
+            self._bytes += size_bytes
+            return True
+
+    def take(self, most: int) -> list[V]:
+        """Remove the first items and return them, at most ``most``."""
+        with self._lock:
+            taken = [self._items.popleft() for _ in range(min(len(self._items), most))]
+            self._bytes -= sum(map(self._size_of, taken)) + ENTRY_BYTES * len(taken)
+            return taken
