@@ -24,6 +24,7 @@ from twisted_kafka.server.dispatch import (
     CLOSE_CONNECTION,
     NO_RESPONSE,
     ApiRegistry,
+    EncodedResponse,
     FrozenResponse,
     Limited,
     Measured,
@@ -171,6 +172,17 @@ def test_a_response_that_many_share_is_not_changed() -> None:
     broker.family.takes_ms = 150
     assert broker.send(HEARTBEAT, 3).throttle_time_ms == 1000
     assert shared.response.throttle_time_ms == 0  # type: ignore[attr-defined]
+
+
+def test_a_response_of_which_only_the_bytes_are_kept_can_be_throttled() -> None:
+    broker = with_request_quota()
+    shared = EncodedResponse(HeartbeatResponse(error_code=27), 3, {27: 1})
+    broker.family.answer = lambda context: shared
+    assert broker.send(HEARTBEAT, 3).throttle_time_ms == 0
+    broker.family.takes_ms = 150
+    throttled = broker.send(HEARTBEAT, 3)
+    assert (throttled.throttle_time_ms, throttled.error_code) == (1000, 27)
+    assert HeartbeatResponse.decode(shared.body, 3).throttle_time_ms == 0
 
 
 @pytest.mark.parametrize("is_late", [False, True])

@@ -26,6 +26,10 @@ _API_VERSIONS = int(ApiKey.API_VERSIONS)
 _flexible: dict[int, int] = {}
 
 
+Header = tuple[int, int, int, str | None, int]
+"""API key, API version, correlation id, client id, offset of the body. A tuple: an object takes a third of the time to read one."""
+
+
 class RequestHeader:
     """The header of a request; ``body_offset`` is where the request's body begins in the frame."""
 
@@ -71,7 +75,12 @@ def response_header_version(api_key: int, api_version: int) -> int:
 
 
 def parse_request_header(frame: Buffer) -> RequestHeader:
-    """Parse the header at the start of a frame.
+    """Parse the header at the start of a frame. Raises the errors of ``read_request_header``."""
+    return RequestHeader(*read_request_header(frame))
+
+
+def read_request_header(frame: Buffer) -> Header:
+    """Return the fields of the header at the start of a frame.
 
     Raises MalformedMessageError when it is truncated or invalid, UnsupportedVersionError for an unknown API key. An unsupported
     version of the API is left to the caller: such a header is parsed with the layout of the newest version.
@@ -79,12 +88,12 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
     try:
         api_key, api_version, correlation_id, size = _START_AND_CLIENT_ID.unpack_from(frame)
     except struct_error:
-        return _parse_short_header(frame)
+        return _read_short_header(frame)
     flexible = _flexible.get(api_key)
     if flexible is None:
         flexible = first_flexible_version(api_key)
     if api_key == _CONTROLLED_SHUTDOWN and api_version == 0:
-        return RequestHeader(api_key, api_version, correlation_id, None, _START.size)
+        return api_key, api_version, correlation_id, None, _START.size
     position = _START_AND_CLIENT_ID.size
     client_id = None
     if size >= 0:
@@ -100,17 +109,17 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
         raise MalformedMessageError(f"the client id has the invalid length {size}")
     if api_version >= flexible:
         position = _skip_tags(frame, position)
-    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+    return api_key, api_version, correlation_id, client_id, position
 
 
-def _parse_short_header(frame: Buffer) -> RequestHeader:
-    """Parse a header without a client id, which only ControlledShutdown v0 has."""
+def _read_short_header(frame: Buffer) -> Header:
+    """Return the fields of a header without a client id, which only ControlledShutdown v0 has."""
     if len(frame) < _START.size:
         raise MalformedMessageError(f"a frame of {len(frame)} bytes is too short for a request header")
     api_key, api_version, correlation_id = _START.unpack_from(frame)
     if request_header_version(api_key, api_version) != 0:
         raise MalformedMessageError(f"the request header ends after {len(frame)} bytes, before its client id")
-    return RequestHeader(api_key, api_version, correlation_id, None, _START.size)
+    return api_key, api_version, correlation_id, None, _START.size
 
 
 def _skip_tags(frame: Buffer, position: int) -> int:

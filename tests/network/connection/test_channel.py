@@ -3,7 +3,8 @@
 import pytest
 
 from tests.network.network_fakes import FakeTransport, Layer, frame
-from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES, KafkaChannel
+from tests.traced_memory import traced_peak_bytes
+from twisted_kafka.network.connection.channel import FRAME_BYTES, READ_AHEAD_BYTES, KafkaChannel
 from twisted_kafka.network.connection.channel_state import MUTED_AND_RESPONSE_PENDING, NOT_MUTED
 from twisted_kafka.network.connection.framing import NOT_NOW
 from twisted_kafka.network.requests.memory_pool import MemoryPool
@@ -46,7 +47,7 @@ def test_a_muted_channel_reads_ahead_up_to_a_limit() -> None:
     layer = Layer()
     channel, transport = layer.connect()
     channel.dataReceived(frame(0))
-    body = bytes(READ_AHEAD_BYTES - len(frame(1)) + 4)
+    body = bytes(READ_AHEAD_BYTES - len(frame(1)) + 4 - FRAME_BYTES)
     channel.dataReceived(frame(1, body)[:-1])
     assert transport.is_reading, "all but the last byte"
     channel.dataReceived(frame(1, body)[-1:])
@@ -57,6 +58,53 @@ def test_a_muted_channel_reads_ahead_up_to_a_limit() -> None:
     assert transport.is_reading
     channel.dataReceived(frame(2)[1:])
     assert numbers(layer) == [2]
+
+
+@pytest.mark.parametrize("small", [bytes(4), b"\0\0\0\2ab"], ids=["empty", "two bytes"])
+@pytest.mark.parametrize("has_pool", [False, True])
+def test_frames_without_content_are_not_read_ahead_for_ever(small: bytes, has_pool: bool) -> None:
+    clock = ManualClock()
+    layer = Layer(pool=MemoryPool(10_000, clock) if has_pool else None, clock=clock)
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(0))
+    data = small * (READ_AHEAD_BYTES // len(small))
+
+    def read_ahead() -> int:
+        return sum(feed(channel, transport, data) for _ in range(20))
+
+    assert traced_peak_bytes(read_ahead) < 5 * READ_AHEAD_BYTES
+    assert not transport.is_reading
+
+
+def test_many_small_requests_of_one_read_are_answered_in_order() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    data = b"".join(map(frame, range(1000)))
+    channel.dataReceived(data[:20_000])
+    channel.dataReceived(data[20_000:])
+    assert channel.has_waiting_requests
+    assert numbers(layer) == list(range(1000))
+    assert not channel.has_waiting_requests
+    channel.dataReceived(frame(1000))
+    assert numbers(layer) == [1000]
+    assert not transport.is_closed
+
+
+def test_an_invalid_size_behind_many_requests_closes_once_they_are_answered() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(b"".join(map(frame, range(100))) + b"\xff" * 8)
+    assert numbers(layer)[:32] == list(range(32))
+    assert transport.is_closed
+
+
+def test_a_client_that_stops_sending_gets_all_answers_to_a_large_read() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(b"".join(map(frame, range(100))))
+    assert channel.eof_received()
+    assert numbers(layer) == list(range(100))
+    assert transport.is_closed
 
 
 def test_a_full_queue_stops_reading_until_there_is_room() -> None:

@@ -47,6 +47,22 @@ def test_any_cutting_gives_the_same_frames(frames: list[bytes], cuts: list[int],
 
 
 @settings(deadline=None)
+@given(st.lists(st.binary(max_size=40), max_size=40), st.lists(st.integers(1, 300), min_size=1, max_size=10), st.booleans())
+def test_frames_are_cut_a_few_at_a_time(frames: list[bytes], cuts: list[int], is_cut_early: bool) -> None:
+    reader = FrameReader(1000, most_cut=3)
+    got: list[bytes] = []
+    for ready in receive(reader, b"".join(map(prefixed, frames)), cuts, into_place=False):
+        assert len(ready) <= 4, "three, and the one that was begun before"
+        got.extend(map(bytes, ready))
+        while is_cut_early and reader.uncut:
+            got.extend(map(bytes, reader.cut()))
+    while reader.uncut:
+        got.extend(map(bytes, reader.cut()))
+    assert got == frames
+    assert reader.held_bytes == 0
+
+
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=300), max_size=6), st.lists(st.integers(1, 90), min_size=1, max_size=10), st.booleans())
 def test_it_says_what_it_holds_of_the_incomplete_frame(frames: list[bytes], cuts: list[int], into_place: bool) -> None:
     stream = b"".join(map(prefixed, frames))

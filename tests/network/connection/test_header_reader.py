@@ -1,40 +1,56 @@
+from typing import Any, cast
+
 import pytest
 
-from tests.network.network_fakes import frame
-from twisted_kafka.network.connection.header_reader import KNOWN_MAX, HeaderReader
+from tests.network.network_fakes import Layer, frame
+from tests.traced_memory import traced_peak_bytes
+from twisted_kafka.network.connection.header_reader import TOKEN_VERSION, authenticating_header_reader
+from twisted_kafka.network.requests.authenticator import IAuthenticator
+from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import MalformedMessageError
-from twisted_kafka.protocol.headers import encode_request_header, parse_request_header
+from twisted_kafka.protocol.headers import encode_request_header
 
 
-def parsed(data: bytes | bytearray) -> tuple[int, int, int, str | None, int]:
-    header = parse_request_header(data)
-    return header.api_key, header.api_version, header.correlation_id, header.client_id, header.body_offset
+class _Authenticator:
+    expects_token = False
 
 
-def test_what_is_remembered_is_what_would_be_parsed() -> None:
-    reader = HeaderReader()
-    kinds = [(18, 3), (18, 0), (0, 7), (0, 9), (7, 0), (7, 1), (1, 99)]
-    clients = [None, "", "me", "somebody else", "Zoë"]
-    for correlation_id in (1, -1, 2**31 - 1):
-        for client_id in clients:
-            for key, version in kinds:
-                for body in (b"", b"\0\0body", b"me"):
-                    data = encode_request_header(key, version, correlation_id, client_id) + body
-                    assert reader.read(data) == parsed(data)
-                    assert reader.read(bytearray(data)) == parsed(data)
+def test_a_frame_is_a_token_only_while_one_is_expected() -> None:
+    authenticator = _Authenticator()
+    read = authenticating_header_reader(cast(IAuthenticator, authenticator))
+    data = encode_request_header(ApiKey.METADATA, 1, 7, "me")
+    assert read(data) == (ApiKey.METADATA, 1, 7, "me", len(data))
+    with pytest.raises(MalformedMessageError):
+        read(b"token")
+    authenticator.expects_token = True
+    assert read(b"token") == (ApiKey.SASL_AUTHENTICATE, TOKEN_VERSION, 0, None, 0)
+    assert read(data)[1] == TOKEN_VERSION
 
 
-def test_a_header_that_ends_within_what_is_remembered_is_refused_as_ever() -> None:
-    reader = HeaderReader()
-    data = frame(1)[4:]
-    reader.read(data)
-    for end in range(len(data)):
-        with pytest.raises(MalformedMessageError):
-            reader.read(data[:end])
+def test_headers_of_requests_that_are_answered_take_no_memory() -> None:
+    layer = Layer()
+    channel, _ = layer.connect()
+    tag = 40_000
+
+    def ask() -> None:
+        for version in range(64):
+            header = encode_request_header(ApiKey.METADATA, 100 + version, 1, "me")[:-1] + b"\x01\x00" + _uvarint(tag) + bytes(tag)
+            channel.dataReceived(len(header).to_bytes(4, "big") + header)
+            request = layer.take()
+            assert request is not None
+            layer.answer(request)
+            request.frame = b""
+        layer.observer.completed.clear()
+
+    channel.dataReceived(frame(1))
+    first: Any = layer.take()
+    layer.answer(first)
+    assert traced_peak_bytes(ask) < 10 * tag
 
 
-def test_a_client_that_invents_versions_costs_no_memory() -> None:
-    reader = HeaderReader()
-    for version in range(3 * KNOWN_MAX):
-        reader.read(encode_request_header(18, version, 1, "me"))
-        assert len(reader._known) <= KNOWN_MAX
+def _uvarint(value: int) -> bytes:
+    data = b""
+    while value > 127:
+        data += bytes((value & 127 | 128,))
+        value >>= 7
+    return data + bytes((value,))

@@ -13,11 +13,11 @@ from tests.cases import case
 from tests.network import network_fakes
 from tests.network.network_fakes import FakeTransport, Layer, frame, lines_of
 from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, IBlockedAcceptor, NoQuotas
-from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES
+from twisted_kafka.network.connection.channel import FRAME_BYTES, READ_AHEAD_BYTES
 from twisted_kafka.network.connection.expiry import HALF_CLOSED_S
 from twisted_kafka.network.connection.framing import NOT_NOW
 from twisted_kafka.network.requests.parker import Parker
-from twisted_kafka.network.requests.request import Request, ThrottlingResponse
+from twisted_kafka.network.requests.request import CLOSE_CONNECTION, Request, ThrottlingResponse
 from twisted_kafka.network.requests.request_channel import AlreadyAnsweredError
 from twisted_kafka.protocol.regions import Part
 
@@ -120,6 +120,23 @@ def test_no_op_goes_on_and_close_closes() -> None:
     assert not layer.processor.channels
 
 
+@pytest.mark.parametrize("has_answer", [False, True])
+def test_nothing_behind_a_request_that_closes_its_connection_is_handled(has_answer: bool) -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(b"".join(map(frame, range(100))))
+    first = layer.take()
+    assert first is not None
+    parts = [b"\0\0\0\0"] if has_answer else []
+    layer.channel.send_response(first, parts, 4 * has_answer, CLOSE_CONNECTION)
+    layer.reactor.run_asked()
+    channel.dataReceived(frame(100))
+    layer.advance_ms(10_000)
+    assert layer.take() is None
+    assert (transport.is_closed, transport.written) == (True, b"".join(parts))
+    assert len(layer.observer.completed) == 1
+
+
 def test_response_to_a_closed_connection_is_dropped_and_counted_once() -> None:
     layer = Layer()
     channel, transport = layer.connect()
@@ -210,7 +227,7 @@ def test_muted_channel_reads_on_up_to_a_bound() -> None:
         sent += len(data)
         channel.dataReceived(data)
         assert sent < 2 * READ_AHEAD_BYTES
-    assert sent > READ_AHEAD_BYTES
+    assert sent > READ_AHEAD_BYTES - number * FRAME_BYTES
     for correlation_id in range(number + 1):
         request = layer.take()
         assert request is not None

@@ -44,7 +44,7 @@ from twisted_kafka.server.apis.administration.partitions import PartitionApis
 from twisted_kafka.server.apis.administration.topics import TopicApis
 from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
 from twisted_kafka.server.apis.cluster.metadata import MetadataApis
-from twisted_kafka.server.dispatch import ApiRegistry, FrozenResponse, Limited
+from twisted_kafka.server.dispatch import ApiRegistry, Limited, ReadyResponse
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.timer import Timer
 
@@ -129,9 +129,11 @@ class OneBroker:
         """How long the client of the last request has to wait because of what it changed."""
         if isinstance(response, Limited):
             response, self.throttle_ms = response.response, response.quota.throttle_ms()
-        if isinstance(response, FrozenResponse):
-            response = response.response
         self.errors.append(context.error)
+        if isinstance(response, ReadyResponse):
+            (body,) = response.encode_parts(version)
+            assert isinstance(body, bytes)
+            return api.response_class.decode(body, version)
         return type(response).decode(response.encode(version), version)
 
     def create(self, name: str, partitions: int = 1, **configs: Any) -> bytes:

@@ -19,12 +19,13 @@ from twisted_kafka.network.connection.channel_state import (
 )
 from twisted_kafka.network.connection.connection_stats import ConnectionStats
 from twisted_kafka.network.connection.framing import NOT_NOW, FrameReader, InvalidReceiveError
-from twisted_kafka.network.connection.header_reader import AuthenticatingHeaderReader, HeaderReader
+from twisted_kafka.network.connection.header_reader import HeaderReader, authenticating_header_reader
 from twisted_kafka.network.connection.interfaces import IChannelTransport
 from twisted_kafka.network.requests.authenticator import IAuthenticator
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo
+from twisted_kafka.protocol.headers import read_request_header
 from twisted_kafka.protocol.regions import Buffer
 
 READ_AHEAD_BYTES = 64 * 1024
@@ -32,6 +33,12 @@ READ_AHEAD_BYTES = 64 * 1024
 
 It is 0 with a memory pool: a channel then holds no more unaccounted bytes than it got in one read.
 """
+
+MOST_CUT = 32
+"""Most frames of one read that are cut at a time: a frame of two bytes takes up thirty times its size once it is an object."""
+
+FRAME_BYTES = 64
+"""What a frame that waits costs besides its bytes: its size prefix, its object, and its place in the backlog."""
 
 
 class IChannelOwner(Protocol):
@@ -93,11 +100,11 @@ class KafkaChannel:
         "_reader",
         "_reserved_bytes",
         "connection",
-        "headers",
         "in_flight",
         "is_eof",
         "is_paused",
         "last_active_ns",
+        "read_header",
         "state",
         "transport",
     )
@@ -109,14 +116,14 @@ class KafkaChannel:
     def __init__(self, connection: ConnectionInfo, owner: IChannelOwner, max_request_bytes: int) -> None:
         self.connection = connection
         self._owner = owner
-        self._reader = FrameReader(max_request_bytes)
+        self._reader = FrameReader(max_request_bytes, most_cut=MOST_CUT)
         self._backlog: deque[Buffer] | None = None
         self._backlog_bytes = 0
         self._pool: MemoryPool | None = owner.memory_pool
         self._read_ahead_bytes = READ_AHEAD_BYTES if self._pool is None else 0
         self._reserved_bytes = 0
         """Allocated from the memory pool for the incomplete frame that becomes the next request."""
-        self.headers = HeaderReader()
+        self.read_header: HeaderReader = read_request_header
         self.state = NOT_MUTED
         self.in_flight: Request | None = None
         self.is_paused = False
@@ -125,7 +132,7 @@ class KafkaChannel:
     def authenticate_with(self, authenticator: IAuthenticator, max_receive_bytes: int) -> None:
         """Require SASL. Until the client is authenticated, its requests may not be larger than ``max_receive_bytes``."""
         self.connection.authenticator = authenticator
-        self.headers = AuthenticatingHeaderReader(authenticator)
+        self.read_header = authenticating_header_reader(authenticator)
         self._reader.limit_until(max_receive_bytes, lambda: authenticator.is_authenticated)
 
     @property
@@ -151,7 +158,7 @@ class KafkaChannel:
     @property
     def has_waiting_requests(self) -> bool:
         """Whether more requests were received after the one in flight."""
-        return bool(self._backlog)
+        return bool(self._backlog or self._reader.uncut)
 
     # Called by the transport.
 
@@ -194,7 +201,7 @@ class KafkaChannel:
         A producer with acks=0 may send and disconnect, and what it sent must not be lost. A client that has only shut down its
         sending side still reads its responses. (Kafka handles the first case by CloseMode.GRACEFUL.)
         """
-        if not self._backlog and self.in_flight is None:
+        if not self.has_waiting_requests and self.in_flight is None:
             return False
         self.is_eof = True
         self.pause()
@@ -260,9 +267,12 @@ class KafkaChannel:
         owner = self._owner
         if owner.is_full:
             owner.stop_reading(self)
-        elif self._backlog:
+            return
+        if not self._backlog and self._reader.uncut and not self._cut():
+            return
+        if self._backlog:
             frame = self._backlog.popleft()
-            self._backlog_bytes -= len(frame)
+            self._backlog_bytes -= len(frame) + FRAME_BYTES
             owner.process_completed_receive(self, frame)
         elif self.is_eof:
             self.close()
@@ -282,7 +292,7 @@ class KafkaChannel:
         if self._backlog is None:
             self._backlog = deque()
         self._backlog.appendleft(frame)
-        self._backlog_bytes += len(frame)
+        self._backlog_bytes += len(frame) + FRAME_BYTES
         return False
 
     def close(self) -> None:
@@ -315,7 +325,16 @@ class KafkaChannel:
         if self._backlog is None:
             self._backlog = deque()
         self._backlog.extend(frames)
-        self._backlog_bytes += sum(map(len, frames))
+        self._backlog_bytes += sum(map(len, frames)) + FRAME_BYTES * len(frames)
+
+    def _cut(self) -> bool:
+        """Cut the next frames of what was read. Return False if that closes the channel."""
+        try:
+            self._keep(self._reader.cut())
+        except InvalidReceiveError as error:
+            self._owner.refuse(self, str(error))
+            return False
+        return True
 
     def _reserve(self) -> bool:
         """Allocate memory for the incomplete frame, if there is one. Return False if it has to wait for memory.

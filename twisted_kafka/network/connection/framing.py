@@ -103,12 +103,16 @@ class FrameReader:
         "_is_over",
         "_later_bytes",
         "_max_bytes",
+        "_most_cut",
         "_most_sliced_bytes",
         "_size",
         "held_bytes",
+        "uncut",
     )
 
-    def __init__(self, max_bytes: int, buffers: FrameBuffers = FRAME_BUFFERS) -> None:
+    def __init__(self, max_bytes: int, buffers: FrameBuffers = FRAME_BUFFERS, most_cut: int | None = None) -> None:
+        """Without ``most_cut``, ``feed`` returns all frames that are complete, and nothing is ever ``uncut``."""
+        self._most_cut = most_cut
         self._max_bytes = self._later_bytes = max_bytes
         self._is_over: Callable[[], bool] | None = None
         self._buffers = buffers
@@ -116,8 +120,10 @@ class FrameReader:
         self._head = b""  # an incomplete size
         self._buffer: bytearray | None = None  # of the incomplete frame
         self._size = 0
+        self.uncut = b""
+        """What is left of the bytes that were fed: ``cut`` returns the next frames."""
         self.held_bytes = 0
-        """Bytes held of an incomplete frame."""
+        """Bytes held of an incomplete frame, or of frames that are not cut yet."""
 
     def limit_until(self, max_bytes: int, is_over: Callable[[], bool]) -> None:
         """Take no frames larger than ``max_bytes`` until ``is_over`` returns True. It is called for larger ones only."""
@@ -126,18 +132,30 @@ class FrameReader:
         self._is_over = is_over
 
     def feed(self, data: bytes) -> Sequence[Buffer]:
-        """Add bytes, of which it keeps copies; return the frames that are now complete. Raises InvalidReceiveError."""
+        """Add bytes, of which it keeps copies; return frames that are now complete, of small ones at most ``most_cut``.
+
+        ``cut`` returns the next ones while something is ``uncut``. Raises InvalidReceiveError.
+        """
         if self._buffer is not None:
             return self._feed_buffer(data)
         if self._head:
             data = self._head + data
             self._head = b""
             self.held_bytes = 0
+        elif self.uncut:
+            self._keep_uncut(self.uncut + data, 0)
+            return _NOTHING
         available = len(data) - SIZE_BYTES
         if available >= 0:
             (size,) = _size_at(data)
             if size == available and 0 <= size <= self._most_sliced_bytes:
                 return (data[SIZE_BYTES:],)
+        return self._cut(data, 0)
+
+    def cut(self) -> Sequence[Buffer]:
+        """Return the next frames of what was fed. Raises InvalidReceiveError."""
+        data, self.uncut = self.uncut, b""
+        self.held_bytes = 0
         return self._cut(data, 0)
 
     def get_buffer(self) -> memoryview | None:
@@ -182,9 +200,17 @@ class FrameReader:
             else:
                 frames.append(self._copied(memoryview(data)[position:frame_end]))
             position = frame_end
+            if len(frames) == self._most_cut and end - position >= SIZE_BYTES:
+                self._keep_uncut(data, position)
+                return frames
         self._head = data[position:]
         self.held_bytes = end - position
         return frames
+
+    def _keep_uncut(self, data: bytes, position: int) -> None:
+        # Whether a frame is complete is seen when it is cut, so what is kept may be less than one.
+        self.uncut = data[position:]
+        self.held_bytes = len(self.uncut)
 
     def _copied(self, data: memoryview) -> Buffer:
         buffer = self._buffers.take(len(data))

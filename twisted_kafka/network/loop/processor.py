@@ -493,7 +493,7 @@ class Processor:
         if pool is not None and not channel.allocate_memory(frame):
             return
         try:
-            api_key, api_version, correlation_id, client_id, body_offset = channel.headers.read(frame)
+            api_key, api_version, correlation_id, client_id, body_offset = channel.read_header(frame)
         except Exception as error:  # noqa: BLE001 whatever is wrong with a frame concerns its connection only
             if pool is not None:
                 pool.release(len(frame))
@@ -582,13 +582,11 @@ class Processor:
                     self._fail_authentication(channel, request)
                 elif kind == SESSION_EXPIRED:
                     self._expire_session(channel, request, now_ns)
-                elif kind == CLOSE_CONNECTION and request.parts:
+                elif kind == CLOSE_CONNECTION:  # what was read behind this request is not handled
                     self._answer_and_close(channel, request)
                 else:
                     request.sent_ns = now_ns
                     self._finish(channel, request)
-                    if kind == CLOSE_CONNECTION:
-                        channel.close()
             except Exception:  # noqa: BLE001 one failing connection must not affect the others
                 self._fail(channel, "its response could not be sent")
         for channel, request in sent:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tests.server.apis.topic_harness import OneBroker
-from twisted_kafka.network.requests.request_context import RequestContext
+from tests.traced_memory import traced_peak_bytes
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
 from twisted_kafka.protocol.messages.cluster import DescribeClusterRequest
 from twisted_kafka.protocol.messages.inter_broker import (
@@ -232,3 +233,34 @@ def test_operations_are_told_of_missing_topics_too(broker: OneBroker) -> None:
     topics = [TopicRequest(name=name) for name in ("a", "nope", "b/")]
     response = broker.ask(DescribeTopicPartitionsRequest(topics=topics), 0)
     assert [topic.topic_authorized_operations for topic in response.topics] == [3576, 3576, 3576]
+
+
+def _answer_to(broker: OneBroker, version: int, names: Sequence[str] | None) -> Any:
+    request = MetadataRequest(topics=None if names is None else [MetadataRequestTopic(name=name) for name in names])
+    info = ConnectionInfo("c", "PLAINTEXT", "PLAINTEXT", "127.0.0.1")
+    return broker.apis[request.KEY].handler(RequestContext(request.KEY, version, 1, "test", info), request)
+
+
+def test_answers_about_one_topic_and_all_topics_are_encoded_once_until_the_metadata_change(broker: OneBroker) -> None:
+    broker.create("t")
+    for names in (None, ["t"]):
+        first = _answer_to(broker, 12, names)
+        assert _answer_to(broker, 12, names) is first
+        assert _answer_to(broker, 9, names) is not first
+    broker.create("u")
+    changed = _answer_to(broker, 12, None)
+    assert changed is not first
+    assert [topic.name for topic in MetadataResponse.decode(changed.body, 12).topics] == ["t", "u"]
+
+
+def test_lists_of_topics_in_any_order_leave_no_memory_behind(broker: OneBroker) -> None:
+    names = [f"topic-{number}" for number in range(20)]
+    for name in names:
+        broker.create(name)
+    size = len(_answer_to(broker, 12, None).body)
+
+    def ask_in_other_orders() -> None:
+        for number in range(200):
+            _answer_to(broker, 12, names[number % 20 :] + names[: number % 20] + names[: number // 20])
+
+    assert traced_peak_bytes(ask_in_other_orders) < 60 * size

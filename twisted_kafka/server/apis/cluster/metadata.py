@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Protocol
 
 from twisted_kafka.admin.topic_rules import name_error
+from twisted_kafka.bounded import BoundedCache
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache, MetadataSnapshot, PartitionState
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
@@ -28,14 +29,14 @@ from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuota, ControllerMutationQuotaManager
 from twisted_kafka.security.authorizer.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from twisted_kafka.server.authorization import ALLOW_ALL, OPERATIONS_NOT_ASKED, IAuthorization
-from twisted_kafka.server.dispatch import FrozenResponse, api
+from twisted_kafka.server.dispatch import EncodedResponse, api
 from twisted_kafka.server.error_counts import note_errors
 
 _DESCRIBE: Final = AclOperation.DESCRIBE
 _TOPIC: Final = ResourceType.TOPIC
 
-MAX_FROZEN: Final = 1000
-"""Maximum number of encoded responses cached per snapshot; the cache is cleared when it is full."""
+ENCODED_BYTES: Final = 32 * 1024 * 1024
+"""Most bytes of encoded responses that are kept for a snapshot: those about all topics, and about one topic."""
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
@@ -70,12 +71,14 @@ class MetadataApis:
         self._topics = topics
         self._auto_create = config.boolean("auto.create.topics.enable")
         self._page_limit = config.int("max.request.partition.size.limit")
+        self._encoded = (metadata.snapshot, _encoded_responses())
 
     @api(MetadataRequest, MetadataResponse, versions=(0, 13))
-    def metadata(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse | FrozenResponse:
-        """Describe the cluster and the requested topics; equal requests share one encoded response per metadata snapshot.
+    def metadata(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse | EncodedResponse:
+        """Describe the cluster and the requested topics.
 
-        That holds for whoever may describe all of the topics.
+        Equal requests about all topics, or about one, share one encoded response per metadata snapshot, if the principal may
+        describe all of the topics. There is no bound to how many lists of several topics clients may ask for.
         """
         version = context.api_version
         asked = request.topics
@@ -83,30 +86,27 @@ class MetadataApis:
         names: tuple[str | None, ...] | None = None
         if asked is None or (version == 0 and not asked):
             names = ()
-        elif asked and asked[0].topic_id == NO_UUID:
-            names = tuple([topic.name for topic in asked])
-        key = None
-        if names is not None and (not self._authorization.enforces or self._sees_all(context, request, snapshot, names)):
-            operations = (request.include_topic_authorized_operations, request.include_cluster_authorized_operations)
-            key = ("metadata", context.listener_name, asked is None or version == 0, version, operations, names)
-            frozen: FrozenResponse | None = snapshot.derived.get(key)
-            if frozen is not None:
-                context.error_counts = frozen.error_counts
-                return frozen
-        response = self._answer(context, request, snapshot)
-        errors = [topic.error_code for topic in response.topics if topic.error_code]
-        if errors:
-            context.note_error(errors[0])
-            for topic in response.topics[:_MAX_NOTED]:
-                if topic.error_code and topic.name is not None:
-                    context.note_resource(ResourceKind.TOPIC, topic.name)
-        elif key is not None:
-            if len(snapshot.derived) >= MAX_FROZEN:
-                snapshot.derived.clear()
+        elif len(asked) == 1 and asked[0].topic_id == NO_UUID:
+            names = (asked[0].name,)
+        if names is None or (self._authorization.enforces and not self._sees_all(context, request, snapshot, names)):
+            response = self._answer(context, request, snapshot)
+            _note_topics(context, response)
+            return response
+        operations = (request.include_topic_authorized_operations, request.include_cluster_authorized_operations)
+        key = (context.listener_name, version, operations, names)
+        if self._encoded[0] is not snapshot:
+            self._encoded = (snapshot, _encoded_responses())
+        responses = self._encoded[1]
+        encoded = responses.get(key)
+        if encoded is None:
+            response = self._answer(context, request, snapshot)
+            if _note_topics(context, response):
+                return response
             note_errors(context, response)
-            frozen = snapshot.derived[key] = FrozenResponse(response, context.error_counts)
-            return frozen
-        return response
+            encoded = EncodedResponse(response, version, context.error_counts)
+            responses.put(key, encoded)
+        context.error_counts = encoded.error_counts
+        return encoded
 
     def _sees_all(
         self, context: RequestContext, request: MetadataRequest, snapshot: MetadataSnapshot, names: Sequence[str | None]
@@ -273,6 +273,25 @@ class MetadataApis:
                 response.next_cursor = Cursor(topic_name=name, partition_index=next_partition)
                 break
         return response
+
+
+def _note_topics(context: RequestContext, response: MetadataResponse) -> bool:
+    """Note the errors of topics, for the access log; return whether there are any."""
+    errors = [topic for topic in response.topics if topic.error_code]
+    if not errors:
+        return False
+    context.note_error(errors[0].error_code)
+    for topic in errors[:_MAX_NOTED]:
+        if topic.name is not None:
+            context.note_resource(ResourceKind.TOPIC, topic.name)
+    return True
+
+
+_Key = tuple[str, int, tuple[bool, bool], tuple[str | None, ...]]
+
+
+def _encoded_responses() -> BoundedCache[_Key, EncodedResponse]:
+    return BoundedCache(ENCODED_BYTES, lambda key, encoded: len(encoded.body) + sum(len(name or "") for name in key[-1]))
 
 
 class _View:
