@@ -15,6 +15,9 @@ LONGER = {"scan_in_steps"}
 MORE_PARAMETERS = {"field"}
 """A declaration, by keywords alone."""
 CLOCK = PACKAGE / "timing" / "clock.py"
+THREADS = PACKAGE / "threads.py"
+THREAD_MODULES = {"threading", "_thread", "concurrent.futures", "concurrent.futures.thread"}
+THREAD_MAKERS = {"Thread", "Timer", "ThreadPoolExecutor", "start_new_thread"}
 TIME_OF_DAY = {"time", "monotonic", "time_ns", "monotonic_ns", "sleep"}
 
 
@@ -43,6 +46,16 @@ def _imports_of_reactor(tree: ast.AST) -> Iterator[str]:
             yield f"line {node.lineno}"
 
 
+def _threads_made(tree: ast.AST) -> Iterator[str]:
+    """What makes threads of the standard library: a call, or a subclass."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module in THREAD_MODULES]
+    imported = {alias.asname or alias.name for node in imports for alias in node.names if alias.name in THREAD_MAKERS}
+    made = {f"{module}.{name}" for module in THREAD_MODULES for name in THREAD_MAKERS} | imported
+    for node in ast.walk(tree):
+        called = [node.func] if isinstance(node, ast.Call) else node.bases if isinstance(node, ast.ClassDef) else []
+        yield from (f"line {each.lineno}: {ast.unparse(each)}" for each in called if ast.unparse(each) in made)
+
+
 def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
@@ -64,6 +77,8 @@ def test_a_module_keeps_the_rules() -> None:
             assert list(_imports_of_reactor(tree)) == [], "reactors are passed in"
             if path != CLOCK:
                 assert list(_calls_of_time(tree)) == [], "an IClock is passed in"
+            if path != THREADS:
+                assert list(_threads_made(tree)) == [], "twisted_kafka.threads makes threads, whose errors are logged and counted"
             long = [each.name for each in _functions(tree) if _length(each) > LONGEST_FUNCTION]
             assert set(long) <= LONGER, "a function of its own for a part of this"
             wide = [each.name for each in _functions(tree) if _parameters(each) > MOST_PARAMETERS]

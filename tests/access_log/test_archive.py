@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from tests.access_log.test_record import request
 from twisted_kafka.access_log.archive import Archive
@@ -107,3 +108,21 @@ def test_the_oldest_files_go_while_there_are_too_many_bytes(tmp_path: Path) -> N
         add(tmp_path, f"node-1-00000{number}.jsonl", (10 - number) * HOUR_MS, text="x" * 100)
     archive(tmp_path, size_bytes=250).run_once()
     assert names(tmp_path) == ["node-1-000003.jsonl", "node-1-000004.jsonl"]
+
+
+def test_the_thread_goes_on_after_what_it_does_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = archive(tmp_path, hours=1)
+    runs: list[int] = []
+
+    def fail() -> None:
+        runs.append(1)
+        if len(runs) == 3:
+            kept._stopping.set()
+        raise TypeError("broken")
+
+    monkeypatch.setattr("twisted_kafka.threads.FIRST_PAUSE_S", 0)
+    monkeypatch.setattr(kept, "run_once", fail)
+    with capturedLogs() as events:
+        kept._run()
+    assert len(runs) == 3
+    assert [formatEvent(event) for event in events] == ["Uncaught exception in the access log's archive"] * 3

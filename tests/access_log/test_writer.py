@@ -1,8 +1,10 @@
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from twisted_kafka.access_log.rotation import LogFiles
 from twisted_kafka.access_log.writer import AccessLogWriter
@@ -118,3 +120,32 @@ def test_the_thread_writes_and_ends(log: Log) -> None:
         log.writer.add(line())
     log.writer.stop()
     assert (log.directory / log.names[0]).read_text() == line() * 50
+
+
+def test_a_topic_that_fails_costs_nothing_but_its_own_lines(log: Log) -> None:
+    failing = [True]
+
+    def publish(lines: Sequence[str]) -> int:
+        if failing[0]:
+            raise ValueError("no store")
+        return 0
+
+    log.writer.publish = publish
+    with capturedLogs() as events:
+        log.write(line(text="a"), line(text="b"))
+    failing.clear()
+    failing.append(False)
+    log.write(line(text="c"))
+    assert [formatEvent(event) for event in events] == ["Access log: 2 lines are not in the topic: no store"]
+    assert log.metrics.value("AccessLog", "UnpublishedLinesPerSec") == 2
+    log.writer.stop()
+    assert (log.directory / log.names[0]).read_text() == line(text="a") + line(text="b") + line(text="c")
+
+
+def test_a_line_that_cannot_be_written_is_dropped_alone(log: Log) -> None:
+    with capturedLogs() as events:
+        log.write(line(text="\udcff"))
+        log.write(line())
+    assert log.writer.dropped == 1
+    assert log.metrics.value("AccessLog", "LinesPerSec") == 1
+    assert "1 lines were dropped" in formatEvent(events[0])

@@ -16,6 +16,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.interpreter import HAS_CODEC_EXTENSIONS
 from twisted_kafka.protocol.records import zstd_frames
+from twisted_kafka.threads import attempt, make_thread, repeat
 from twisted_kafka.timing.clock import IClock
 
 JSONL: Final = "jsonl"
@@ -48,7 +49,7 @@ class Archive:
         self._name = re.compile(rf"^node-{node_id}-\d+(-\d+)?(\.jsonl|\.jsonl\.zst|\.parquet)$")
         self._unfinished = re.compile(rf"^\.node-{node_id}-\d+(-\d+)?(\.jsonl\.zst|\.parquet)$")
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kafka-access-log-archive", daemon=True)
+        self._thread = make_thread(self._run, "kafka-access-log-archive")
 
     def start(self) -> None:
         """Start the thread."""
@@ -78,14 +79,15 @@ class Archive:
         self._delete(now_ms)
 
     def _run(self) -> None:
-        self.recover()
-        while True:
-            try:
-                self.run_once()
-            except OSError as error:
-                _log.warn("Access log: {error}", error=error)
-            if self._stopping.wait(_CHECK_INTERVAL_S):
-                return
+        attempt(self.recover, "recovering the access log's archive")
+        repeat(self._step, self._stopping.wait, "the access log's archive")
+
+    def _step(self) -> bool:
+        try:
+            self.run_once()
+        except OSError as error:
+            _log.warn("Access log: {error}", error=error)
+        return not self._stopping.wait(_CHECK_INTERVAL_S)
 
     def _closed(self) -> list[Path]:
         return sorted(path for path in self._directory.glob("date=*/hour=*/node-*") if self._name.match(path.name))

@@ -10,6 +10,7 @@ from twisted.logger import Logger
 from twisted_kafka.access_log.record import HOUR_AT, utc_text
 from twisted_kafka.access_log.rotation import LogFiles
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.threads import attempt, make_thread, repeat
 from twisted_kafka.timing.clock import IClock
 
 _log = Logger()
@@ -39,7 +40,7 @@ class AccessLogWriter:
         self._queue_size = queue_size
         self._write_interval_s = write_interval_ms / 1000
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kafka-access-log-writer", daemon=True)
+        self._thread = make_thread(self._run, "kafka-access-log-writer")
         self._lines_written = metrics.meter("AccessLog", "LinesPerSec")
         self._lines_dropped = metrics.meter("AccessLog", "DroppedLinesPerSec")
         self._lines_sampled_out = metrics.meter("AccessLog", "SampledOutLinesPerSec")
@@ -47,9 +48,10 @@ class AccessLogWriter:
         self.publish: Callable[[Sequence[str]], int] | None = None
         """Gets the lines that were written, for access.log.topic.enable; returns how many it could not append."""
         metrics.gauge("AccessLog", "QueueSize", self._queue.__len__)
-        self._reported_dropped = 0
+        self._reported_dropped = self._reported_unpublished = 0
         self._reported_at_ns: int | None = None
-        self._error: OSError | None = None
+        self._error: Exception | None = None
+        self._publish_error: Exception | None = None
 
     def add(self, line: str) -> None:
         """Queue a line, which ends in a newline, or count it as dropped if the queue is full."""
@@ -90,29 +92,38 @@ class AccessLogWriter:
         while lines := self._take():
             try:
                 self._write(lines, now_ms)
-            except OSError as error:
+            except Exception as error:  # noqa: BLE001 the lines behind them are written all the same
                 self._error = error
                 self._lines_dropped.mark(len(lines))
-            if self.publish is not None and (lost := self.publish(lines)):
-                self._lines_unpublished.mark(lost)
+            self._publish(lines)
         try:
             self._files.roll_if_due(utc_text(now_ms // 1000)[:13], now_ms)
         except OSError as error:
             self._error = error
-        self._warn_of_drops()
+        self._warn()
+
+    def _publish(self, lines: Sequence[str]) -> None:
+        if self.publish is None:
+            return
+        try:
+            lost = self.publish(lines)
+        except Exception as error:  # noqa: BLE001 a topic that fails must not end the files
+            self._publish_error = error
+            lost = len(lines)
+        if lost:
+            self._lines_unpublished.mark(lost)
 
     def _run(self) -> None:
-        try:
-            self._files.recover()
-        except OSError as error:
-            self._error = error
-        while not self._stopping.wait(self._write_interval_s):
+        attempt(self._files.recover, "recovering the access log")
+        repeat(self._step, self._stopping.wait, "the access log's writer")
+        attempt(self.write_waiting, "writing the access log's last lines")
+        attempt(self._files.close, "closing the access log")
+
+    def _step(self) -> bool:
+        is_stopping = self._stopping.wait(self._write_interval_s)
+        if not is_stopping:
             self.write_waiting()
-        self.write_waiting()
-        try:
-            self._files.close()
-        except OSError as error:
-            _log.warn("Access log: {error}", error=error)
+        return not is_stopping
 
     def _take(self) -> list[str]:
         queue = self._queue
@@ -128,12 +139,17 @@ class AccessLogWriter:
             self._lines_written.mark(len(same_hour))
             lines = [] if same_hour is lines else [line for line in lines if line[HOUR_AT] != hour]
 
-    def _warn_of_drops(self) -> None:
-        now_ns, dropped = self._clock.monotonic_ns(), self.dropped
-        if dropped == self._reported_dropped and self._error is None:
+    def _warn(self) -> None:
+        now_ns, dropped, unpublished = self._clock.monotonic_ns(), self.dropped, self._lines_unpublished.count
+        if dropped == self._reported_dropped and self._error is None and self._publish_error is None:
             return
         if self._reported_at_ns is not None and now_ns - self._reported_at_ns < _WARNING_INTERVAL_NS:
             return
-        why = f": {self._error}" if self._error is not None else ": the queue was full"
-        _log.warn("Access log: {count} lines were dropped{why}", count=dropped - self._reported_dropped, why=why)
-        self._reported_dropped, self._reported_at_ns, self._error = dropped, now_ns, None
+        if dropped != self._reported_dropped or self._error is not None:
+            why = self._error or "the queue was full"
+            _log.warn("Access log: {count} lines were dropped: {why}", count=dropped - self._reported_dropped, why=why)
+        if self._publish_error is not None:
+            count = unpublished - self._reported_unpublished
+            _log.warn("Access log: {count} lines are not in the topic: {why}", count=count, why=self._publish_error)
+        self._reported_dropped, self._reported_unpublished, self._reported_at_ns = dropped, unpublished, now_ns
+        self._error = self._publish_error = None

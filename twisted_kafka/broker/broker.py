@@ -25,6 +25,7 @@ from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.server.interception import IRequestInterceptor
+from twisted_kafka.threads import make_thread
 from twisted_kafka.timing.clock import IClock, SystemClock
 
 __all__ = ["Broker", "StartError", "StartInterruptedError"]
@@ -130,7 +131,7 @@ class Broker:
     def _give_up(self, why: str) -> None:
         _log.critical("{why}", why=why)
         # Not on this thread, which is one of those that stop.
-        threading.Thread(target=self.stop, name="kafka-fatal-shutdown").start()
+        make_thread(self.stop, "kafka-fatal-shutdown", is_daemon=False).start()
 
     def __enter__(self) -> Self:
         self.start()

@@ -78,6 +78,7 @@ from twisted_kafka.server.apis.transactions.transaction_notes import end_note, t
 from twisted_kafka.server.diagnoses import Diagnoses
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
 from twisted_kafka.server.request_throttler import RequestThrottler
+from twisted_kafka.threads import UNCAUGHT_ERRORS
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import KafkaScheduler
 from twisted_kafka.timing.timer import Timer
@@ -273,6 +274,7 @@ class KafkaServer:
     def _start_timing(self, running: Running) -> tuple[KafkaScheduler, Timer]:
         running.scheduler = scheduler = KafkaScheduler(self._clock, self.config.int("background.threads"))
         scheduler.startup()
+        self.metrics.gauge("Threads", "UncaughtErrorsCount", lambda: UNCAUGHT_ERRORS.count)
         scheduler.schedule("metrics-tick", self.metrics.tick, _METRICS_TICK_MS, _METRICS_TICK_MS)
         refresh = partial(self._refresh_certificates, running)
         scheduler.schedule("refresh-certificates", refresh, _CERTIFICATES_MS, _CERTIFICATES_MS)

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from twisted.logger import Logger
 
 from twisted_kafka.network.loop.reactors import close_reactor, make_reactor
+from twisted_kafka.threads import make_thread
 from twisted_kafka.timing.clock import IClock
 
 _log = Logger()
@@ -29,7 +30,7 @@ class MainReactor:
         """``name`` is its thread's, if it is not passed in."""
         self.is_own = reactor is None
         self.reactor: Any = make_reactor(clock) if reactor is None else reactor
-        self._own_thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._own_thread = make_thread(self._run, name)
         self._thread_id: int | None = None
 
     def start(self) -> None:
@@ -68,7 +69,4 @@ class MainReactor:
             close_reactor(self.reactor)
 
     def _run(self) -> None:
-        try:
-            self.reactor.run(installSignalHandlers=False)
-        except Exception:  # noqa: BLE001 the thread ends: log why
-            _log.failure("{name} ended with an error", name=self._own_thread.name)
+        self.reactor.run(installSignalHandlers=False)

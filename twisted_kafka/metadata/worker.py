@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from twisted.logger import Logger
+from twisted_kafka.threads import attempt, make_thread, repeat
 
 MAX_QUEUED: Final = 100_000
 """The maximum number of waiting callables; when it is reached, the worker must be stuck."""
@@ -18,8 +18,6 @@ class WorkerFullError(RuntimeError):
 class SerialWorker:
     """Runs callables in order on a daemon thread of its own. Exceptions of a callable are logged."""
 
-    log = Logger()
-
     def __init__(self, name: str, *, threaded: bool = True) -> None:
         self.name = name
         self._queue: deque[Callable[[], None]] = deque()
@@ -27,7 +25,7 @@ class SerialWorker:
         self._closed = False
         self._thread: threading.Thread | None = None
         if threaded:
-            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread = make_thread(self._run, name)
             self._thread.start()
 
     def submit(self, action: Callable[[], None]) -> bool:
@@ -75,17 +73,20 @@ class SerialWorker:
         return True
 
     def _run(self) -> None:
-        while True:
-            with self._condition:
-                while not self._queue:
-                    if self._closed:
-                        return
-                    self._condition.wait()
-                action = self._queue.popleft()
-            self._call(action)
+        repeat(self._step, self._pause, self.name)
+
+    def _step(self) -> bool:
+        with self._condition:
+            while not self._queue:
+                if self._closed:
+                    return False
+                self._condition.wait()
+            action = self._queue.popleft()
+        self._call(action)
+        return True
+
+    def _pause(self, seconds: float) -> None:
+        self.pause(seconds)  # what is queued is run after ``close``, too
 
     def _call(self, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except Exception:  # noqa: BLE001 - one bad callable must not stop those after it
-            self.log.failure("An action of {name} failed", name=self.name)
+        attempt(action, f"an action of {self.name}")

@@ -31,6 +31,7 @@ from twisted_kafka.network.request_plane import CONTROL_PLANE, CONTROL_PLANE_QUE
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_observer import IRequestObserver
+from twisted_kafka.threads import make_thread
 from twisted_kafka.timing.clock import IClock
 
 DRAIN_S = 1.0
@@ -257,7 +258,7 @@ class SocketServer:
                 plane.forget(thread)
 
         self._retirements = [each for each in self._retirements if each.is_alive()]
-        retirement = threading.Thread(target=end, name="kafka-network-thread-retirement", daemon=True)
+        retirement = make_thread(end, "kafka-network-thread-retirement")
         self._retirements.append(retirement)
         retirement.start()
 

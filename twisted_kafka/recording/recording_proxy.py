@@ -1,6 +1,5 @@
 """A proxy that records, on a thread of its own: for tests and for ``twisted-kafka record``."""
 
-import threading
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +10,7 @@ from twisted.logger import Logger
 from twisted_kafka.network.loop.reactors import close_reactor, make_reactor
 from twisted_kafka.recording.proxy import Proxy
 from twisted_kafka.recording.recording import MAX_FILE_BYTES, Recording
+from twisted_kafka.threads import make_thread
 from twisted_kafka.timing.clock import SystemClock
 
 _START_S: Final = 10.0
@@ -40,7 +40,7 @@ class RecordingProxy:
         self.recording = Recording(path, clock, broker=to, max_bytes=max_bytes, is_new=is_new)
         self._reactor = make_reactor(clock)
         self._proxy = Proxy(self._reactor, clock, self.recording)
-        self._thread = threading.Thread(target=self._run, name="kafka-recording-proxy", daemon=True)
+        self._thread = make_thread(self._run, "kafka-recording-proxy")
 
     @property
     def bootstrap_servers(self) -> str:
@@ -86,10 +86,7 @@ class RecordingProxy:
         self._reactor.callLater(0, self._reactor.stop)
 
     def _run(self) -> None:
-        try:
-            self._reactor.run(installSignalHandlers=False)
-        except Exception:  # noqa: BLE001 the thread ends: log why
-            _log.failure("The recording proxy ended with an error")
+        self._reactor.run(installSignalHandlers=False)
 
     def __enter__(self) -> Self:
         self.start()

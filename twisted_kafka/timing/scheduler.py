@@ -11,6 +11,7 @@ from collections.abc import Callable
 from twisted.logger import Logger
 from zope.interface import Interface, implementer
 
+from twisted_kafka.threads import attempt, make_thread, repeat
 from twisted_kafka.timing.clock import IClock
 
 Action = Callable[[], None]
@@ -50,10 +51,7 @@ class ScheduledTask:
             return
         if not self.period_ns:
             self._action = None
-        try:
-            action()
-        except Exception:  # noqa: BLE001 a failing task must not end the thread that runs the others
-            _log.failure("Uncaught exception in scheduled task '{name}'", name=self.name)
+        attempt(action, f"scheduled task '{self.name}'")
 
     def next_due_ns(self, now_ns: int) -> int:
         """Return when a periodic task is due next. Missed runs are skipped, not made up for."""
@@ -192,18 +190,28 @@ class KafkaScheduler:
     def _add_thread(self) -> None:
         # Threads are made on demand: most brokers never need all of background.threads at once.
         if len(self._threads) < self._max_threads:
-            thread = threading.Thread(target=self._work, name=f"{self._prefix}{self._thread_number}", daemon=True)
+            thread = make_thread(self._run, f"{self._prefix}{self._thread_number}")
             self._thread_number += 1
             self._threads.append(thread)
             thread.start()
 
-    def _work(self) -> None:
-        while (task := self._next_task()) is not None:
-            task.run()
-            if task.period_ns and not task.is_cancelled:
-                with self._condition:
-                    if self._running:
-                        self._queue.add(task)
+    def _run(self) -> None:
+        repeat(self._work, self._pause, "the scheduler")
+
+    def _pause(self, seconds: float) -> bool:
+        with self._condition:
+            return self._condition.wait_for(lambda: not self._running, seconds)
+
+    def _work(self) -> bool:
+        task = self._next_task()
+        if task is None:
+            return False
+        task.run()
+        if task.period_ns and not task.is_cancelled:
+            with self._condition:
+                if self._running:
+                    self._queue.add(task)
+        return True
 
     def _next_task(self) -> ScheduledTask | None:
         with self._condition:

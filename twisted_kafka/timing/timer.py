@@ -8,8 +8,7 @@ import heapq
 import threading
 from collections.abc import Callable
 
-from twisted.logger import Logger
-
+from twisted_kafka.threads import attempt, make_thread, repeat
 from twisted_kafka.timing.clock import IClock
 
 TICK_MS = 1
@@ -17,8 +16,6 @@ TICK_MS = 1
 
 MAX_WAIT_NS = 60_000_000_000
 """Most time that the reaper sleeps before it checks again."""
-
-_log = Logger()
 
 Expire = Callable[[], object]
 
@@ -39,10 +36,7 @@ class TimerEntry:
 
     def expire(self) -> None:
         """Call the callback. An exception is logged."""
-        try:
-            self._expire()
-        except Exception:  # noqa: BLE001 one failing callback must not prevent the others
-            _log.failure("Uncaught exception while an operation expired")
+        attempt(self._expire, "an operation that expired")
 
 
 class Timer:
@@ -67,7 +61,7 @@ class Timer:
     def start(self) -> None:
         """Start the reaper thread, Kafka's ``ExpirationReaper``."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._reap, name=f"ExpirationReaper-{self._name}", daemon=True)
+            self._thread = make_thread(self._run, f"ExpirationReaper-{self._name}")
             self._thread.start()
 
     def add(self, delay_ms: float, expire: Expire) -> TimerEntry:
@@ -127,18 +121,25 @@ class Timer:
             del self._ticks[tick]
         return None
 
-    def _reap(self) -> None:
-        while not self._stopped:
-            self.expire_due()
-            with self._condition:
-                if self._stopped:
-                    return
-                tick = self._first_tick()
-                now_ns = self._clock.monotonic_ns()
-                due_ns = now_ns + MAX_WAIT_NS
-                if tick is not None:
-                    due_ns = min(due_ns, tick * self._tick_ns)
-                if due_ns > now_ns:
-                    self._waiting_for = tick if tick is not None else 1 << 62
-                    self._clock.wait_until(self._condition, due_ns)
-                    self._waiting_for = None
+    def _run(self) -> None:
+        repeat(self._reap, self._pause, "ExpirationReaper")
+
+    def _pause(self, seconds: float) -> bool:
+        with self._condition:
+            return self._condition.wait_for(lambda: self._stopped, seconds)
+
+    def _reap(self) -> bool:
+        self.expire_due()
+        with self._condition:
+            if self._stopped:
+                return False
+            tick = self._first_tick()
+            now_ns = self._clock.monotonic_ns()
+            due_ns = now_ns + MAX_WAIT_NS
+            if tick is not None:
+                due_ns = min(due_ns, tick * self._tick_ns)
+            if due_ns > now_ns:
+                self._waiting_for = tick if tick is not None else 1 << 62
+                self._clock.wait_until(self._condition, due_ns)
+                self._waiting_for = None
+        return True

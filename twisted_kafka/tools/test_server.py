@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from twisted_kafka.config.broker_config import parse_overrides
 from twisted_kafka.recording.recording_proxy import parse_address
+from twisted_kafka.threads import make_thread
 
 if TYPE_CHECKING:
     from twisted_kafka.testing import Broker, Cluster
@@ -108,7 +109,7 @@ class Ending:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: self._ended.set())
         if parent is not None and _is_piped(sys.stdin):
-            threading.Thread(target=self._read_stdin, name="stdin", daemon=True).start()
+            make_thread(self._read_stdin, "stdin").start()
 
     def wait(self) -> None:
         """Wait for it."""

@@ -14,6 +14,7 @@ from unittest.mock import patch
 from tests.network.loop.baton import Baton
 from tests.network.loop.schedule import ALONE, ANSWER, BUNDLED, CALLBACK, LATE, NO_OP, SLOW, sorted_bundles
 from tests.network.network_fakes import FakeTransport, Recorder, frame
+from twisted_kafka import threads
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_state import NOT_MUTED
@@ -364,6 +365,7 @@ def explore(seed: int) -> None:
         for module in UNDER_TEST:
             if hasattr(module, "threading"):
                 stack.enter_context(patch.object(module, "threading", baton))
+        stack.enter_context(patch.object(threads, "threading", baton))
         stack.enter_context(patch.object(request_module, "LARGE_BYTES", SMALL_LIMIT))
         try:
             baton.run(Run(baton).main)

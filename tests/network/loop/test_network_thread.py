@@ -50,7 +50,7 @@ class Setup:
         return [line.partition(":")[0] for line in lines_of(lambda: self.thread.run(self.parker))]
 
 
-FAILED = "Network thread thread failed, closing its 1 connections"
+FAILED = "Uncaught exception in thread, which closes its 1 connections"
 WENT_ON = "Network thread thread continues with a new reactor"
 
 

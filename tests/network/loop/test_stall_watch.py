@@ -4,6 +4,7 @@ import sys
 import threading
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from tests.eventually import WAIT_S
 from twisted_kafka.network.loop.stall_watch import CHECK_S, PUT_OFF_S, StallWatch
@@ -130,11 +131,32 @@ def test_thread_checks_each_time_the_timer_expires_until_the_end(monkeypatch: py
 
     def wait() -> None:
         seen.append(stage.checks)
-        stage.watch._is_stopping = len(seen) == 3
+        if len(seen) == 3:
+            stage.watch._stopping.set()
 
     monkeypatch.setattr(stage.timer, "wait", wait)
     stage.watch._run()
     assert seen == [[0, 0], [1, 1], [2, 2]]
+
+
+def test_a_check_that_fails_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+
+    class Failing(CountingChannel):
+        def check_stalls(self) -> bool:
+            raise ValueError("broken")
+
+    def wait() -> None:
+        if len(stage.timer.delays_s) == 2:
+            stage.watch._stopping.set()
+
+    stage.watch._channels = [Failing()]
+    monkeypatch.setattr(stage.timer, "wait", wait)
+    monkeypatch.setattr("twisted_kafka.threads.FIRST_PAUSE_S", 0)
+    with capturedLogs() as events:
+        stage.watch._run()
+    assert stage.timer.delays_s == [CHECK_S] * 2
+    assert [formatEvent(event) for event in events] == ["Uncaught exception in the stall watch"] * 2
 
 
 def test_no_request_is_watched_after_the_end() -> None:

@@ -16,6 +16,7 @@ from twisted_kafka.log.cleaner.throttle import CleanerThrottle
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError
+from twisted_kafka.threads import make_thread, repeat
 
 RECONFIGURABLE = frozenset(
     {
@@ -104,7 +105,7 @@ class LogCleaner:
         self._stopping = stopping = threading.Event()
         _log.info("Starting the log cleaner with {count} threads", count=self.settings.threads)
         self._threads = [
-            threading.Thread(target=self._run, args=(stopping,), name=f"kafka-log-cleaner-thread-{number}", daemon=True)
+            make_thread(lambda: self._run(stopping), f"kafka-log-cleaner-thread-{number}")
             for number in range(self.settings.threads)
         ]
         for thread in self._threads:
@@ -152,9 +153,14 @@ class LogCleaner:
     # The threads.
 
     def _run(self, stopping: threading.Event) -> None:
-        while not stopping.is_set():
-            if not self.clean_filthiest():
-                stopping.wait(self.settings.backoff_ms / 1000)
+        repeat(lambda: self._step(stopping), stopping.wait, "the log cleaner")
+
+    def _step(self, stopping: threading.Event) -> bool:
+        if stopping.is_set():
+            return False
+        if not self.clean_filthiest():
+            stopping.wait(self.settings.backoff_ms / 1000)
+        return True
 
     def clean_filthiest(self) -> bool:
         """Compact the dirtiest log, and delete old segments of compacted logs; returns whether there was a log to clean."""

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Collection, Generator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from twisted.logger import Logger
@@ -24,6 +23,7 @@ from twisted_kafka.log.loading.log_loader import LastStop
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.threads import make_pool
 
 IGNORED_DIRECTORIES = ("__cluster_metadata-0", "remote-log-index-cache", "lost+found")
 
@@ -116,10 +116,7 @@ class DirectoryLoader:
                 for job in each:
                     yield directory, job()
             return
-        pools = [
-            ThreadPoolExecutor(count, thread_name_prefix=f"log-recovery-{directory.path}-")
-            for count, (directory, _) in zip(threads, jobs, strict=True)
-        ]
+        pools = [make_pool(count, f"log-recovery-{directory.path}-") for count, (directory, _) in zip(threads, jobs, strict=True)]
         try:
             # Start all directories before waiting for any.
             results = [pool.map(_call, each) for pool, (_, each) in zip(pools, jobs, strict=True)]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from twisted.logger import Logger
 
 from twisted_kafka.log.directories.log_directory import LogDirectory
+from twisted_kafka.threads import make_thread
 
 _log = Logger()
 
@@ -26,17 +27,11 @@ class LogDirFailureHandler:
 
     def directory_failed(self, directory: LogDirectory) -> None:
         """Start a thread that handles the failure. Does nothing after ``shutdown``."""
-        thread = threading.Thread(target=self._run, args=(directory,), name=f"LogDirFailureHandler-{directory.path}", daemon=True)
+        thread = make_thread(lambda: self._handle(directory), f"LogDirFailureHandler-{directory.path}")
         with self._lock:
             if not self._is_stopped:
                 self._threads.append(thread)
                 thread.start()
-
-    def _run(self, directory: LogDirectory) -> None:
-        try:
-            self._handle(directory)
-        except Exception:  # noqa: BLE001 nobody else would log it
-            _log.failure("Uncaught exception while handling the failure of {path}", path=str(directory.path))
 
     def shutdown(self, timeout_s: float = 10.0) -> None:
         """Ignore further failures, and wait up to ``timeout_s`` seconds for each thread."""

@@ -4,7 +4,6 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from twisted_kafka.log.files import sync_file_system
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.threads import make_pool
 
 DirectoryFailureListener = Callable[[LogDirectory], None]
 
@@ -94,7 +94,7 @@ class LogDirectories:
 
     def close(self, broker_epoch: int, threads: int) -> None:
         """Flush and close the logs, with at least ``threads`` threads per directory; mark directories clean, and release them."""
-        with ThreadPoolExecutor(len(self.all), thread_name_prefix="log-closing-") as pool:
+        with make_pool(len(self.all), "log-closing-") as pool:
             list(pool.map(partial(_close_logs, broker_epoch=broker_epoch, threads=threads), self.all))
         self.release()
 
@@ -169,7 +169,7 @@ def _close_logs(directory: LogDirectory, broker_epoch: int, threads: int) -> Non
     try:
         # More threads, as they mostly wait for the disk, which serves several in little more time than one.
         threads = max(threads, min(MIN_CLOSING_THREADS, len(logs) // LOGS_PER_CLOSING_THREAD + 1))
-        with ThreadPoolExecutor(threads, thread_name_prefix=f"log-closing-{directory.path}-") as pool:
+        with make_pool(threads, f"log-closing-{directory.path}-") as pool:
             unflushed = [log for log in logs if log.recovery_point < log.log_end_offset]
             if len(unflushed) >= MIN_LOGS_FOR_SYNCFS:
                 list(pool.map(UnifiedLog.write_out, unflushed))

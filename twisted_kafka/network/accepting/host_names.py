@@ -9,6 +9,8 @@ import threading
 from concurrent.futures import Future
 from typing import Final
 
+from twisted_kafka.threads import make_thread
+
 LOOKUP_TIMEOUT_S: Final = 5.0
 
 MAX_LOOKUPS: Final = 4
@@ -28,7 +30,7 @@ def addresses(host: str) -> list[str]:
     if not _free.acquire(blocking=False):
         raise UnknownHostError(f"{MAX_LOOKUPS} lookups of other hosts hang")
     found: Future[list[str]] = Future()
-    threading.Thread(target=_fill, args=(found, host), name=f"host-name-lookup-{host}", daemon=True).start()
+    make_thread(lambda: _fill(found, host), f"host-name-lookup-{host}").start()
     try:
         return found.result(LOOKUP_TIMEOUT_S)
     except TimeoutError:

@@ -7,6 +7,8 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from twisted_kafka.threads import make_thread
+
 MAX_TASKS: Final = 4
 """So much may be done at a time, by all reactors together; the next fails at once."""
 
@@ -38,5 +40,5 @@ def in_background(reactor: Any, work: Callable[[], object], name: str) -> "Defer
         finally:
             _free.release()
 
-    threading.Thread(target=run, name=name, daemon=True).start()
+    make_thread(run, name).start()
     return done

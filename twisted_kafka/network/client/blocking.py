@@ -15,6 +15,7 @@ from twisted_kafka.network.client.errors import ClientClosedError
 from twisted_kafka.network.client.network_client import NetworkClient
 from twisted_kafka.network.client.outgoing_request import IOutgoingRequest
 from twisted_kafka.network.loop.reactors import close_reactor, make_reactor
+from twisted_kafka.threads import make_thread
 from twisted_kafka.timing.clock import IClock
 
 STOP_S: Final = 5.0
@@ -36,7 +37,7 @@ class BlockingNetworkClient:
             raise
         self._lock = threading.Lock()
         self._is_running = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = make_thread(self._run, name)
 
     @property
     def is_running(self) -> bool:
@@ -94,8 +95,6 @@ class BlockingNetworkClient:
     def _run(self) -> None:
         try:
             self._reactor.run(installSignalHandlers=False)
-        except Exception:  # noqa: BLE001 the thread ends here: log it
-            _log.failure("The thread {name} ended with an error", name=self._thread.name)
         finally:
             with self._lock:
                 was_stopped, self._is_running = not self._is_running, False

@@ -10,6 +10,7 @@ from twisted_kafka.network.accepting.acceptor import Acceptor
 from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.reactors import close_reactor
 from twisted_kafka.network.requests.parker import Parker
+from twisted_kafka.threads import UNCAUGHT_ERRORS
 from twisted_kafka.timing.clock import IClock
 
 STOP_S = 5.0
@@ -86,11 +87,7 @@ class NetworkThread:
                     return  # nothing of this is the thread's any more
                 break
             except BaseException:  # noqa: BLE001 the loop has ended: log it
-                _log.failure(
-                    "Network thread {name} failed, closing its {count} connections",
-                    name=self.name,
-                    count=self.processor.connection_count,
-                )
+                UNCAUGHT_ERRORS.note(f"{self.name}, which closes its {self.processor.connection_count} connections")
             self.processor.abandon_connections()
             if self._make_reactor is None or not self._restart(self._make_reactor):
                 break

@@ -15,6 +15,7 @@ from typing import Final
 from twisted_kafka.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.network.loop.wake_up_timer import IWakeUpTimer, make_wake_up_timer
 from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.threads import make_thread, repeat
 from twisted_kafka.timing.clock import IClock
 
 CHECK_S = 0.000_5
@@ -40,11 +41,11 @@ class StallWatch:
         "_channels",
         "_checked_ns",
         "_cpu_ns",
-        "_is_stopping",
         "_lock",
         "_looked",
         "_now_ns",
         "_passed_ns",
+        "_stopping",
         "_thread",
         "_timer",
     )
@@ -58,9 +59,9 @@ class StallWatch:
         self._passed_ns = 0  # the time of the last check that was not put off
         self._timer = timer or make_wake_up_timer()
         self._checked_ns = 0
-        self._is_stopping = False
+        self._stopping = threading.Event()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = make_thread(self._run, name)
         for channel in channels:
             channel.watch = self.watch
 
@@ -70,9 +71,9 @@ class StallWatch:
 
     def stop(self) -> None:
         """End the thread. Requests must not be handled any more."""
-        if self._is_stopping:
+        if self._stopping.is_set():
             return
-        self._is_stopping = True
+        self._stopping.set()
         if self._thread.ident is not None:
             self._timer.start(0)
             self._thread.join(_STOP_S)
@@ -99,8 +100,12 @@ class StallWatch:
         # In this order: a thread that is about to handle a request is either seen here, or starts the timer itself.
         self._checked_ns = 0
         with self._lock:
-            if self._check():
-                self._timer.start(CHECK_S)
+            is_active = True  # also if the check fails: nobody else might look
+            try:
+                is_active = self._check()
+            finally:
+                if is_active:
+                    self._timer.start(CHECK_S)
 
     def _check(self) -> bool:
         if self._is_put_off():
@@ -122,11 +127,14 @@ class StallWatch:
         return False
 
     def _run(self) -> None:
-        while True:
-            self._timer.wait()
-            if self._is_stopping:
-                return
-            self.expired()
+        repeat(self._step, self._stopping.wait, "the stall watch")
+
+    def _step(self) -> bool:
+        self._timer.wait()
+        if self._stopping.is_set():
+            return False
+        self.expired()
+        return True
 
 
 def _do_nothing(now_ns: int) -> None:

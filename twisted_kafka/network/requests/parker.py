@@ -7,6 +7,8 @@ handler's thread and takes over that handler's role, so both numbers stay what t
 import threading
 from typing import Protocol
 
+from twisted_kafka.threads import make_thread
+
 
 class IRole(Protocol):
     """What a thread does: run a processor's loop, or handle requests."""
@@ -105,7 +107,7 @@ class Parker:
 
     def start(self, role: IRole) -> None:
         """Start a thread with ``role``. Raises RuntimeError if the system refuses another thread."""
-        self.thread = threading.Thread(target=self._run, args=(role,), name=role.name, daemon=True)
+        self.thread = make_thread(lambda: self._run(role), role.name)
         self.thread.start()
 
     def _run(self, role: IRole | None) -> None:

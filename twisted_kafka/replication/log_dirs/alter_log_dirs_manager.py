@@ -13,6 +13,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.log_dirs.alter_log_dirs_copy import ReplicaCopier
 from twisted_kafka.replication.log_dirs.replication_quota import ReplicationQuota
 from twisted_kafka.replication.partition.partition import Partition
+from twisted_kafka.threads import make_thread, repeat
 
 QUOTA_WAIT_S: Final = 0.1
 IDLE_WAIT_S: Final = 10.0
@@ -134,7 +135,7 @@ class ReplicaAlterLogDirsManager:
         with self._lock:
             if self.is_threaded and mover not in self._threads and not mover.is_stopped:
                 name = f"ReplicaAlterLogDirsThread-{self._movers.index(mover)}"
-                thread = self._threads[mover] = threading.Thread(target=self._run, args=(mover,), name=name, daemon=True)
+                thread = self._threads[mover] = make_thread(lambda: self._run(mover), name)
                 thread.start()
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
@@ -161,12 +162,21 @@ class ReplicaAlterLogDirsManager:
         return self._movers[hash(topic_partition) % len(self._movers)]
 
     def _run(self, mover: ReplicaMover) -> None:
-        while not mover.is_stopped:
-            moved = mover.run_once()
+        def pause(seconds: float) -> bool:
             with mover.changed:
-                if mover.is_stopped or moved:
-                    continue
-                if not mover.partitions:
-                    mover.changed.wait(IDLE_WAIT_S)
-                else:
-                    mover.changed.wait(QUOTA_WAIT_S if self._quota.is_exceeded else self._backoff_s)
+                return mover.changed.wait_for(lambda: mover.is_stopped, seconds)
+
+        repeat(lambda: self._step(mover), pause, "the mover of replicas")
+
+    def _step(self, mover: ReplicaMover) -> bool:
+        if mover.is_stopped:
+            return False
+        moved = mover.run_once()
+        with mover.changed:
+            if mover.is_stopped or moved:
+                return True
+            if not mover.partitions:
+                mover.changed.wait(IDLE_WAIT_S)
+            else:
+                mover.changed.wait(QUOTA_WAIT_S if self._quota.is_exceeded else self._backoff_s)
+        return True

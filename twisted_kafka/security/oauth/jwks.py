@@ -11,6 +11,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from twisted.logger import Logger
 
+from twisted_kafka.threads import UNCAUGHT_ERRORS, make_thread
 from twisted_kafka.timing.clock import IClock
 
 TIMEOUT_S: Final = 10.0
@@ -76,7 +77,7 @@ class Jwks:
                 if attempt == ATTEMPTS - 1:
                     raise
                 self._wake.wait(self._backoff_s(attempt))
-        threading.Thread(target=self._run, name="kafka-jwks-refresh", daemon=True).start()
+        make_thread(self._run, "kafka-jwks-refresh").start()
 
     def refresh(self) -> None:
         """Fetch the keys; raise JwksError, after which the former ones are still used."""
@@ -121,7 +122,7 @@ class Jwks:
                     _log.error("The keys at {url} cannot be fetched: {why}", url=self._settings.url, why=error)
             except Exception:  # noqa: BLE001 the thread must go on
                 failures += 1
-                _log.failure("Fetching the keys at {url} failed", url=self._settings.url)
+                UNCAUGHT_ERRORS.note(f"the fetching of the keys at {self._settings.url}")
 
     def _backoff_s(self, failures: int) -> float:
         settings = self._settings

@@ -1,0 +1,73 @@
+"""The threads of the broker, each with a last ``except``: nothing that a thread raises disappears, and no loop ends with it.
+
+No other module makes threads (``tests/test_house_rules.py``).
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from twisted.logger import Logger
+
+FIRST_PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 10.0
+"""A step that keeps failing is repeated after a pause that doubles from the first to the longest."""
+
+_log = Logger()
+
+
+class UncaughtErrors:
+    """Counts what threads have caught last, in all brokers of the process (the gauge ``UncaughtErrorsCount``)."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.count = 0
+
+    def note(self, what: str) -> None:
+        """Log and count the exception that is being handled; ``what`` raised it."""
+        with self._lock:
+            self.count += 1
+        _log.failure("Uncaught exception in {what}", what=what)
+
+
+UNCAUGHT_ERRORS: Final = UncaughtErrors()
+
+
+def attempt(action: Callable[[], object], what: str) -> bool:
+    """Call ``action``; if it raises anything, log and count that and return False."""
+    try:
+        action()
+    except BaseException:  # noqa: BLE001 what a thread catches last
+        UNCAUGHT_ERRORS.note(what)
+        return False
+    return True
+
+
+def repeat(step: Callable[[], bool], pause: Callable[[float], object], what: str) -> None:
+    """Call ``step`` until it returns False.
+
+    What it raises is logged and counted, and the next call follows after ``pause(seconds)``. To stop a loop that only fails, let
+    ``pause`` return True, as the ``wait`` of an event does that is set.
+    """
+    pause_s = FIRST_PAUSE_S
+    while True:
+        try:
+            if not step():
+                return
+            pause_s = FIRST_PAUSE_S
+        except BaseException:  # noqa: BLE001 what a thread catches last
+            UNCAUGHT_ERRORS.note(what)
+            if pause(pause_s):
+                return
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+def make_thread(run: Callable[[], object], name: str, *, is_daemon: bool = True) -> threading.Thread:
+    """Make a thread that calls ``run`` once started. What that raises is logged and counted."""
+    return threading.Thread(target=attempt, args=(run, f"thread {name}"), name=name, daemon=is_daemon)
+
+
+def make_pool(count: int, name_prefix: str) -> ThreadPoolExecutor:
+    """Make a pool of up to ``count`` threads. What a task raises is its future's: ask each for its result."""
+    return ThreadPoolExecutor(count, thread_name_prefix=name_prefix)
