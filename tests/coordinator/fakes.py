@@ -169,8 +169,13 @@ class Bench:
         if load:
             self.scheduler.run_due()
 
+    def reload(self, epoch: int) -> None:
+        """Let another broker lead all partitions for a moment."""
+        self.groups.runtime.on_leadership_change([], [(partition, epoch) for partition in range(self.partitions)])
+        self.elect(epoch)
+
     def restart(self, load: bool = True) -> None:
-        """Stop, and start anew over the same log; without ``load`` nobody is elected."""
+        """Stop, and start again over the same log; without ``load`` nobody is elected."""
         self.groups.shutdown()
         self.scheduler.shutdown()
         self.start(load)

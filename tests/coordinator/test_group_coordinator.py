@@ -219,12 +219,12 @@ def test_load_times() -> None:
         return value(COORDINATOR_TYPE, "partition-load-time-avg"), value(COORDINATOR_TYPE, "partition-load-time-max")
 
     for epoch, log.took_ms in enumerate((50.0, 90.0), start=1):
-        bench.elect(epoch=epoch)
+        bench.reload(epoch=epoch)
     assert times() == (130.0, 250.0)
     for _ in range(WINDOW_TICKS):
         bench.metrics.tick()
     log.took_ms = 0.5
-    bench.elect(epoch=3)
+    bench.reload(epoch=3)
     assert times() == (0.5, 0.5)
 
 

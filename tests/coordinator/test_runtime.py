@@ -213,7 +213,7 @@ def test_a_timer_of_an_older_election_does_nothing() -> None:
     bench.groups.join(join("g"))
     timers = len(bench.timer)
     assert timers
-    bench.elect(epoch=1)
+    bench.reload(epoch=1)
     bench.advance(10_000)
     assert bench.groups.describe_group("g").state == "Dead"
 

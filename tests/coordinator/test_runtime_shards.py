@@ -1,5 +1,6 @@
 """What the runtime promises every shard: the order of replay, commit and answer, its effects, its life in and out of elections."""
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
@@ -90,6 +91,11 @@ class Setup:
             self.runtime.elected(partition, epoch)
         self.scheduler.run_due()
         return self.shards[-1]
+
+    def reload(self, epoch: int) -> Journal:
+        """Let another broker lead partition 0 for a moment."""
+        self.runtime.resigned(0, epoch)
+        return self.elect(epoch=epoch)
 
     def stored(self, partition: int = 0) -> list[int]:
         return [
@@ -337,10 +343,81 @@ def test_an_election_is_followed_once() -> None:
     setup.elect(epoch=2)
     assert len(setup.shards) == 1
     setup.write(1)
-    second = setup.elect(epoch=4)
+    second = setup.reload(epoch=4)
     assert setup.shards[0].events == ["loaded", 1, "unloaded"]
     assert setup.shards[0].parked.result(0) == "unloaded"
     assert second.events == [1, "loaded"]
+
+
+def test_a_newer_epoch_of_the_same_leader_changes_the_epoch_only() -> None:
+    setup = Setup()
+    journal = setup.elect(epoch=3)
+    setup.write(1)
+    setup.elect(epoch=4)
+    assert (setup.shards, journal.events, journal.parked.done()) == ([journal], ["loaded", 1], False)
+    setup.runtime.resigned(0, 3)
+    assert setup.write(2) == NONE, "an older resignation counts"
+    setup.runtime.resigned(0, 4)
+    assert refusal(lambda: setup.write(3)) is NotCoordinatorError
+
+
+def test_a_load_goes_on_through_a_newer_epoch_of_the_same_leader() -> None:
+    setup = Setup()
+    setup.runtime.elected(0, 3)
+    setup.elect(epoch=4)
+    assert [journal.events for journal in setup.shards] == [["loaded"]]
+
+
+def test_an_election_in_the_middle_of_an_append_loses_nothing() -> None:
+    """A loader that is at work already must not read the log before an operation of the same partition has appended."""
+    setup = Setup(partitions=2)
+    setup.elect(*range(2))
+    append = setup.log.append
+
+    def interrupted(*arguments: Any) -> Any:
+        setup.log.append = append
+        setup.runtime.resigned(other, 1)
+        setup.runtime.elected(other, 1)
+        controller = threading.Thread(target=setup.runtime.elected, args=(1 - other, 1))
+        controller.start()
+        controller.join(1)
+        setup.scheduler.run_due()
+        return append(*arguments)
+
+    other = 1 - setup.runtime.partition_for("key")
+    setup.log.append = interrupted  # type: ignore[assignment]
+    assert setup.write(1) == NONE
+    setup.scheduler.run_due()
+    assert setup.runtime.execute("key", lambda shard: shard.events[-1]) == 1
+
+
+def test_a_failed_shard_acknowledges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second write of an operation is neither appended nor acknowledged if the first one could not be applied."""
+    setup = Setup()
+    setup.elect()
+    replay = Journal.replay
+
+    def failing(shard: Journal, record: CoordinatorRecord, producer_id: int, offset: int) -> None:
+        if shard is setup.shards[0]:
+            raise ZeroDivisionError
+        replay(shard, record, producer_id, offset)
+
+    def two_writes(shard: Journal) -> Write:
+        shard.effects.write([record(1)], ErrorCode)
+        return Write([record(2)], ErrorCode)
+
+    def write_and_answer(shard: Journal) -> str:
+        shard.effects.write([record(3)], ErrorCode)
+        return "done"
+
+    monkeypatch.setattr(Journal, "replay", failing)
+    assert refusal(lambda: setup.runtime.execute("key", two_writes)) is CoordinatorNotAvailableError
+    setup.scheduler.run_due()
+    assert setup.shards[1].events == [1, "loaded"]
+    setup.runtime.resigned(0)
+    setup.shards.clear()
+    setup.elect()
+    assert refusal(lambda: setup.runtime.execute("key", write_and_answer)) is CoordinatorNotAvailableError
 
 
 @pytest.mark.parametrize(("epoch", "goes"), [(2, False), (3, True), (4, True), (None, True)])
@@ -361,6 +438,26 @@ def test_a_failed_partition_is_loaded_by_the_same_election_again() -> None:
     assert failed.events == []
 
 
+def test_a_failed_partition_is_loaded_again_less_and_less_often() -> None:
+    setup = Setup()
+    setup.log.missing = True
+    setup.elect()
+    delays_s = []
+    for _ in range(9):
+        shards = len(setup.shards)
+        waited_s = 0
+        while len(setup.shards) == shards:
+            setup.clock.advance_ms(1000)
+            waited_s += 1
+            setup.scheduler.run_due()
+        delays_s.append(waited_s)
+    assert delays_s == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+    setup.log.missing = False
+    setup.clock.advance_ms(64_000)
+    setup.scheduler.run_due()
+    assert setup.write(1) == NONE
+
+
 def test_one_task_loads_all_partitions_that_are_elected_meanwhile() -> None:
     setup = Setup(partitions=3)
     for partition in range(3):
@@ -368,6 +465,7 @@ def test_one_task_loads_all_partitions_that_are_elected_meanwhile() -> None:
     assert setup.runtime.queue_size() == 3
     assert setup.scheduler.run_due() == 1
     assert [journal.events for journal in setup.shards] == [["loaded"]] * 3
+    setup.runtime.resigned(0, 0)
     setup.runtime.elected(0, 1)
     assert setup.scheduler.run_due() == 1
     assert setup.shards[-1].events == ["loaded"]
@@ -387,7 +485,7 @@ def test_a_load_stops_when_the_partition_goes() -> None:
             yield chunk
 
     setup.log.read_all = resigning
-    assert setup.elect(epoch=1).events == [0]
+    assert setup.reload(epoch=1).events == [0]
     assert setup.load_times == [0]
     assert setup.runtime.partition_states() == {"loading": 0, "active": 0, "failed": 0}
 
@@ -438,7 +536,7 @@ def test_a_load_skips_what_it_does_not_know() -> None:
     control = build_batch([SimpleRecord(0, marker[:4], b""), SimpleRecord(0, None, b"")], producer_id=7, is_control=True)
     idempotent = build_batch([record(3).simple(0)], producer_id=7, producer_epoch=0, base_sequence=0)
     setup.log.batches[LOG] += [strange, control, idempotent]
-    assert setup.elect(epoch=1).events == [1, 2, 3, "loaded"]
+    assert setup.reload(epoch=1).events == [1, 2, 3, "loaded"]
 
 
 def test_the_records_that_are_loaded_are_counted() -> None:
@@ -597,8 +695,7 @@ def test_the_time_of_operations_and_timers_is_counted() -> None:
     journal.effects.timers.after("timer", 0, lambda: work(3))
     setup.timer.expire_due()
     assert setup.runtime.busy_ns() == 10_000_000
-    setup.runtime.resigned(0, 0)
-    setup.elect(epoch=1)
+    setup.reload(epoch=1)
     setup.runtime.execute("key", lambda shard: work(1))
     assert setup.runtime.busy_ns() == 11_000_000
 
@@ -616,7 +713,7 @@ def test_a_shard_knows_its_leader_epoch_and_where_its_records_are() -> None:
     setup.write(3)
     setup.log.release()
     assert journal.offsets == [0, 1, 3]
-    assert setup.elect(epoch=5).offsets == [0, 1, 3]
+    assert setup.reload(epoch=5).offsets == [0, 1, 3]
     assert setup.shards[-1].leader_epoch == 5
 
 
@@ -666,7 +763,7 @@ def test_a_new_leader_does_not_tell_what_the_replicas_may_not_have() -> None:
     setup.elect()
     setup.log.holds = True
     setup.write(1)
-    setup.elect(epoch=1)
+    setup.reload(epoch=1)
     assert refusal(lambda: read(setup)) is UncommittedStateError
     setup.log.commit()
     assert read(setup) == [1]

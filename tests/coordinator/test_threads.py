@@ -102,14 +102,14 @@ def test_clients_on_many_threads_during_elections() -> None:
     epoch = 0
     while any(thread.is_alive() for thread in threads):
         epoch += 1
-        bench.elect(epoch=epoch)
+        bench.reload(epoch=epoch)
         threads[chance.randrange(CLIENTS)].join(0.01)
     log.stop()
     confirming.join(WAIT_S)
     assert [client.failures for client in clients] == [[]] * CLIENTS
     assert all(client.read for client in clients)
     log.holds = False
-    bench.elect(epoch=epoch + 1)
+    bench.reload(epoch=epoch + 1)
     for client in clients:
         client.fetch(ROUNDS)
         assert client.read >= client.stored > 0

@@ -133,8 +133,13 @@ class TransactionBench:
     def resign(self) -> None:
         self.transactions.runtime.on_leadership_change([], [(partition, self.epoch) for partition in range(self.partitions)])
 
+    def reload(self, epoch: int) -> None:
+        """Let another broker lead all partitions for a moment."""
+        self.resign()
+        self.elect(epoch)
+
     def restart(self, load: bool = True) -> None:
-        """Stop, and start anew over the same log, as the leader of the next epoch."""
+        """Stop, and start again over the same log, as the leader of the next epoch."""
         self.transactions.shutdown()
         self.scheduler.shutdown()
         self.epoch += 1

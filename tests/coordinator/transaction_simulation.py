@@ -681,7 +681,8 @@ class Simulation:
         elif choice < 0.93:
             self.bench.transaction_version = self.random.randrange(3)
         elif choice < 0.94:
-            self.bench.resign()
+            self.bench.reload(self.bench.epoch + 1)
+        elif choice < 0.95:  # the ISR has changed
             self.bench.elect(self.bench.epoch + 1)
 
     def _fail_over(self) -> None:

@@ -69,7 +69,7 @@ class IShardFactory(Interface):
         """Return the record types that the shards can replay."""
 
     def shard(partition: int, leader_epoch: int, effects: Effects) -> Any:
-        """Return a new, empty ICoordinatorShard for the time that this broker leads the partition in ``leader_epoch``."""
+        """Return a new, empty ICoordinatorShard for the time that this broker leads the partition, from ``leader_epoch`` on."""
 
 
 class IBrokerClient(Protocol):

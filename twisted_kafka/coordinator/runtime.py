@@ -110,6 +110,7 @@ class CoordinatorContext:
         "_send",
         "busy_ns",
         "effects",
+        "failed_loads",
         "leader_epoch",
         "lock",
         "partition",
@@ -134,6 +135,8 @@ class CoordinatorContext:
         self._send = send
         self._leave_rest = leave_rest
         self.leader_epoch = leader_epoch
+        self.failed_loads = 0
+        """How often the partition could not be loaded before this time, in a row."""
         self.state = CoordinatorState.LOADING
         self.lock = threading.Lock()
         self.effects: Effects = None  # type: ignore[assignment]  # the runtime sets these two right after: they need the context
@@ -225,6 +228,11 @@ MAX_SETTLED: Final = 10_000
 """Actions, replies and sends that a thread takes care of before it goes on with its own request. Other threads may add to them
 without end; the replies of a rebalance come at once, so this is more than a group has members."""
 LOAD_BUFFER_BYTES: Final = 5_242_880
+LOAD_BACKOFF_MS: Final = 1_000
+"""How long until a partition that could not be loaded is loaded again; twice as long after each further failure."""
+LOAD_BACKOFF_MAX_MS: Final = 64_000
+MAX_FAILED_LOADS: Final = 6
+"""Failures that count: the backoff has reached its maximum then."""
 
 
 class RuntimeSettings:
@@ -272,8 +280,10 @@ class CoordinatorRuntime:
         self._timer = timer
         self._clock = clock
         self._contexts: dict[int, CoordinatorContext] = {}
-        self._contexts_lock = threading.Lock()
+        self._elections = threading.Lock()
+        """Held while shards are added, closed or removed: one after the other."""
         self._past_busy_ns = 0
+        self._load_lock = threading.Lock()
         self._to_load: deque[CoordinatorContext] = deque()
         self._is_loader_busy = False
         self._is_running = False
@@ -287,11 +297,11 @@ class CoordinatorRuntime:
     def shutdown(self) -> None:
         """Answer parked requests with NOT_COORDINATOR, and all later ones with COORDINATOR_NOT_AVAILABLE."""
         self._is_running = False
-        with self._contexts_lock:
+        with self._elections:
             contexts = list(self._contexts.values())
             self._contexts.clear()
-        for context in contexts:
-            self._close(context)
+            for context in contexts:
+                self._close(context)
 
     def on_leadership_change(self, leaders: Iterable[tuple[int, int]], followers: Iterable[tuple[int, int]]) -> None:
         """Load and unload partitions of the topic, each given as (partition, leader epoch).
@@ -304,59 +314,59 @@ class CoordinatorRuntime:
             self.elected(partition, epoch)
 
     def elected(self, partition: int, leader_epoch: int) -> None:
-        """Load the partition's shard in the background, as this broker leads it now; not twice in one leader epoch."""
-        with self._contexts_lock:
+        """Load the partition's shard in the background, as this broker leads it now.
+
+        A newer leader epoch of the same leader changes the epoch only, as in Kafka: it means that the ISR has changed.
+        """
+        with self._elections:
             old = self._contexts.get(partition)
-            if old is not None and old.leader_epoch >= leader_epoch and old.state is not CoordinatorState.FAILED:
+            if old is not None and old.state is not CoordinatorState.FAILED:
+                old.leader_epoch = max(old.leader_epoch, leader_epoch)
                 return
-            starts_loader = self._add_context(partition, leader_epoch)
+            self._replace(old, partition, leader_epoch)
+
+    def resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        """Unload the partition's shard, as this broker no longer leads it; ignored if the shard has a newer leader epoch."""
+        with self._elections:
+            context = self._contexts.get(partition)
+            if context is None or (leader_epoch is not None and context.leader_epoch > leader_epoch):
+                return
+            del self._contexts[partition]
+            self._close(context)
+
+    def _reload(self, context: CoordinatorContext) -> None:
+        """Load a partition's shard again if this one, which has failed, is still its shard."""
+        partition = context.partition.partition
+        with self._elections:
+            if self._contexts.get(partition) is context and context.state is CoordinatorState.FAILED:
+                self._replace(context, partition, context.leader_epoch)
+
+    def _replace(self, old: CoordinatorContext | None, partition: int, leader_epoch: int) -> None:
+        """Close a partition's old shard and only then let a new one be loaded: the log has all that the old one has answered."""
         if old is not None:
             self._close(old)
+        context = self._contexts[partition] = self._new_context(partition, leader_epoch)
+        context.failed_loads = 0 if old is None else min(old.failed_loads + 1, MAX_FAILED_LOADS)
+        with self._load_lock:
+            self._to_load.append(context)
+            starts_loader = not self._is_loader_busy
+            self._is_loader_busy = True
         if starts_loader:
-            self._start_loader()
+            self._scheduler.schedule_once(f"load-{self.topic}", self._load_all)
 
-    def _add_context(self, partition: int, leader_epoch: int) -> bool:
-        """Add a shard to load, with the lock held; return whether the loader has to be started."""
+    def _new_context(self, partition: int, leader_epoch: int) -> CoordinatorContext:
         context = CoordinatorContext(
             TopicPartition(self.topic, partition), leader_epoch, self._clock.monotonic_ns, self._send, self._leave_rest
         )
         context.effects = Effects(_ContextTimers(self, context, self._timer))
         context.shard = self._shards.shard(partition, leader_epoch, context.effects)
-        self._contexts[partition] = context
-        self._to_load.append(context)
-        starts_loader = not self._is_loader_busy
-        self._is_loader_busy = True
-        return starts_loader
-
-    def _start_loader(self) -> None:
-        self._scheduler.schedule_once(f"load-{self.topic}", self._load_all)
-
-    def _reload(self, context: CoordinatorContext) -> None:
-        """Load a partition's shard anew if this one, which has failed, is still its shard."""
-        partition = context.partition.partition
-        with self._contexts_lock:
-            if self._contexts.get(partition) is not context:
-                return
-            starts_loader = self._add_context(partition, context.leader_epoch)
-        self._close(context)
-        if starts_loader:
-            self._start_loader()
-
-    def resigned(self, partition: int, leader_epoch: int | None = None) -> None:
-        """Unload the partition's shard, as this broker no longer leads it; ignored if the shard has a newer leader epoch."""
-        with self._contexts_lock:
-            context = self._contexts.get(partition)
-            if context is None or (leader_epoch is not None and context.leader_epoch > leader_epoch):
-                return
-            del self._contexts[partition]
-        self._close(context)
+        return context
 
     def _close(self, context: CoordinatorContext) -> None:
         with context.lock:
             self._unload(context, CoordinatorState.CLOSED)
         context.settle()
-        with self._contexts_lock:
-            self._past_busy_ns += context.busy_ns
+        self._past_busy_ns += context.busy_ns
 
     def _unload(self, context: CoordinatorContext, state: CoordinatorState) -> None:
         """End a shard's work, with its lock held."""
@@ -375,7 +385,7 @@ class CoordinatorRuntime:
     def _load_all(self) -> None:
         """Load one partition after another: fifty empty ones, the usual case at startup, do not justify a thread each."""
         while True:
-            with self._contexts_lock:
+            with self._load_lock:
                 if not self._to_load:
                     self._is_loader_busy = False
                     return
@@ -383,10 +393,21 @@ class CoordinatorRuntime:
             try:
                 self._load(context)
             except Exception:  # noqa: BLE001 one partition's failure must not affect the others
-                self.log.failure("Failed to load {partition}, its groups are not available", partition=context.partition)
-                with context.lock:
-                    if context.state is CoordinatorState.LOADING:
-                        context.state = CoordinatorState.FAILED
+                self._fail_to_load(context)
+
+    def _fail_to_load(self, context: CoordinatorContext) -> None:
+        """Have the partition loaded again after a while, unless it has gone meanwhile."""
+        with context.lock:
+            if context.state is not CoordinatorState.LOADING:
+                return
+            context.state = CoordinatorState.FAILED
+        delay_ms = min(LOAD_BACKOFF_MS << context.failed_loads, LOAD_BACKOFF_MAX_MS)
+        self.log.failure(
+            "Failed to load {partition}, which is not available. It is loaded again in {s} s",
+            partition=context.partition,
+            s=delay_ms // 1000,
+        )
+        self._scheduler.schedule_once(f"reload-{self.topic}", partial(self._reload, context), delay_ms)
 
     def _load(self, context: CoordinatorContext) -> None:
         started_ns = self._clock.monotonic_ns()
@@ -403,6 +424,7 @@ class CoordinatorRuntime:
             if not self._writer.is_committed(context.partition, loaded.last_offset):
                 context.uncommitted = UncommittedAppend(loaded.last_offset, is_in_doubt=True)
             context.state = ACTIVE
+            context.failed_loads = 0
             self._perform_effects(context)
         context.settle()
         taken_ms = (self._clock.monotonic_ns() - started_ns) / 1e6
@@ -420,13 +442,11 @@ class CoordinatorRuntime:
 
     def is_loading(self) -> bool:
         """Return whether any partition is being loaded."""
-        with self._contexts_lock:
-            return any(context.state is CoordinatorState.LOADING for context in self._contexts.values())
+        return any(context.state is CoordinatorState.LOADING for context in self._all_contexts())
 
     def active_partitions(self) -> list[int]:
         """Return the partitions whose shards are active."""
-        with self._contexts_lock:
-            return [partition for partition, context in self._contexts.items() if context.state is ACTIVE]
+        return [context.partition.partition for context in self._active_contexts()]
 
     def check(self, key: str) -> None:
         """Raise the error that ``execute`` would raise for the key, if any."""
@@ -540,6 +560,8 @@ class CoordinatorRuntime:
                     result = operation(context.shard, *args, **kwargs)
                     if effects.writes:
                         self._perform_effects(context)
+                        if context.state is not ACTIVE:  # a write of this operation could not be applied
+                            self._refuse(context)
                     if isinstance(result, Write):
                         result = self._perform(context, result)
                     if is_read and context.uncommitted is not None and not isinstance(result, Future):
@@ -614,6 +636,8 @@ class CoordinatorRuntime:
                 self.log.failure("Failed to complete a write to {partition}", partition=context.partition)
 
     def _perform(self, context: CoordinatorContext, write: Write) -> Any:
+        if context.state is not ACTIVE:
+            raise CoordinatorNotAvailableError(f"{context.partition} has to be loaded again.")
         if write.is_empty():
             return write.completed(ErrorCode.NONE)
         if isinstance(write, Writes):

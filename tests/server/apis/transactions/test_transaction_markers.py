@@ -194,6 +194,7 @@ def test_each_partition_has_its_own_error_and_each_producer_one_entry(broker: An
 
 def test_a_coordinator_that_loads_is_no_leader_yet(broker: Any) -> None:
     index = broker.groups.partition_for("g")
+    broker.groups.runtime.resigned(index)
     broker.groups.runtime.elected(index, 5)
     assert broker.end_offsets_of("g") == ErrorCode.NOT_LEADER_OR_FOLLOWER
     broker.scheduler.run_due()

@@ -308,6 +308,7 @@ def test_list(version: int) -> None:
 
 def test_list_while_a_partition_loads() -> None:
     handlers = TransactionHandlers()
+    handlers.bench.resign()
     handlers.bench.elect(5, load=False)
     response = handlers.ask(handlers.admin, ListTransactionsRequest(), 1)
     assert (response.error_code, response.transaction_states) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
