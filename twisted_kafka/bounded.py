@@ -1,5 +1,7 @@
 """Caches and queues that clients fill: bounded in bytes, which is the unit that a client pays in."""
 
+import hashlib
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -13,6 +15,19 @@ ENTRY_BYTES: Final = 256
 
 LARGEST_SHARE: Final = 8
 """A cache keeps no entry larger than this part of it, so that one entry does not displace all others."""
+
+TEXT_CHARACTERS: Final = 256
+"""So much of a text that a client chose is shown in logs and metrics."""
+
+_TEXT_HASH_BYTES: Final = 8
+
+
+def bounded_text(text: str) -> str:
+    """Return the text, or if it is too long its first ``TEXT_CHARACTERS`` and a hash of it, which distinguishes it from others."""
+    if len(text) <= TEXT_CHARACTERS:
+        return text
+    whole = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_TEXT_HASH_BYTES)
+    return f"{text[:TEXT_CHARACTERS]}...{whole.hexdigest()}"
 
 
 class BoundedCache(Generic[K, V]):
@@ -104,9 +119,15 @@ class BoundedQueue(Generic[V]):
             self._bytes += size_bytes
             return True
 
-    def take(self, most: int) -> list[V]:
-        """Remove the first items and return them, at most ``most``."""
+    def take(self, most: int, enough_bytes: int = sys.maxsize) -> list[V]:
+        """Remove the first items and return them: at most ``most``, and none behind the one that makes them ``enough_bytes``."""
+        taken: list[V] = []
+        taken_bytes = 0
         with self._lock:
-            taken = [self._items.popleft() for _ in range(min(len(self._items), most))]
-            self._bytes -= sum(map(self._size_of, taken)) + ENTRY_BYTES * len(taken)
-            return taken
+            items = self._items
+            while items and len(taken) < most and taken_bytes < enough_bytes:
+                item = items.popleft()
+                taken.append(item)
+                taken_bytes += self._size_of(item) + ENTRY_BYTES
+            self._bytes -= taken_bytes
+        return taken

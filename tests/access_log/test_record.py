@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from twisted_kafka.access_log.record import HOUR_AT, LineMaker, api_name
+from tests.traced_memory import traced_peak_bytes
+from twisted_kafka.access_log.record import HOUR_AT, LIST_BYTES, LineMaker, api_name
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import (
@@ -189,3 +190,68 @@ def test_apis_have_kafkas_names() -> None:
         "OffsetForLeaderEpoch",
         "DescribeUserScramCredentials",
     ]
+
+
+LONG = "\x01" * 32_000
+
+
+def test_what_clients_choose_is_cut_and_still_distinguished(lines: LineMaker) -> None:
+    def written(name: str) -> Any:
+        connection = ConnectionInfo("c-0", "L", "PLAINTEXT", "127.0.0.1")
+        connection.software_name = connection.software_version = name
+        connection.principal = KafkaPrincipal("User", name)
+        made = request(name, connection)
+        context = made.context
+        context.note_topic(name, (0,), 0, 0)
+        context.note_resource(ResourceKind.USER, name)
+        context.group = (name, name, 1)
+        context.transaction = TransactionNote(name)
+        line = lines.line(made)
+        assert len(line) < 20_000
+        return json.loads(line)
+
+    one, other = written(LONG), written(LONG[1:] + "x")
+    for name in ("client_id", "software", "software_version", "group_id", "member_id"):
+        assert one[name][:259] == "\x01" * 256 + "..."
+        assert one[name] != other[name]
+    for found in (one["topics"][0]["topic"], one["resources"][0]["name"], one["transaction"]["id"], one["principal"]):
+        assert len(found) == 256 + 3 + 16
+
+
+@pytest.mark.parametrize("kind", ["topics", "resources"])
+def test_a_list_fits_its_line_and_says_what_is_left_out(kind: str) -> None:
+    made = request()
+    for number in range(1000):
+        if kind == "topics":
+            made.context.note_topic(f"{LONG}{number}", (0,), 0, 0)
+        else:
+            made.context.note_resource(ResourceKind.GROUP, f"{LONG}{number}")
+    line = LineMaker(3, ManualClock(NOW_MS), max_topics=10_000, max_partitions=3).line(made)
+    assert LIST_BYTES / 2 < len(line) < LIST_BYTES + 1000
+    written = json.loads(line)
+    assert len(written[kind]) + written[f"{kind}_left_out"] == 1000
+
+
+def test_nothing_is_kept_of_closed_connections_and_of_versions_that_no_api_has() -> None:
+    lines = LineMaker(3, ManualClock(NOW_MS), 10, 10)
+
+    def connect(number: int) -> None:
+        connection = ConnectionInfo(f"c-{number}", "L", "PLAINTEXT", "127.0.0.1")
+        made = request(LONG, connection)
+        made.context.api_version = number
+        made.context.note_topic(f"{LONG}{number}", (0,), 0, 0)
+        made.context.group = (f"{LONG}{number}", LONG, 1)
+        lines.line(made)
+
+    connect(0)
+    assert traced_peak_bytes(lambda: [connect(number) for number in range(1, 1000)]) < 18 << 20  # two caches of 8 MiB each
+
+
+def test_an_open_connection_keeps_no_long_client_id(lines: LineMaker) -> None:
+    connection = ConnectionInfo("c-0", "L", "PLAINTEXT", "127.0.0.1")
+    lines.line(request(LONG, connection))
+    assert connection.line_prefix is None
+    lines.line(request("short", connection))
+    first = connection.line_prefix
+    lines.line(request("short", connection))
+    assert connection.line_prefix is first is not None

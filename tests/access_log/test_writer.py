@@ -20,12 +20,22 @@ def line(hour: str = "2023-11-14T22", text: str = "x") -> str:
 
 
 class Log:
-    def __init__(self, directory: Path, *, roll_bytes: int = 1 << 20, roll_ms: int = 60_000, queue_size: int = 100) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        roll_bytes: int = 1 << 20,
+        roll_ms: int = 60_000,
+        queue_size: int = 100,
+        queue_bytes: int = 1 << 20,
+    ) -> None:
         self.directory = directory
         self.clock = ManualClock(NOW_MS)
         self.metrics = MetricsRegistry(self.clock)
         self.files = LogFiles(directory, 1, roll_bytes=roll_bytes, roll_ms=roll_ms)
-        self.writer = AccessLogWriter(self.files, self.clock, self.metrics, queue_size=queue_size, write_interval_ms=1)
+        self.writer = AccessLogWriter(
+            self.files, self.clock, self.metrics, queue_size=queue_size, queue_bytes=queue_bytes, write_interval_ms=1
+        )
 
     def write(self, *lines: str) -> None:
         for each in lines:
@@ -149,3 +159,15 @@ def test_a_line_that_cannot_be_written_is_dropped_alone(log: Log) -> None:
     assert log.writer.dropped == 1
     assert log.metrics.value("AccessLog", "LinesPerSec") == 1
     assert "1 lines were dropped" in formatEvent(events[0])
+
+
+def test_the_queue_is_bounded_in_bytes(tmp_path: Path) -> None:
+    log = Log(tmp_path, queue_bytes=10_000)
+    for _ in range(5):
+        log.writer.add(line(text="x" * 3000))
+    assert log.metrics.value("AccessLog", "QueueSize") == 3
+    assert 9_000 < log.metrics.value("AccessLog", "QueueBytes") <= 10_000
+    assert log.writer.dropped == 2
+    log.write()
+    assert log.metrics.value("AccessLog", "QueueBytes") == 0
+    assert log.metrics.value("AccessLog", "LinesPerSec") == 3

@@ -83,6 +83,7 @@ def make_access_log(config: KafkaConfig, node_id: int, clock: IClock, metrics: M
         clock,
         metrics,
         queue_size=config.int("access.log.queue.size"),
+        queue_bytes=config.long("access.log.queue.bytes"),
         write_interval_ms=config.int("access.log.write.interval.ms"),
     )
     policy = FieldPolicy(

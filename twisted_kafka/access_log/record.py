@@ -5,16 +5,17 @@ for strings that clients choose.
 """
 
 import datetime
+from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import count
+from itertools import accumulate, count
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Final
 
 from twisted_kafka.access_log.privacy import FieldPolicy
+from twisted_kafka.bounded import TEXT_CHARACTERS, BoundedCache, bounded_text
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import (
-    ConnectionInfo,
     GroupNote,
     RequestContext,
     ResourceKind,
@@ -37,14 +38,13 @@ _API: Final = '"api":%s,"api_key":%d,"version":%d,'
 _END: Final = "}\n"
 _WEIGHTED_END: Final = ',"weight":%d}\n'
 
-_CONNECTIONS_MAX: Final = 10_000
-"""Most connections whose prefixes are cached. The cache is then cleared: prefixes are cheap to make again."""
-_TOPICS_MAX: Final = 10_000
-"""Most topic elements that are cached, likewise. Requests of one kind have the same element again and again."""
-_GROUPS_MAX: Final = 10_000
-"""Most groups with a member and a generation that are cached, likewise."""
-_CACHED_MAX: Final = 1024
-"""Length of the longest text of a topic or a group that is cached: clients choose their names."""
+LIST_BYTES: Final = 32_768
+"""The most that the topics of a line have, and its resources; the line has the number of those that are left out."""
+
+_CACHE_BYTES: Final = 8 << 20
+"""What the elements of topics may take that are kept: requests of one kind have the same element again and again. Groups likewise."""
+_VERSIONS_KEPT: Final = 64
+"""More than an API has: clients also ask for versions that there are not."""
 _HIDDEN_AS: Final = {
     ResourceKind.GROUP: "group_id",
     ResourceKind.USER: "principal",
@@ -74,11 +74,10 @@ class LineMaker:
         self._next_number = count(clock.wall_ms() * 1000).__next__
         self._second = (-1, "")
         self._start = (-1, "")  # shared by the lines of one millisecond
-        self._prefixes: dict[ConnectionInfo, _Prefix] = {}
         self._apis: dict[tuple[int, int], str] = {}
         self._errors: dict[int, str] = {0: "null"}
-        self._elements: dict[TopicNote, str] = {}
-        self._groups: dict[GroupNote, str] = {}
+        self._elements: BoundedCache[TopicNote, str] = BoundedCache(_CACHE_BYTES, _element_bytes)
+        self._groups: BoundedCache[GroupNote, str] = BoundedCache(_CACHE_BYTES, _group_bytes)
 
     def line(self, request: Request, weight: int = 1) -> str:
         """Return the line of a completed request, with a newline. ``weight`` is how many requests it represents."""
@@ -88,7 +87,7 @@ class LineMaker:
         if start_ms != now_ms:
             start = self._start_of(now_ms)
         connection = context.connection
-        known = self._prefixes.get(connection)
+        known: _Prefix | None = connection.line_prefix
         if (
             known is None
             or known[0] != context.client_id
@@ -156,16 +155,17 @@ class LineMaker:
         }
         shown = self._policy.shown(values)
         prefix = f'"node":{self._node_id},' + "".join(
-            f'"{name}":{"null" if value is None else quoted(value)},' for name, value in shown.items()
+            f'"{name}":{"null" if value is None else _text(value)},' for name, value in shown.items()
         )
-        if len(self._prefixes) >= _CONNECTIONS_MAX:
-            self._prefixes.clear()
         known = (context.client_id, connection.principal, connection.software_name, connection.software_version, prefix)
-        self._prefixes[connection] = known
+        # A long client id is not kept: there may be as many as connections.
+        connection.line_prefix = known if len(context.client_id or "") <= TEXT_CHARACTERS else None
         return known
 
     def _api(self, key: int, version: int) -> str:
-        text = self._apis[key, version] = _API % (quoted(api_name(key)), key, version)
+        text = _API % (quoted(api_name(key)), key, version)
+        if 0 <= version < _VERSIONS_KEPT:
+            self._apis[key, version] = text
         return text
 
     def _error(self, code: int) -> str:
@@ -181,19 +181,16 @@ class LineMaker:
     def _group(self, note: GroupNote) -> str:
         group_id, member_id, generation = note
         shown = self._policy.shown({"group_id": group_id, "member_id": member_id or None})
-        text = "".join(f',"{name}":{quoted(value)}' for name, value in shown.items() if value is not None)
+        text = "".join(f',"{name}":{_text(value)}' for name, value in shown.items() if value is not None)
         if generation >= 0:
             text += f',"generation":{generation}'
-        if len(text) <= _CACHED_MAX:
-            if len(self._groups) >= _GROUPS_MAX:
-                self._groups.clear()
-            self._groups[note] = text
+        self._groups.put(note, text)
         return text
 
     def _resources(self, notes: Sequence[ResourceNote]) -> str:
-        shown = ",".join([self._resource(*note) for note in notes[: self._max_topics]])
-        omitted = len(notes) - self._max_topics
-        return f',"resources":[{shown}]' if omitted <= 0 else f',"resources":[{shown}],"resources_left_out":{omitted}'
+        shown, count = _joined([self._resource(*note) for note in notes[: self._max_topics]])
+        omitted = len(notes) - count
+        return f',"resources":[{shown}]' if not omitted else f',"resources":[{shown}],"resources_left_out":{omitted}'
 
     def _resource(self, kind: ResourceKind, name: str | None) -> str:
         field = _HIDDEN_AS.get(kind, "name")
@@ -201,12 +198,12 @@ class LineMaker:
         if field not in shown:
             return f'{{"type":"{kind}"}}'
         value = shown[field]
-        return f'{{"type":"{kind}","name":{"null" if value is None else quoted(value)}}}'
+        return f'{{"type":"{kind}","name":{"null" if value is None else _text(value)}}}'
 
     def _transaction(self, note: TransactionNote) -> str:
         transactional_id, outcome, duration_ms, timeout_ms = note
         shown = self._policy.shown({"transactional_id": transactional_id}).get("transactional_id")
-        fields = [] if shown is None else [f'"id":{quoted(shown)}']
+        fields = [] if shown is None else [f'"id":{_text(shown)}']
         if outcome is not None:
             fields.append(f'"outcome":"{outcome}","duration_ms":{duration_ms}')
         if timeout_ms is not None:
@@ -217,23 +214,45 @@ class LineMaker:
         elements = self._elements
         if len(notes) == 1 and self._max_topics:  # the most common case: needs no list and no join
             return f"[{elements.get(notes[0]) or self._element(notes[0])}]"
-        shown = ",".join([elements.get(note) or self._element(note) for note in notes[: self._max_topics]])
-        omitted = len(notes) - self._max_topics
-        return f"[{shown}]" if omitted <= 0 else f'[{shown}],"topics_left_out":{omitted}'
+        shown, count = _joined([elements.get(note) or self._element(note) for note in notes[: self._max_topics]])
+        omitted = len(notes) - count
+        return f"[{shown}]" if not omitted else f'[{shown}],"topics_left_out":{omitted}'
 
     def _element(self, note: TopicNote) -> str:
         topic, partitions, records, size_bytes, code = note
         ids = partitions[: self._max_partitions]
         text = (
-            f'{{"topic":{quoted(topic)},"partitions":{len(partitions)},"records":{records},"bytes":{size_bytes},'
+            f'{{"topic":{_text(topic)},"partitions":{len(partitions)},"records":{records},"bytes":{size_bytes},'
             f'"error":{self._error(int(code)) if code else "null"}'
         )
         text += f',"partition_ids":[{",".join(map(str, ids))}]}}' if ids else "}"
-        if len(text) <= _CACHED_MAX and len(ids) == len(partitions):
-            if len(self._elements) >= _TOPICS_MAX:
-                self._elements.clear()
-            self._elements[note] = text
+        if len(ids) == len(partitions):
+            self._elements.put(note, text)
         return text
+
+
+def _text(value: str) -> str:
+    return quoted(bounded_text(value))
+
+
+def _joined(texts: list[str]) -> tuple[str, int]:
+    """Join the first texts that fit a line; return how many there are, too."""
+    joined = ",".join(texts)
+    if len(joined) <= LIST_BYTES:
+        return joined, len(texts)
+    ends = list(accumulate(len(text) + 1 for text in texts))
+    fitting = bisect_right(ends, LIST_BYTES)
+    return ",".join(texts[:fitting]), fitting
+
+
+def _element_bytes(note: TopicNote, text: str) -> int:
+    topic, partitions, *_ = note
+    return 4 * len(topic) + 36 * len(partitions) + len(text)  # up to four bytes for each character of the name
+
+
+def _group_bytes(note: GroupNote, text: str) -> int:
+    group_id, member_id, _ = note
+    return 4 * (len(group_id) + len(member_id)) + len(text)
 
 
 def api_name(key: int) -> str:

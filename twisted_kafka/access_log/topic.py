@@ -1,7 +1,7 @@
 """The access log as a topic: lines are also appended to ``__access_log`` (access.log.topic.enable).
 
 They are appended directly to a partition that this broker leads, without a request, so that they cause no lines themselves. Lines
-about requests for this topic alone are omitted: a consumer of the topic would cause a line with every fetch.
+about fetches of this topic alone are omitted: a consumer of the topic would cause a line with every fetch.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,10 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 
 TOPIC: Final = "__access_log"
-_OWN: Final = f'"topics":[{{"topic":"{TOPIC}"'
+_ELEMENT: Final = '{"topic":"'
+_FETCH: Final = '"api":"Fetch"'
+_OWN: Final = f'"error":null,"topics":[{_ELEMENT}{TOPIC}",'
+_MORE: Final = '"topics_left_out":'
 _BATCH_BYTES: Final = 512 * 1024
 """The size of batches, half of the default message.max.bytes."""
 _CREATE_INTERVAL_NS: Final = 5_000_000_000
@@ -51,7 +54,7 @@ class AccessLogTopic:
 
     def publish(self, lines: Sequence[str]) -> int:
         """Append the lines; return how many could not be appended."""
-        wanted = [line.encode("ascii").rstrip() for line in lines if _OWN not in line]
+        wanted = [line.encode("ascii").rstrip() for line in lines if not is_own_fetch(line)]
         if not wanted:
             return 0
         partition = self._led()
@@ -92,6 +95,14 @@ class AccessLogTopic:
         if self._warned_at_ns is None or now_ns - self._warned_at_ns >= _WARNING_INTERVAL_NS:
             self._warned_at_ns = now_ns
             _log.warn("Access log: appending to topic {topic} failed: {why}", topic=TOPIC, why=why)
+
+
+def is_own_fetch(line: str) -> bool:
+    """Whether a line is about a fetch that has read this topic and nothing else, without an error.
+
+    No value of a field has these texts: in a value, quotation marks are escaped.
+    """
+    return _OWN in line and _FETCH in line and line.count(_ELEMENT) == 1 and _MORE not in line
 
 
 def _batches(lines: Sequence[bytes]) -> list[list[bytes]]:

@@ -1,7 +1,6 @@
 """The thread that writes the access log, and the queue in front of it."""
 
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -9,6 +8,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.access_log.record import HOUR_AT, utc_text
 from twisted_kafka.access_log.rotation import LogFiles
+from twisted_kafka.bounded import BoundedQueue
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.threads import attempt, make_thread, repeat
 from twisted_kafka.timing.clock import IClock
@@ -17,6 +17,12 @@ _log = Logger()
 
 _BATCH_LINES: Final = 500
 """Most lines taken from the queue and written at a time: more do not fit the caches, and joining keeps the interpreter lock."""
+
+_BATCH_BYTES: Final = 4 << 20
+"""Lines are taken until they have so many bytes."""
+
+QUEUE_BYTES: Final = 64 << 20
+"""The default of access.log.queue.bytes."""
 
 _WARNING_INTERVAL_NS: Final = 10_000_000_000
 """Least time between two warnings about dropped lines in the broker's log."""
@@ -27,17 +33,24 @@ _STOP_TIMEOUT_S: Final = 10.0
 class AccessLogWriter:
     """Takes lines from any thread and writes them in batches.
 
-    At most ``queue_size`` lines wait. Further ones are dropped, counted and logged, and so are lines that cannot be written, on a
+    At most ``queue_size`` lines wait, with at most ``queue_bytes``. Further ones are dropped, counted and logged, and so are lines that cannot be written, on a
     full disk for example: the access log never delays a request.
     """
 
     def __init__(
-        self, files: LogFiles, clock: IClock, metrics: MetricsRegistry, *, queue_size: int, write_interval_ms: int
+        self,
+        files: LogFiles,
+        clock: IClock,
+        metrics: MetricsRegistry,
+        *,
+        queue_size: int,
+        queue_bytes: int = QUEUE_BYTES,
+        write_interval_ms: int,
     ) -> None:
         self._files = files
         self._clock = clock
-        self._queue: deque[str] = deque()
         self._queue_size = queue_size
+        self._queue: BoundedQueue[str] = BoundedQueue(queue_bytes)
         self._write_interval_s = write_interval_ms / 1000
         self._stopping = threading.Event()
         self._thread = make_thread(self._run, "kafka-access-log-writer")
@@ -48,6 +61,7 @@ class AccessLogWriter:
         self.publish: Callable[[Sequence[str]], int] | None = None
         """Gets the lines that were written, for access.log.topic.enable; returns how many it could not append."""
         metrics.gauge("AccessLog", "QueueSize", self._queue.__len__)
+        metrics.gauge("AccessLog", "QueueBytes", lambda: self._queue.held_bytes)
         self._reported_dropped = self._reported_unpublished = 0
         self._reported_at_ns: int | None = None
         self._error: Exception | None = None
@@ -56,9 +70,7 @@ class AccessLogWriter:
     def add(self, line: str) -> None:
         """Queue a line, which ends in a newline, or count it as dropped if the queue is full."""
         queue = self._queue
-        if len(queue) < self._queue_size:
-            queue.append(line)
-        else:
+        if len(queue) >= self._queue_size or not queue.put(line):
             self._lines_dropped.mark()
 
     def count_sampled_out(self) -> None:
@@ -89,7 +101,7 @@ class AccessLogWriter:
     def write_waiting(self) -> None:
         """Write all queued lines and roll the file if it is due. Errors are counted and logged."""
         now_ms = self._clock.wall_ms()
-        while lines := self._take():
+        while lines := self._queue.take(_BATCH_LINES, _BATCH_BYTES):
             try:
                 self._write(lines, now_ms)
             except Exception as error:  # noqa: BLE001 the lines behind them are written all the same
@@ -124,10 +136,6 @@ class AccessLogWriter:
         if not is_stopping:
             self.write_waiting()
         return not is_stopping
-
-    def _take(self) -> list[str]:
-        queue = self._queue
-        return [queue.popleft() for _ in range(min(len(queue), _BATCH_LINES))]
 
     def _write(self, lines: list[str], now_ms: int) -> None:
         while lines:

@@ -34,6 +34,8 @@ KEYS: tuple[ConfigKey, ...] = (
               "Directory of the access log; unset: access/ in twistd's data directory, and no access log for an embedded broker."),
     ConfigKey("access.log.queue.size", INT, 100_000, at_least(1), LOW, READ_ONLY,
               "Maximum number of lines that wait to be written; further ones are dropped and counted."),
+    ConfigKey("access.log.queue.bytes", LONG, 67_108_864, at_least(1024), LOW, READ_ONLY,
+              "Maximum size of the lines that wait to be written, with 256 bytes for each; further ones are dropped and counted."),
     ConfigKey("access.log.write.interval.ms", INT, 200, at_least(1), LOW, READ_ONLY,
               "Interval at which waiting lines are written to the file."),
     ConfigKey("access.log.roll.bytes", LONG, 268_435_456, at_least(1024), LOW, READ_ONLY,

@@ -69,6 +69,7 @@ class ConnectionInfo:
         "client_address",
         "connection_id",
         "is_privileged_listener",
+        "line_prefix",
         "listener_name",
         "principal",
         "quota_sensors",
@@ -95,6 +96,8 @@ class ConnectionInfo:
         """That of a SASL listener; None: there is nothing to authenticate, or TLS has done so."""
         self.quota_sensors: Any = None
         """What the quotas of the connection's client measure, kept here by what applies them (``RequestThrottler``)."""
+        self.line_prefix: Any = None
+        """What all access-log lines of the connection have in common, kept here by what makes them (``LineMaker``)."""
         self.software_name = "unknown"
         self.software_version = "unknown"
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from twisted_kafka.bounded import bounded_text
 from twisted_kafka.metadata.features import SUPPORTED, FeatureCache, FinalizedFeatures, SupportedLevels
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
@@ -45,8 +46,8 @@ class VersionsApis:
             name, version = request.client_software_name, request.client_software_version
             if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-            context.connection.software_name = name
-            context.connection.software_version = version
+            context.connection.software_name = bounded_text(name)
+            context.connection.software_version = bounded_text(version)
         authenticator = context.connection.authenticator
         if authenticator is not None:
             authenticator.versions_told()
