@@ -42,7 +42,7 @@ LIST_BYTES: Final = 32_768
 """The most that the topics of a line have, and its resources; the line has the number of those that are left out."""
 
 _CACHE_BYTES: Final = 8 << 20
-"""What the elements of topics may take that are kept: requests of one kind have the same element again and again. Groups likewise."""
+"""What is kept of the elements of topics: requests of one kind have the same ones again and again. Groups likewise."""
 _VERSIONS_KEPT: Final = 64
 """More than an API has: clients also ask for versions that there are not."""
 _HIDDEN_AS: Final = {

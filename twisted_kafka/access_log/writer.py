@@ -33,8 +33,8 @@ _STOP_TIMEOUT_S: Final = 10.0
 class AccessLogWriter:
     """Takes lines from any thread and writes them in batches.
 
-    At most ``queue_size`` lines wait, with at most ``queue_bytes``. Further ones are dropped, counted and logged, and so are lines that cannot be written, on a
-    full disk for example: the access log never delays a request.
+    At most ``queue_size`` lines wait, with at most ``queue_bytes``. Further ones are dropped, counted and logged, and so are lines
+    that cannot be written, on a full disk for example: the access log never delays a request.
     """
 
     def __init__(
