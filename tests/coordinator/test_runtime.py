@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from tests.coordinator.fakes import Bench, join
+from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.effects import Write
 from twisted_kafka.coordinator.group.group_records import offset_commit
 from twisted_kafka.coordinator.group.group_shard import GroupShard
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import Sender
+from twisted_kafka.coordinator.group.results import GroupListing
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
@@ -33,6 +35,12 @@ def fetched(bench: Bench, group_id: str = "g") -> Any:
     assert error == 0
     value = offsets[PARTITION]
     return value and value.offset
+
+
+def listed(bench: Bench) -> list[str]:
+    error, listings = bench.groups.list_groups((), ())
+    assert error is ErrorCode.NONE
+    return sorted(each.group_id for each in listings)
 
 
 def test_a_partition_that_can_not_be_read_is_not_available_and_is_tried_again() -> None:
@@ -122,40 +130,92 @@ def test_groups_that_may_be_lost_are_not_told_of() -> None:
     commit(bench, 5, "here")
     bench.log.holds = True
     commit(bench, 6, "new")
-    listed, described = bench.groups.list_groups((), ()), bench.groups.describe_group("new")
-    assert isinstance(listed, Future)
+    described = bench.groups.describe_group("new")
     assert isinstance(described, Future)
-    assert not listed.done()
+    assert listed(bench) == ["here"]
     assert not described.done()
     bench.log.release()
-    error, listings = listed.result(0)
-    assert (error, sorted(each.group_id for each in listings)) == (ErrorCode.NONE, ["here", "new"])
+    assert listed(bench) == ["here", "new"]
     assert (described.result(0).error, described.result(0).state) == (ErrorCode.NONE, "Empty")
 
 
-def test_groups_are_not_listed_while_some_are_in_doubt() -> None:
+def test_a_group_that_is_being_deleted_is_listed_until_that_is_committed() -> None:
     bench = Bench()
-    commit(bench, 5, "here")
+    commit(bench, 5)
     bench.log.holds = True
-    commit(bench, 6, "new")
-    waiting: Any = bench.groups.list_groups((), ())
+    deleted: Any = bench.groups.delete_group("g")
+    assert listed(bench) == ["g"]
     bench.log.release(ErrorCode.REQUEST_TIMED_OUT)
-    assert waiting.result(0) == bench.groups.list_groups((), ()) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [])
-    description: Any = bench.groups.describe_group("new")
-    assert description.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert deleted.result(0) is not ErrorCode.NONE
+    assert bench.groups.list_groups(["empty"], ["classic"]) == (ErrorCode.NONE, [GroupListing("g", "", "Empty", "classic")])
     bench.log.commit()
-    error, listings = bench.groups.list_groups((), ())  # type: ignore[misc]
-    assert (error, [each.group_id for each in listings]) == (ErrorCode.NONE, ["here", "new"])
+    assert bench.groups.describe_group("g").state == "Dead"
+    assert listed(bench) == []
 
 
-def test_groups_of_a_partition_that_goes_meanwhile_are_not_listed() -> None:
+def test_a_group_that_always_commits_is_listed() -> None:
+    """Its first commit is committed, a later one never is at the time of the question."""
     bench = Bench()
     bench.log.holds = True
-    commit(bench, 6)
-    listed: Any = bench.groups.list_groups((), ())
-    bench.groups.runtime.on_leadership_change([], [(0, 0)])
-    assert listed.result(0) == (ErrorCode.NONE, [])
+    commit(bench, 1)
+    for offset in range(2, 5):
+        commit(bench, offset)
+        bench.log.held.pop(0).set_result(ErrorCode.NONE)
+        assert listed(bench) == ["g"]
+
+
+def test_a_write_in_doubt_hides_its_own_group_only() -> None:
+    bench = Bench(partitions=2)
+    for number in range(20):
+        commit(bench, number, f"g{number}")
+    bench.log.holds = True
+    commit(bench, 99, "g7")
+    commit(bench, 99, "new")
+    bench.log.release(ErrorCode.REQUEST_TIMED_OUT)
+    assert [fetched(bench, f"g{number}") for number in range(20) if number != 7] == [*range(7), *range(8, 20)]
+    description: Any = bench.groups.describe_group("new")
+    hidden: Any = bench.groups.fetch_offsets(OffsetFetch(Sender("g7"), [PARTITION]))
+    assert (description.error, hidden[0]) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+    assert listed(bench) == sorted(f"g{number}" for number in range(20))
+    bench.log.commit()
+    assert fetched(bench, "g7") == fetched(bench, "new") == 99
+    assert listed(bench) == sorted([*(f"g{number}" for number in range(20)), "new"])
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_marker_in_doubt_hides_the_groups_of_its_transaction_only(committed: bool) -> None:
+    bench = Bench()
+    commit(bench, 1, "other")
+    commit(bench, 1)
+    producer = Producer(7, 0)
+    value = OffsetCommitValue(offset=2)
+    assert bench.groups.commit_transactional_offsets(Sender("g"), producer, None, {PARTITION: value}) is ErrorCode.NONE
+    bench.log.holds = True
+    bench.groups.end_transaction(0, producer, 0, committed)
+    bench.log.release(ErrorCode.REQUEST_TIMED_OUT)
+    hidden: Any = bench.groups.fetch_offsets(OffsetFetch(Sender("g"), [PARTITION]))
+    assert (hidden[0], fetched(bench, "other")) == (ErrorCode.NOT_COORDINATOR, 1)
+    bench.log.commit()
+    assert fetched(bench) == (2 if committed else 1)
+
+
+def test_the_end_of_a_loaded_log_hides_its_own_groups_only() -> None:
+    bench = Bench()
+    for group_id in ("kept", "changed", "deleted"):
+        commit(bench, 1, group_id)
+    bench.log.holds = True
+    commit(bench, 2, "changed")
+    commit(bench, 2, "new")
+    bench.groups.delete_group("deleted")
+    bench.reload(epoch=1)
+    assert fetched(bench, "kept") == 1
+    for group_id in ("changed", "new", "deleted"):
+        hidden: Any = bench.groups.fetch_offsets(OffsetFetch(Sender(group_id), [PARTITION]))
+        assert hidden[0] is ErrorCode.NOT_COORDINATOR
+    assert listed(bench) == ["changed", "deleted", "kept"]
     bench.log.release()
+    assert (fetched(bench, "changed"), fetched(bench, "new"), fetched(bench, "deleted")) == (2, 2, None)
+    assert listed(bench) == ["changed", "kept", "new"]
 
 
 def test_an_append_that_completes_inside_another_operation_does_not_block() -> None:

@@ -12,7 +12,7 @@ from tests.coordinator.fakes import MemoryLog
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, RecordKinds, decode_record
 from twisted_kafka.coordinator.effects import MAX_BATCH_RECORDS, Effects, Write, Writes
 from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS, offset_commit
-from twisted_kafka.coordinator.loader import load_partition
+from twisted_kafka.coordinator.loader import Loaded, load_partition
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings, UncommittedStateError
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -57,6 +57,15 @@ class Journal:
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         self.events.append((producer_id, "commit" if committed else "abort"))
+
+    def key_of(self, record: CoordinatorRecord) -> str:
+        return "key"
+
+    def keys_of_transaction(self, producer_id: int) -> list[str]:
+        return ["key"]
+
+    def stored(self, key: str) -> list[Any]:
+        return list(self.events)
 
     def loaded(self) -> None:
         self.events.append("loaded")
@@ -544,9 +553,13 @@ def test_the_records_that_are_loaded_are_counted() -> None:
         return bytes(build_batch([record(number).simple(0) for number in numbers]))
 
     journal = Setup().elect()
-    assert load_partition(journal, GROUP_RECORD_KINDS, [chunk(1, 2) + chunk(3), chunk(4), chunk(5, 6, 7)], lambda: True) == (7, 2)
+
+    def load(*chunks: bytes) -> Loaded:
+        return load_partition(journal, GROUP_RECORD_KINDS, chunks, lambda: True, lambda _: True)
+
+    assert load(chunk(1, 2) + chunk(3), chunk(4), chunk(5, 6, 7)) == Loaded(7, 2, {})
     assert journal.events == ["loaded", *range(1, 8)]
-    assert load_partition(journal, GROUP_RECORD_KINDS, [], lambda: True) == (0, -1)
+    assert load() == Loaded(0, -1, {})
 
 
 # timers

@@ -7,7 +7,7 @@ effects without performing them.
 # ruff: noqa: N805 - the methods of a zope interface have no self
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -72,6 +72,10 @@ class Write:
         """Return the batch to append."""
         return encode_batch(self.records, now_ms, compression, self.producer)
 
+    def keys(self, shard: Any) -> Collection[str]:
+        """Return the keys that the records belong to, each once, as the ICoordinatorShard says; call it before ``replay``."""
+        return {shard.key_of(record) for record in self.records}
+
     def replay(self, shard: Any, base_offset: int) -> int:
         """Apply the appended records to the ICoordinatorShard; return the last one's offset."""
         producer_id = -1 if self.producer is None else self.producer.producer_id
@@ -131,6 +135,10 @@ class EndTransaction(Write):
             producer_id=self.ended.producer_id,
             producer_epoch=self.ended.epoch,
         )
+
+    def keys(self, shard: Any) -> Collection[str]:
+        """Return the keys that the transaction's pending records belong to."""
+        return shard.keys_of_transaction(self.ended.producer_id)  # type: ignore[no-any-return]
 
     def replay(self, shard: Any, base_offset: int) -> int:
         """Commit or discard the transaction's pending records; return the marker's offset."""

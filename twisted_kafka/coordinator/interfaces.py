@@ -2,7 +2,7 @@
 
 # ruff: noqa: N805 - the methods of a zope interface have no self
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
@@ -54,6 +54,15 @@ class ICoordinatorShard(Interface):
 
     def replay_end_transaction(producer_id: int, committed: bool) -> None:
         """Apply the end of a transaction that wrote to this partition."""
+
+    def key_of(record: CoordinatorRecord) -> str:
+        """Return the key that a record belongs to: operations on it are routed by this key."""
+
+    def keys_of_transaction(producer_id: int) -> Collection[str]:
+        """Return the keys that a producer's open transaction has records of."""
+
+    def stored(key: str) -> Any:
+        """Return what is stored under a key as a whole, None if there is nothing; only a list of all keys looks into it."""
 
     def loaded() -> None:
         """Become active: all records have been replayed."""

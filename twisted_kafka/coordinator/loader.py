@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from twisted.logger import Logger
 
-from twisted_kafka.coordinator.coordinator_record import RecordKinds, UnknownRecordKindError, decode_record
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds, UnknownRecordKindError, decode_record
 from twisted_kafka.protocol.records.batch import RecordBatch, batches
 from twisted_kafka.protocol.regions import Buffer
 
@@ -20,9 +20,17 @@ class Loaded(NamedTuple):
 
     record_count: int
     last_offset: int
+    uncommitted: dict[str, Any]
+    """What was stored under each key of the records that are not known to be committed, before them."""
 
 
-def load_partition(shard: Any, kinds: RecordKinds, chunks: Iterable[Buffer], should_continue: Callable[[], bool]) -> Loaded:
+def load_partition(
+    shard: Any,
+    kinds: RecordKinds,
+    chunks: Iterable[Buffer],
+    should_continue: Callable[[], bool],
+    is_committed: Callable[[int], bool],
+) -> Loaded:
     """Replay the records of ``chunks`` into an ICoordinatorShard while ``should_continue`` returns true.
 
     Records of unknown types (written by a newer broker, for example) are skipped, with one log line per type.
@@ -30,15 +38,39 @@ def load_partition(shard: Any, kinds: RecordKinds, chunks: Iterable[Buffer], sho
     """
     count, last_offset = 0, -1
     unknown: set[str] = set()
+    uncommitted: dict[str, Any] = {}
     for chunk in chunks:
         if not should_continue():
             break
-        for batch in batches(chunk):
+        parsed = list(batches(chunk))
+        is_end = bool(parsed) and not is_committed(parsed[-1].last_offset)
+        for batch in parsed:
+            if is_end and not is_committed(batch.last_offset):
+                _note_keys(shard, kinds, batch, uncommitted)
             count += _load_batch(shard, kinds, batch, unknown)
             last_offset = batch.last_offset
     for kind in sorted(unknown):
         _log.warn("Skipped records of an unknown type: {kind}", kind=kind)
-    return Loaded(count, last_offset)
+    return Loaded(count, last_offset, uncommitted)
+
+
+def _note_keys(shard: Any, kinds: RecordKinds, batch: RecordBatch, uncommitted: dict[str, Any]) -> None:
+    """Note what is stored under the keys of a batch before it is replayed."""
+    if batch.is_control:
+        keys = shard.keys_of_transaction(batch.producer_id)
+    else:
+        decoded = (_known(kinds, record.key, record.value) for record in batch.records())
+        keys = {shard.key_of(each) for each in decoded if each is not None}
+    for key in keys:
+        if key not in uncommitted:
+            uncommitted[key] = shard.stored(key)
+
+
+def _known(kinds: RecordKinds, key: Buffer | None, value: Buffer | None) -> CoordinatorRecord | None:
+    try:
+        return decode_record(kinds, key, value)
+    except UnknownRecordKindError:
+        return None
 
 
 def _load_batch(shard: Any, kinds: RecordKinds, batch: RecordBatch, unknown: set[str]) -> int:

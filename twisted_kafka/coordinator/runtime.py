@@ -6,9 +6,9 @@ internal topic that the key hashes to, replays them into the shard, and answers 
 stored state. A shard is loaded by replaying its partition from the log.
 
 Records are replayed as soon as they are in the local log, so the next operation sees them. The answer waits for the replicas,
-and so does every ``read``: no answer reveals a change that a new leader might not have. An append that the replicas did not
-confirm in time is in doubt: it stays in the log and in the state, and reads fail until it is known to be committed. So is the
-end of the log that a new leader loads.
+and so does every ``read`` of the same key: no answer reveals a change that a new leader might not have. An append that the replicas
+did not confirm in time is in doubt: it stays in the log and in the state, and reads of its keys fail until it is known to be
+committed. So is the end of the log that a new leader loads.
 
 Input and output that an operation starts (``Effects.send``) run without the lock, and what comes of them is given to the shard.
 """
@@ -29,6 +29,7 @@ from twisted_kafka.coordinator.effects import Effects, EndTransaction, ITimers, 
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter, IShardFactory
 from twisted_kafka.coordinator.loader import load_partition
+from twisted_kafka.coordinator.uncommitted import UncommittedAppend, UncommittedKeys
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -42,7 +43,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 from twisted_kafka.timing.timer import Timer, TimerEntry
-from twisted_kafka.waiting.futures import forward, gather, recover
+from twisted_kafka.waiting.futures import forward, recover
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -62,37 +63,6 @@ class CoordinatorState(Enum):
     ACTIVE = "active"
     FAILED = "failed"
     CLOSED = "closed"
-
-
-class UncommittedAppend:
-    """The latest append that replicas have not confirmed, with the reads that have seen it.
-
-    Once it is committed, so are all before it. It is in doubt if nobody will tell: replicas did not confirm it in time, or it was
-    loaded from the end of the log.
-    """
-
-    __slots__ = ("answer", "is_in_doubt", "last_offset", "readers")
-
-    def __init__(self, last_offset: int, is_in_doubt: bool = False) -> None:
-        self.last_offset = last_offset
-        self.is_in_doubt = is_in_doubt
-        self.answer: Future[Any] = Future()
-        self.readers: list[tuple[Future[Any], Any]] = []
-
-    def wait(self, result: Any) -> "Future[Any]":
-        """Return a future of a read's result, for when the append is committed."""
-        answer: Future[Any] = Future()
-        self.readers.append((answer, result))
-        return answer
-
-    def answer_readers(self, effects: Effects, failure: KafkaError | None) -> None:
-        """Answer the reads that wait, with ``failure`` if it is given."""
-        readers, self.readers = self.readers, []
-        for answer, result in readers:
-            if failure is None:
-                effects.reply(answer, result)
-            else:
-                effects.fail(answer, failure)
 
 
 class CoordinatorContext:
@@ -141,7 +111,7 @@ class CoordinatorContext:
         self.lock = threading.Lock()
         self.effects: Effects = None  # type: ignore[assignment]  # the runtime sets these two right after: they need the context
         self.shard: Any = None
-        self.uncommitted: UncommittedAppend | None = None
+        self.uncommitted = UncommittedKeys()
         self._mailbox: deque[Callable[[], None]] = deque()
 
     @property
@@ -372,9 +342,9 @@ class CoordinatorRuntime:
         """End a shard's work, with its lock held."""
         was_active = context.state is ACTIVE
         context.state = state
-        if context.uncommitted is not None:
+        for append in context.uncommitted.appends():
             gone = NotCoordinatorError("This broker no longer leads the key's partition.")
-            context.uncommitted.answer_readers(context.effects, gone)
+            append.answer_readers(context.effects, gone)
         if was_active:
             try:
                 context.shard.unloaded()
@@ -416,13 +386,14 @@ class CoordinatorRuntime:
             self._shards.kinds(),
             self._reader.read_all(context.partition, self._settings.load_buffer_size),
             lambda: context.state is CoordinatorState.LOADING,
+            lambda offset: self._writer.is_committed(context.partition, offset),
         )
         with context.lock:
             if context.state is not CoordinatorState.LOADING:
                 return
             context.shard.loaded()
-            if not self._writer.is_committed(context.partition, loaded.last_offset):
-                context.uncommitted = UncommittedAppend(loaded.last_offset, is_in_doubt=True)
+            if loaded.uncommitted:
+                context.uncommitted.add(UncommittedAppend(loaded.last_offset, is_in_doubt=True), loaded.uncommitted.items())
             context.state = ACTIVE
             context.failed_loads = 0
             self._perform_effects(context)
@@ -502,16 +473,16 @@ class CoordinatorRuntime:
         The writes that the operation queues are appended before the one that it returns. Raises NotCoordinatorError,
         CoordinatorLoadInProgressError and CoordinatorNotAvailableError.
         """
-        return self._run(self._context(key), False, operation, *args, **kwargs)
+        return self._run(self._context(key), None, operation, *args, **kwargs)
 
     def read(self, key: str, operation: Callable[Concatenate[Any, P], R], *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Do as ``execute``, but delay the response of an operation that writes nothing until all state it saw is committed.
+        """Do as ``execute``, but delay the response of an operation that writes nothing until what it saw of the key is committed.
 
         What the operation raises is raised at once, as by Kafka's CoordinatorRuntime. A refusal because of a change that is lost
         later (UNKNOWN_MEMBER_ID, say) does no harm: it makes the client join again, which it may do at any time.
-        Raises UncommittedStateError, or fails the future with it, if some of that state is not committed in time.
+        Raises UncommittedStateError, or fails the future with it, if some of that is not committed in time.
         """
-        return self._run(self._context(key), True, operation, *args, **kwargs)
+        return self._run(self._context(key), key, operation, *args, **kwargs)
 
     def try_read(self, key: str, operation: Callable[[Any], Any], on_error: Callable[[KafkaError], T]) -> Any:
         """Do as ``read``, with the result of ``on_error`` in place of each KafkaError."""
@@ -526,30 +497,23 @@ class CoordinatorRuntime:
         results = []
         for context in self._active_contexts():
             try:
-                results.append(self._run(context, False, operation))
+                results.append(self._run(context, None, operation))
             except NotCoordinatorError:  # unloaded in the meantime
                 continue
         return results
 
-    def read_everywhere(self, operation: Callable[[Any], R]) -> "list[R] | Future[list[R]]":
-        """Do as ``read`` on every active shard, with an operation that returns neither a Write nor a future; return the results.
+    def look_everywhere(self, look: Callable[[Any, Callable[[], dict[str, Any]]], R]) -> list[R]:
+        """Return what ``look`` returns for each active shard, without its lock: for what takes long, or must not wait for a disk.
 
-        Raises UncommittedStateError, or fails the future with it, if some of the state is not committed in time.
+        Its second argument returns what was stored under each key with an uncommitted change before that; call it after
+        looking at the shard.
         """
+        return [look(context.shard, context.uncommitted.committed) for context in self._active_contexts()]
 
-        def unloaded(_: NotCoordinatorError) -> list[R]:
-            return []
-
-        answers: list[list[R] | Future[list[R]]] = []
-        for context in self._active_contexts():
-            try:
-                answer = self._run(context, True, lambda shard: [operation(shard)])
-            except NotCoordinatorError as error:
-                answer = unloaded(error)
-            answers.append(recover(answer, NotCoordinatorError, unloaded) if isinstance(answer, Future) else answer)
-        return gather(answers, lambda found: [each for results in found for each in results])
-
-    def _run(self, context: CoordinatorContext, is_read: bool, operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _run(
+        self, context: CoordinatorContext, read_key: str | None, operation: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        """Run an operation with the shard locked. With ``read_key``, its response waits for what is uncommitted of that key."""
         effects = context.effects
         try:
             with context.lock:
@@ -564,8 +528,8 @@ class CoordinatorRuntime:
                             self._refuse(context)
                     if isinstance(result, Write):
                         result = self._perform(context, result)
-                    if is_read and context.uncommitted is not None and not isinstance(result, Future):
-                        result = self._when_committed(context, context.uncommitted, result)
+                    if read_key is not None and context.uncommitted and not isinstance(result, Future):
+                        result = self._when_committed(context, read_key, result)
                 finally:
                     if effects.writes:
                         self._perform_effects(context)
@@ -622,7 +586,7 @@ class CoordinatorRuntime:
         def end(_: Any) -> EndTransaction:
             return EndTransaction(producer, coordinator_epoch, committed, ErrorCode, transaction_version)
 
-        answer: ErrorCode | Future[ErrorCode] = self._run(context, False, end)  # type: ignore[arg-type]  # _refuse never returns
+        answer: ErrorCode | Future[ErrorCode] = self._run(context, None, end)  # type: ignore[arg-type]  # _refuse never returns
         return answer
 
     # writes
@@ -646,14 +610,20 @@ class CoordinatorRuntime:
         if isinstance(appended, ErrorCode):
             return write.completed(appended)
         base_offset, committed = appended
+        shard, uncommitted = context.shard, context.uncommitted
+        append = None
         try:
-            last_offset = write.replay(context.shard, base_offset)
+            if committed is not None:
+                append = UncommittedAppend(base_offset)
+                uncommitted.add(append, [(key, shard.stored(key)) for key in write.keys(shard)])
+            last_offset = write.replay(shard, base_offset)
         except Exception as error:
             raise self._give_up(context) from error
-        if committed is None:
-            context.uncommitted = None
+        if append is None or committed is None:
+            if uncommitted:
+                uncommitted.clear()
             return write.completed(ErrorCode.NONE)
-        append = context.uncommitted = UncommittedAppend(last_offset)
+        append.last_offset = last_offset
         committed.add_done_callback(lambda done: context.post(lambda: self._committed(context, write, append, done)))
         return append.answer
 
@@ -686,9 +656,9 @@ class CoordinatorRuntime:
         failure = done.exception()
         error = done.result() if failure is None else error_of(failure)
         if error:
-            append.is_in_doubt = True
-        elif context.uncommitted is append:
-            context.uncommitted = None
+            context.uncommitted.doubt(append)
+        else:
+            context.uncommitted.confirm(append)
         try:
             result = write.completed(error)
         except Exception as failed:  # noqa: BLE001 the future carries it to the handler, which answers and logs it
@@ -702,13 +672,16 @@ class CoordinatorRuntime:
         if context.state is ACTIVE:
             self._perform_effects(context)
 
-    def _when_committed(self, context: CoordinatorContext, append: UncommittedAppend, result: R) -> "R | Future[R]":
-        """Return what a read answers that has seen ``append``. Raises UncommittedStateError if that is in doubt."""
+    def _when_committed(self, context: CoordinatorContext, key: str, result: R) -> "R | Future[R]":
+        """Return what a read of the key answers. Raises UncommittedStateError if the key's last append is in doubt."""
+        append = context.uncommitted.latest(key)
+        if append is None:
+            return result
         if not append.is_in_doubt:
             return append.wait(result)
         if not self._writer.is_committed(context.partition, append.last_offset):
             raise _in_doubt(context.partition)
-        context.uncommitted = None
+        context.uncommitted.confirm(append)
         return result
 
 

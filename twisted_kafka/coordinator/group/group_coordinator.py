@@ -35,7 +35,7 @@ from twisted_kafka.protocol.messages.consumer_groups import (
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.timing.scheduler import IScheduler
-from twisted_kafka.waiting.futures import recover, then, when_done
+from twisted_kafka.waiting.futures import then
 
 COUNTS_KEPT_NS = 1_000_000_000
 
@@ -47,9 +47,6 @@ class OffsetCommit(NamedTuple):
     offsets: Offsets
     version: int
 
-
-Listed = tuple[ErrorCode, list[GroupListing]]
-"""The answer to ListGroups."""
 
 _NONE = ErrorCode.NONE
 _LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -274,33 +271,17 @@ class GroupCoordinator:
 
     # administration
 
-    def list_groups(self, states: Collection[str], types: Collection[str]) -> "Listed | Future[Listed]":
-        """Return the groups with one of ``states`` and ``types`` (case-insensitive; empty: all).
+    def list_groups(self, states: Collection[str], types: Collection[str]) -> tuple[ErrorCode, list[GroupListing]]:
+        """Return the groups with one of ``states`` and ``types`` (case-insensitive; empty: all), as far as they are committed.
 
-        The error is COORDINATOR_LOAD_IN_PROGRESS while any partition loads. It is COORDINATOR_NOT_AVAILABLE, without groups, if
-        some of them may be lost, as replicas do not confirm them in time.
+        The error is COORDINATOR_LOAD_IN_PROGRESS while any partition loads.
         """
         wanted_states = {state.lower() for state in states}
         wanted_types = {kind.lower() for kind in types}
-
-        def wanted(found: list[list[GroupListing]]) -> Listed:
-            listings = [
-                listing
-                for listings in found
-                for listing in listings
-                if (not wanted_states or listing.state.lower() in wanted_states)
-                and (not wanted_types or listing.type.lower() in wanted_types)
-            ]
-            return (_LOADING if self.runtime.is_loading() else _NONE), listings
-
-        def refused(error: UncommittedStateError) -> Listed:
-            return error.code, []
-
-        try:
-            answer = when_done(self.runtime.read_everywhere(lambda shard: shard.queries.list_groups()), wanted)
-        except UncommittedStateError as error:
-            return refused(error)
-        return recover(answer, UncommittedStateError, refused) if isinstance(answer, Future) else answer
+        found = self.runtime.look_everywhere(
+            lambda shard, committed: shard.queries.list_groups(committed, wanted_states, wanted_types)
+        )
+        return (_LOADING if self.runtime.is_loading() else _NONE), [each for listings in found for each in listings]
 
     def describe_group(self, group_id: str) -> "GroupDescription | Future[GroupDescription]":
         """Describe a classic group."""

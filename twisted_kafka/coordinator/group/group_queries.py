@@ -1,11 +1,13 @@
 """Lists, descriptions and counts of groups of both types."""
 
 from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.group_coordinator_metrics import GroupCounts
 from twisted_kafka.coordinator.group.results import GroupDescription, GroupListing
-from twisted_kafka.coordinator.group.state.classic_group_state import DEAD
+from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.state.classic_group_state import DEAD, EMPTY
 from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
 from twisted_kafka.coordinator.group.state.consumer_group_member import ConsumerGroupMember, Partitions
 from twisted_kafka.coordinator.group.state.group_store import GroupStore
@@ -18,6 +20,8 @@ from twisted_kafka.protocol.messages.consumer_groups import (
     Member,
 )
 
+Stored = ClassicGroup | ConsumerGroup | None
+
 _CONSUMER_MEMBER = 1
 _CLASSIC_MEMBER = 0
 
@@ -29,9 +33,33 @@ class GroupQueries:
         self._store = store
         self._environment = environment
 
-    def list_groups(self) -> list[GroupListing]:
-        """Return all groups."""
-        return [group.listing() for group in self._store.groups.values()]
+    def list_groups(
+        self,
+        committed: Callable[[], Mapping[str, Stored]],
+        states: Collection[str],
+        types: Collection[str],
+    ) -> list[GroupListing]:
+        """Return the groups with one of ``states`` and ``types`` (in lower case; empty: all), without the shard's lock.
+
+        ``committed`` returns for each group with uncommitted changes what there was before them: a group that may be lost is left
+        out, and one whose deletion may be lost is there. Call it after looking: a change is noted there before it is made.
+        """
+        groups = list(self._store.groups.values())
+        before = committed()
+        listings = [group.listing() for group in groups if before.get(group.group_id, group) is not None]
+        if before:
+            known = {group.group_id for group in groups}
+            # Only an empty group is deleted.
+            listings.extend(
+                group.listing()._replace(state=EMPTY.value)
+                for group_id, group in before.items()
+                if group is not None and group_id not in known
+            )
+        if not states and not types:
+            return listings
+        return [
+            each for each in listings if (not states or each.state.lower() in states) and (not types or each.type.lower() in types)
+        ]
 
     def counts(self) -> GroupCounts:
         """Return the number of groups in each state; without the shard's lock it may see a change half done."""

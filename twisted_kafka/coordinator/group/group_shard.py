@@ -5,6 +5,8 @@ group. Volatile state (joins of an ongoing rebalance, session deadlines) is kept
 members rebuild it when another broker takes over.
 """
 
+from collections.abc import Collection
+
 from zope.interface import implementer
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
@@ -18,6 +20,8 @@ from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.group_queries import GroupQueries
 from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetMetadataManager
+from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
 from twisted_kafka.coordinator.group.state.group_store import GroupStore
 from twisted_kafka.coordinator.interfaces import ICoordinatorShard, IShardFactory
 from twisted_kafka.protocol.errors import ErrorCode
@@ -45,6 +49,18 @@ class GroupShard:
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         """Commit or discard the offsets of a transaction; see ICoordinatorShard."""
         self.store.end_transaction(producer_id, committed)
+
+    def key_of(self, record: CoordinatorRecord) -> str:
+        """Return the id of the record's group; see ICoordinatorShard."""
+        return self.store.group_id_of(record)
+
+    def keys_of_transaction(self, producer_id: int) -> Collection[str]:
+        """Return the ids of the groups with offsets of the transaction; see ICoordinatorShard."""
+        return self.store.offsets.groups_of_transaction(producer_id)
+
+    def stored(self, key: str) -> ClassicGroup | ConsumerGroup | None:
+        """Return the group; see ICoordinatorShard."""
+        return self.store.find(key)
 
     def loaded(self) -> None:
         """Start the sessions of all members of the loaded groups."""

@@ -4,7 +4,7 @@ An operation reads the store and returns its answer, or the Write of the id's ne
 partition's lock held.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from twisted.logger import Logger
@@ -91,6 +91,18 @@ class TransactionShard:
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         """Do nothing: no transaction writes to this topic."""
+
+    def key_of(self, record: CoordinatorRecord) -> str:
+        """Return the record's transactional id; see ICoordinatorShard."""
+        return record.key.transactional_id  # type: ignore[no-any-return]
+
+    def keys_of_transaction(self, producer_id: int) -> Collection[str]:
+        """Return nothing: no transaction writes to this topic."""
+        return ()
+
+    def stored(self, key: str) -> TransactionMetadata | None:
+        """Return the transactional id's state; see ICoordinatorShard."""
+        return self.store.get(key)
 
     def loaded(self) -> None:
         """Go on with the transactions whose outcome is decided."""

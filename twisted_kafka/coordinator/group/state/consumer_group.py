@@ -268,7 +268,7 @@ class ConsumerGroup:
 
     def listing(self) -> GroupListing:
         """Return the group for ListGroups."""
-        return GroupListing(self.group_id, CONSUMER_PROTOCOL_TYPE, self.state.value, CONSUMER)
+        return GroupListing(self.group_id, CONSUMER_PROTOCOL_TYPE, self.peek_state().value, CONSUMER)
 
     def is_subscribed(self, topic: str) -> bool:
         """Return whether any member subscribes to the topic, by name or by regular expression."""

@@ -45,6 +45,24 @@ class GroupStore:
         """Return the consumer groups."""
         return [group for group in list(self.groups.values()) if isinstance(group, ConsumerGroup)]
 
+    @staticmethod
+    def group_id_of(record: CoordinatorRecord) -> str:
+        """Return the id of the group that a record belongs to."""
+        key = record.key
+        if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey | GroupMetadataKey):
+            return key.group
+        return key.group_id  # type: ignore[no-any-return]
+
+    def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        """Return the group; while the records are being loaded, a group as it would be if there were no more of them."""
+        group = self.groups.get(group_id)
+        if group is not None or self._loading is None:
+            return group
+        value = self._loading.get(group_id)
+        if value is not None:
+            return ClassicGroup.from_value(group_id, value)
+        return ClassicGroup(group_id) if self.offsets.has_any(group_id) else None
+
     def replay(self, record: CoordinatorRecord, producer_id: int, offset: int) -> None:
         """Apply a record that is at ``offset`` in the log; ``producer_id`` is -1 outside a transaction."""
         key, value = record.key, record.value

@@ -92,6 +92,10 @@ class OffsetStore:
                 if committed and waiting is not None:
                     self.put(group_id, partition, waiting[1], waiting[0])
 
+    def groups_of_transaction(self, producer_id: int) -> list[str]:
+        """Return the ids of the groups with pending offsets of a producer's transaction."""
+        return list(self._pending.get(producer_id, ()))
+
     def of(self, group_id: str) -> Offsets:
         """Return a group's committed offsets; the caller must not change them."""
         return self._committed.get(group_id) or {}

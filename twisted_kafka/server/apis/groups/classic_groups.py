@@ -157,19 +157,15 @@ class GroupApis:
         return self._authorization.allowed_of(context, operation, ResourceType.GROUP, group_ids, logs_denied=logs_denied)
 
     @api(ListGroupsRequest, ListGroupsResponse, versions=(0, 5))
-    def list_groups(self, context: RequestContext, request: ListGroupsRequest) -> "ListGroupsResponse | Future[ListGroupsResponse]":
+    def list_groups(self, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
         """List the groups that this broker coordinates: all to who may describe the cluster, to others those they may describe."""
-
-        def respond(answer: tuple[ErrorCode, list[GroupListing]]) -> ListGroupsResponse:
-            error, listings = answer
-            if self._authorization.enforces and not describes_cluster:
-                names = {each.group_id for each in listings}
-                allowed = self._allowed(context, AclOperation.DESCRIBE, names, logs_denied=False)
-                listings = [each for each in listings if each.group_id in allowed]
-            return _listed(context, error, listings)
-
         describes_cluster = self._authorization.is_allowed_on_cluster(context, AclOperation.DESCRIBE, logs_denied=False)
-        return when_done(self._groups.list_groups(request.states_filter, request.types_filter), respond)
+        error, listings = self._groups.list_groups(request.states_filter, request.types_filter)
+        if self._authorization.enforces and not describes_cluster:
+            names = {each.group_id for each in listings}
+            allowed = self._allowed(context, AclOperation.DESCRIBE, names, logs_denied=False)
+            listings = [each for each in listings if each.group_id in allowed]
+        return _listed(context, error, listings)
 
     @api(DeleteGroupsRequest, DeleteGroupsResponse, versions=(0, 2))
     def delete_groups(

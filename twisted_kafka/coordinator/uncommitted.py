@@ -1,0 +1,122 @@
+"""What of a shard's state replicas have not confirmed yet, by key: a group id or a transactional id."""
+
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from twisted_kafka.coordinator.effects import Effects
+from twisted_kafka.protocol.errors import KafkaError
+
+
+class UncommittedAppend:
+    """An append that replicas have not confirmed, with the reads that have seen it.
+
+    Once it is committed, so are all before it. It is in doubt if no answer will come: replicas did not confirm it in time, or it
+    was loaded from the end of the log.
+    """
+
+    __slots__ = ("answer", "is_in_doubt", "keys", "last_offset", "readers")
+
+    def __init__(self, last_offset: int, is_in_doubt: bool = False) -> None:
+        self.last_offset = last_offset
+        self.is_in_doubt = is_in_doubt
+        self.keys: list[str] = []
+        self.answer: Future[Any] = Future()
+        self.readers: list[tuple[Future[Any], Any]] = []
+
+    def wait(self, result: Any) -> "Future[Any]":
+        """Return a future of a read's result, for when the append is committed."""
+        answer: Future[Any] = Future()
+        self.readers.append((answer, result))
+        return answer
+
+    def answer_readers(self, effects: Effects, failure: KafkaError | None) -> None:
+        """Answer the reads that wait, with ``failure`` if it is given."""
+        readers, self.readers = self.readers, []
+        for answer, result in readers:
+            if failure is None:
+                effects.reply(answer, result)
+            else:
+                effects.fail(answer, failure)
+
+
+class _Change(NamedTuple):
+    append: UncommittedAppend
+    before: Any
+    """What the shard stored under the key before the append."""
+
+
+class UncommittedKeys:
+    """The uncommitted appends of a shard; its lock is held for every method but ``committed``."""
+
+    __slots__ = ("_changes", "_in_doubt")
+
+    def __init__(self) -> None:
+        self._changes: dict[str, deque[_Change]] = {}
+        """By key, in the order of the log."""
+        self._in_doubt: list[UncommittedAppend] = []
+
+    def __bool__(self) -> bool:
+        """Return whether any key is uncommitted."""
+        return bool(self._changes)
+
+    def add(self, append: UncommittedAppend, before: Iterable[tuple[str, Any]]) -> None:
+        """Add an append, with the keys that it changes and what the shard stores under them before that."""
+        changes = self._changes
+        for key, stored in before:
+            append.keys.append(key)
+            queue = changes.get(key)
+            if queue is None:
+                queue = changes[key] = deque()
+            queue.append(_Change(append, stored))
+        if append.is_in_doubt:
+            self._in_doubt.append(append)
+
+    def latest(self, key: str) -> UncommittedAppend | None:
+        """Return the key's last append if it is uncommitted."""
+        changes = self._changes.get(key)
+        return None if changes is None else changes[-1].append
+
+    def committed(self) -> dict[str, Any]:
+        """Return what was stored under each uncommitted key when it was last known to be committed. Needs no lock."""
+        found = {}
+        for key, changes in list(self._changes.items()):
+            try:
+                found[key] = changes[0].before
+            except IndexError:  # confirmed meanwhile
+                continue
+        return found
+
+    def doubt(self, append: UncommittedAppend) -> None:
+        """Take an append that replicas did not confirm in time."""
+        append.is_in_doubt = True
+        self._in_doubt.append(append)
+
+    def confirm(self, append: UncommittedAppend) -> None:
+        """Take an append that is committed: so are those in doubt before it."""
+        self._forget(append)
+        if self._in_doubt:
+            for each in self._in_doubt:
+                if each.last_offset <= append.last_offset:
+                    self._forget(each)
+            self._in_doubt = [each for each in self._in_doubt if each.last_offset > append.last_offset]
+
+    def clear(self) -> None:
+        """Take everything for committed."""
+        self._changes.clear()
+        self._in_doubt.clear()
+
+    def appends(self) -> list[UncommittedAppend]:
+        """Return the appends, each once."""
+        return list(dict.fromkeys(change.append for changes in self._changes.values() for change in changes))
+
+    def _forget(self, append: UncommittedAppend) -> None:
+        for key in append.keys:
+            changes = self._changes.get(key)
+            if changes is None:
+                continue
+            while changes and changes[0].append.last_offset <= append.last_offset:
+                changes.popleft()
+            if not changes:
+                del self._changes[key]
