@@ -167,7 +167,7 @@ def test_large_buffers_are_separate_parts() -> None:
 
 def test_generated_source_is_readable_and_appears_in_tracebacks() -> None:
     source = source_of(ApiVersionsRequest, 3)
-    assert "def decode(data, pos):" in source
+    assert "def decode(data, pos, left):" in source
     assert "def encode(o0, out):" in source
     decoder_of(ApiVersionsRequest, 3)
     with pytest.raises(AttributeError) as caught:

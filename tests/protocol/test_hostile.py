@@ -9,12 +9,12 @@ import pytest
 
 from tests.protocol import samples, vectors
 from tests.traced_memory import traced_peak_bytes
-from twisted_kafka.protocol.codec import MalformedMessageError, Message
+from twisted_kafka.protocol.codec import MalformedMessageError, Message, TooManyElementsError
 from twisted_kafka.protocol.messages.acls import DescribeAclsResponse
-from twisted_kafka.protocol.messages.fetch import FetchRequest
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest
-from twisted_kafka.protocol.messages.metadata import MetadataRequest
-from twisted_kafka.protocol.messages.produce import ProduceRequest
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from twisted_kafka.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, JoinGroupRequestProtocol
+from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest
 from twisted_kafka.protocol.messages.topics import CreatePartitionsRequest
 from twisted_kafka.protocol.wire import varint_bytes
@@ -41,6 +41,26 @@ def test_every_truncation_is_refused() -> None:
         for size in range(len(data)):
             with pytest.raises(MalformedMessageError):
                 cls.decode(data[:size], version)
+
+
+@pytest.mark.parametrize(
+    ("message", "version", "elements"),
+    [
+        (MetadataRequest(topics=[MetadataRequestTopic(name="t")] * 50), 9, 50),
+        (MetadataRequest(topics=[MetadataRequestTopic(name="t" * 2560)] * 5), 1, 5 + 5 * 10),
+        (FetchRequest(topics=[FetchTopic(topic="t", partitions=[FetchPartition()] * 9)] * 3), 11, 3 + 27),
+        (FetchRequest(forgotten_topics_data=[ForgottenTopic(topic="t", partitions=[0] * 80)]), 11, 1 + 10),
+        (ProduceRequest(topic_data=[TopicProduceData(partition_data=[PartitionProduceData(records=bytes(9999))])]), 9, 2),
+        (JoinGroupRequest(protocols=[JoinGroupRequestProtocol(metadata=bytes(25_600))]), 5, 1 + 100),
+        (HeartbeatRequest(unknown_tagged_fields=dict.fromkeys(range(7), b"")), 4, 7),
+    ],
+)
+def test_the_elements_of_all_arrays_are_counted(message: Message, version: int, elements: int) -> None:
+    data = message.encode(version)
+    for view in (data, memoryview(data)):
+        assert type(message).decode(view, version, 0, elements).encode(version) == data
+        with pytest.raises(TooManyElementsError, match="too many elements"):
+            type(message).decode(view, version, 0, elements - 1)
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes:

@@ -9,8 +9,10 @@ from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.protocol.errors import CorruptRecordError, ErrorCode
 from twisted_kafka.protocol.regions import FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.operations.delayed_fetch import DelayedFetch
+from twisted_kafka.replication.operations.delayed_fetch import DelayedFetch, FetchAnswer
 from twisted_kafka.replication.operations.purgatories import HURRIED_MS, HURRIED_WAIT_MS
+from twisted_kafka.replication.operations.reader import MOST_UNKNOWN
+from twisted_kafka.replication.operations.waiting_fetches import WaitingFetches
 from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch
 
 BOTH = (BROKER, OTHER)
@@ -540,3 +542,49 @@ def test_no_wake_up_is_lost_between_an_append_and_a_fetch_that_begins_to_wait(h:
         assert appender.result(30) == list(range(count))
         assert [consumer.result(30) for consumer in consumers] == [count, count]
     assert h.replicas.purgatories.fetch.watched == 0
+
+
+def test_what_is_unknown_is_looked_for_once_and_stays_unknown_in_the_answer(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    h.lead()
+    unknown = [ask(0, topic_partition=TopicPartition("nope", number)) for number in range(50)]
+    asked: list[TopicPartition] = []
+    absence = h.replicas.partitions.absence
+    monkeypatch.setattr(type(h.replicas.partitions), "absence", lambda self, each: asked.append(each) or absence(each))
+    future = fetch(h, *unknown[:25], ask(0), *unknown[25:], wait_ms=100)
+    assert len(asked) == 50
+    h.append(b"a")
+    reads = future.result(0)
+    assert len(asked) == 50
+    assert [read.error for read in reads] == [3] * 25 + [0] + [3] * 25
+    assert reads[25].size_bytes
+
+
+def test_a_fetch_whose_client_has_gone_is_waited_for_no_longer(h: Harness) -> None:
+    h.lead()
+    future = fetch(h, ask(0), wait_ms=2**31 - 1)
+    assert h.replicas.purgatories.fetch.watched == 1
+    future.give_up()
+    assert h.replicas.purgatories.fetch.watched == 0
+    assert len(h.timer) == 0
+    assert future.give_up is None
+    assert [read.error for read in future.result(0)] == [0]
+
+
+def test_the_oldest_fetches_are_answered_when_many_partitions_are_waited_for(h: Harness) -> None:
+    waiting = WaitingFetches(most_partitions=10)
+    fetches = [DelayedFetch(h.replicas.partitions, params(wait_ms=100), [], None, list) for _ in range(4)]
+    for each in fetches[:3]:
+        waiting.add(each, 4)
+    assert [each.future.done() for each in fetches] == [True, False, False, False]
+    fetches[1].force_complete()
+    waiting.add(fetches[3], 6)
+    assert [each.future.done() for each in fetches] == [True, True, False, False]
+    waiting.add(DelayedFetch(h.replicas.partitions, params(wait_ms=100), [], None, list), 1)
+    assert [each.future.done() for each in fetches] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(("unknown", "waits"), [(MOST_UNKNOWN, True), (MOST_UNKNOWN + 1, False)])
+def test_a_fetch_of_many_unknown_partitions_does_not_wait(h: Harness, unknown: int, waits: bool) -> None:
+    h.lead()
+    many = [ask(0, topic_partition=TopicPartition("nope", number)) for number in range(unknown)]
+    assert isinstance(fetch(h, ask(0), *many, wait_ms=100), FetchAnswer) is waits

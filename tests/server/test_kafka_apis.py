@@ -371,3 +371,28 @@ def test_a_version_that_is_not_served_does_not_close_the_others(broker: Broker) 
     answers = commit_all(broker, "a", "a", "aa", versions=(5, 8, 5))
     assert [each.is_closed for each in answers] == [False, True, False]
     assert broker.commits.handled == [["a"], ["aa"]]
+
+
+@pytest.mark.parametrize("is_gone_first", [False, True])
+def test_a_request_whose_client_has_gone_gives_up_waiting(broker: Broker, is_gone_first: bool) -> None:
+    future: Future[HeartbeatResponse] = Future()
+    channel, transport = broker.layer.connect()
+
+    def answer(context: RequestContext) -> Future[HeartbeatResponse]:
+        if is_gone_first:
+            channel.close()
+        context.give_up = lambda: future.set_result(HeartbeatResponse())
+        return future
+
+    broker.heartbeats.answer = answer
+    data = encode_request_header(ApiKey.HEARTBEAT, 0, 77, "test") + HeartbeatRequest(group_id="g").encode(0)
+    channel.dataReceived(len(data).to_bytes(4, "big") + data)
+    broker.handler.step(broker.layer.parker, 0)
+    channel.close()
+    assert not future.done(), "not on the network thread"
+    broker.handler.step(broker.layer.parker, 0)
+    assert future.done()
+    broker.layer.reactor.run_asked()
+    (done,) = broker.layer.observer.completed
+    assert done.context.give_up is None
+    assert transport.written == b""

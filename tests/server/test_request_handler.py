@@ -120,7 +120,7 @@ def test_queue_emptied_by_a_callback_has_room_again() -> None:
 @pytest.mark.parametrize("size", [70_000, 6_000])
 def test_a_frame_is_used_again_when_its_handler_says_so(is_free: bool, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     buffers = FrameBuffers(1_000_000, 1)
-    monkeypatch.setattr(framing.FrameReader.__init__, "__defaults__", (buffers,))
+    monkeypatch.setattr(framing.FrameReader.__init__, "__defaults__", (buffers, None))
     monkeypatch.setattr(request_handler, "FRAME_BUFFERS", buffers)
     layer = Layer()
     channel, _ = layer.connect()

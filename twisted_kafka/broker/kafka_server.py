@@ -232,6 +232,7 @@ class KafkaServer:
         running = self._running.take()
         stop_part(running.cluster, partial(_give_up_leaderships, running))
         stop_part(running.sockets, self._close_ports)
+        stop_part(running.timer, Timer.keep)
         stop_part(running.handlers, KafkaRequestHandlerPool.shutdown)
         stop_part(running.control_plane_handlers, KafkaRequestHandlerPool.shutdown)
         stop_part(running.add_partitions_client, InterBrokerClient.stop)

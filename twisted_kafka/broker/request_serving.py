@@ -18,6 +18,7 @@ from twisted_kafka.server.diagnoses import AdvertisedAddresses, Diagnoses, adver
 from twisted_kafka.server.dispatch import ApiRegistry
 from twisted_kafka.server.interception import IRequestHandling, IRequestInterceptor
 from twisted_kafka.server.kafka_apis import KafkaApis
+from twisted_kafka.server.large_requests import MOST_BROKER_ELEMENTS, MOST_ELEMENTS
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
 from twisted_kafka.server.request_throttler import RequestThrottler
 from twisted_kafka.timing.clock import IClock
@@ -82,7 +83,8 @@ class RequestServing:
         self._request_metrics.register(self.supported_apis)
 
         def make_apis(channel: RequestChannel) -> KafkaApis:
-            return KafkaApis(registry, channel, self._clock, throttler)
+            has_cluster = bool(self._config.optional_string("zookeeper.connect"))
+            return KafkaApis(registry, channel, self._clock, throttler, MOST_BROKER_ELEMENTS if has_cluster else MOST_ELEMENTS)
 
         def make_pool(plane: RequestPlane, threads: int) -> KafkaRequestHandlerPool:
             apis: IRequestHandling
@@ -95,6 +97,8 @@ class RequestServing:
         data_plane, control_plane = planes
         running.handlers = handlers = make_pool(data_plane, self._config.int("num.io.threads"))
         handlers.start()
+        if running.timer is not None:
+            running.timer.hand_to(data_plane.request_channel.send_callback)
         if control_plane is not None:
             running.control_plane_handlers = make_pool(control_plane, 1)
             running.control_plane_handlers.start()

@@ -13,11 +13,11 @@ from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.layout import SourceWriter, has_records
 from twisted_kafka.protocol.regions import Buffer, Part
 from twisted_kafka.protocol.schema import Struct, StructType
-from twisted_kafka.protocol.wire import EncodeError, MalformedMessageError, coalesce, join
+from twisted_kafka.protocol.wire import NO_LIMIT, EncodeError, MalformedMessageError, TooManyElementsError, coalesce, join
 
-__all__ = ["EncodeError", "MalformedMessageError", "Message", "decoder_of", "encoder_of", "source_of"]
+__all__ = ["EncodeError", "MalformedMessageError", "Message", "TooManyElementsError", "decoder_of", "encoder_of", "source_of"]
 
-Decoder = Callable[[Buffer, int], tuple[Any, int]]
+Decoder = Callable[[Buffer, int, int], tuple[Any, int]]
 Encoder = Callable[[Any, list[Part]], None]
 
 # Decoders of memoryviews share the dictionary of the others; their key is the version plus this, which no int16 reaches.
@@ -39,7 +39,7 @@ def compiled(source: SourceWriter, label: str, function: str) -> Callable[..., A
 
 
 def decoder_of(cls: type["Message"], version: int, from_view: bool = False) -> Decoder:
-    """Return the function that decodes ``(data, offset)`` into the message and the position after it.
+    """Return the function that decodes ``(data, offset, most_elements)`` into the message and the position after it.
 
     With ``from_view`` it takes memoryviews, otherwise bytes and bytearrays. Raises UnsupportedVersionError for a version that
     the message does not have.
@@ -84,20 +84,21 @@ class Message(Struct):
     WITH_RECORDS: ClassVar[bool]
 
     @classmethod
-    def decode(cls, data: Buffer, version: int, offset: int = 0) -> Self:
+    def decode(cls, data: Buffer, version: int, offset: int = 0, most_elements: int = NO_LIMIT) -> Self:
         """Decode the message that begins at ``offset``; bytes after it are ignored.
 
         Records become memoryviews of ``data``, everything else is copied. Raises MalformedMessageError when the bytes are not a
-        valid message, UnsupportedVersionError when there is no such version.
+        valid message, UnsupportedVersionError when there is no such version, and TooManyElementsError, a MalformedMessageError,
+        when it has more than ``most_elements`` in all of its arrays.
         """
         from_view = type(data) is memoryview
         decoder = cls.DECODERS.get(version + VIEWS if from_view else version) or decoder_of(cls, version, from_view)
-        return decoder(data, offset)[0]  # type: ignore[no-any-return]
+        return decoder(data, offset, most_elements)[0]  # type: ignore[no-any-return]
 
     @classmethod
     def decode_prefix(cls, data: Buffer, version: int, offset: int = 0) -> tuple[Self, int]:
         """Decode as ``decode`` does; return the message and the position after it."""
-        return decoder_of(cls, version, type(data) is memoryview)(data, offset)
+        return decoder_of(cls, version, type(data) is memoryview)(data, offset, NO_LIMIT)
 
     def encode(self, version: int) -> bytes:
         """Return the message as bytes; file regions among its records are read.

@@ -3,7 +3,8 @@
 Structs are decoded inline, in nested loops: a call per struct would cost more than decoding a small one. Adjacent fixed-width
 fields, and the length that follows them, are read by one ``struct`` call. Truncated data raises IndexError or struct.error, which
 the decoder turns into MalformedMessageError. Slices do not raise, so each length is compared with the remaining bytes before it is
-used. A count is rejected unless that many elements of the smallest size could follow.
+used. A count is rejected unless that many elements of the smallest size could follow, and if all counts add up to more than the
+caller takes.
 """
 
 from struct import error as struct_error
@@ -26,7 +27,9 @@ NUMBER_CODES = {"b": "int8", "h": "int16", "i": "int32", "q": "int64", "H": "uin
 
 
 class DecoderSource(SourceWriter):
-    """Generates ``decode(data, pos)``, which returns the object and the position after it.
+    """Generates ``decode(data, pos, left)``, which returns the object and the position after it.
+
+    ``left`` is how many elements it may have in all of its arrays.
 
     ``from_view`` selects the variant for memoryviews: they have no ``decode()``, and ``str(view, "utf-8")`` takes twice as long.
     """
@@ -39,13 +42,14 @@ class DecoderSource(SourceWriter):
             uvarint=wire.unsigned_varint,
             read_tags=wire.read_tags,
             Malformed=wire.MalformedMessageError,
+            TooMany=wire.TooManyElementsError,
             StructError=struct_error,
             memoryview=memoryview,
         )
         self._write(message)
 
     def _write(self, message: StructType) -> None:
-        self.line("def decode(data, pos):")
+        self.line("def decode(data, pos, left):")
         self.depth += 1
         self.line("end = len(data)")
         self.with_view = has_records(message)
@@ -122,6 +126,22 @@ class DecoderSource(SourceWriter):
         self.line("    " + self._fail("is null or has a negative length"))
         return False
 
+    def _count(self, count: str) -> None:
+        """Write that so many elements follow."""
+        self.line(f"left -= {count}")
+        self.line("if left < 0:")
+        where = ".".join(self.path) or "the message"
+        self.line(f"    raise TooMany('{self.where}: too many elements with those of {where} near byte %d' % pos)")
+
+    def _count_unknown_tags(self, count: str, known: int) -> None:
+        if not known:
+            self._count(count)
+            return
+        self.line(f"if {count} > {known}:")
+        self.depth += 1
+        self._count(f"{count} - {known}")
+        self.depth -= 1
+
     # Values
 
     def _value(self, kind: Any, target: str, compact: bool, nullable: bool) -> None:
@@ -149,6 +169,11 @@ class DecoderSource(SourceWriter):
             value = f"view[pos:{stop}]"
         else:
             value = f"bytes(data[pos:{stop}])"
+        if kind.kind != "records":
+            self.line(f"if {size} > {1 << wire.ELEMENT_BYTES_SHIFT}:")
+            self.depth += 1
+            self._count(f"{size} >> {wire.ELEMENT_BYTES_SHIFT}")
+            self.depth -= 1
         self.line(f"{target} = {value}")
         self.line(f"pos = {stop}")
         self.depth -= inside
@@ -164,8 +189,10 @@ class DecoderSource(SourceWriter):
         self.line("    " + self._fail("has more elements than there are remaining bytes"))
         element = kind.element
         if isinstance(element, Wire) and element.kind == "fixed":
+            self._count(f"{size} >> {wire.NUMBERS_PER_ELEMENT_SHIFT}")
             self._fixed_array(element, size, target)
         else:
+            self._count(size)
             items = self.fresh("items")
             self.line(f"{items} = []")
             self.line(f"for _ in range({size}):")
@@ -245,6 +272,7 @@ class DecoderSource(SourceWriter):
         self.line(f"    {count}, pos = uvarint(data, pos - 1)")
         self.line(f"if {count} * 2 > end - pos:")
         self.line("    " + self._fail("has more tagged fields than there are remaining bytes"))
+        self._count_unknown_tags(count, len(tagged(struct, self.version)))
         known = self._known_tags(struct, name)
         self.line(f"{name}.unknown_tagged_fields, pos = read_tags(data, pos, end, {count}, {known})")
         self.depth -= 1
@@ -259,6 +287,7 @@ class DecoderSource(SourceWriter):
         view = ", view=view" if self.with_view else ""
         self.line(f"def {function}(tag, pos, stop, {name}={name}, data=data, end=end{view}):")
         self.depth += 1
+        self.line("nonlocal left")
         for each in fields:
             self._tagged_field(each, name)
         self.line("return -1")

@@ -15,6 +15,9 @@ from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.wire import read_tags, unsigned_varint
 
+MOST_TAGS = 100
+"""Most tagged fields of a header, which is read before its client is authenticated. Kafka's clients send none."""
+
 _START = Packer(">hhi")
 _START_AND_CLIENT_ID = Packer(">hhih")
 _CORRELATION_ID = Packer(">i")
@@ -128,6 +131,8 @@ def _skip_tags(frame: Buffer, position: int) -> int:
         if frame[position] == 0:
             return position + 1
         count, position = unsigned_varint(frame, position)
+        if count > MOST_TAGS:
+            raise MalformedMessageError(f"the header has {count} tagged fields, more than {MOST_TAGS}")
         return read_tags(frame, position, len(frame), count, None)[1]
     except IndexError:
         raise MalformedMessageError(f"the header ends within its tagged fields, after {len(frame)} bytes") from None

@@ -14,6 +14,15 @@ MAX_STRING_BYTES = 0x7FFF
 SEPARATE_PART_BYTES = 8192
 CACHED_ARRAY_LENGTHS = 64
 
+NO_LIMIT = 1 << 62
+"""More elements than a message can have."""
+
+NUMBERS_PER_ELEMENT_SHIFT = 3
+"""Of an array of numbers, eight count as one element: they are not objects of a class."""
+
+ELEMENT_BYTES_SHIFT = 8
+"""Of a string or bytes, which are copied, 256 bytes count as one element."""
+
 
 @cache
 def packer(layout: str) -> Packer:
@@ -26,6 +35,10 @@ BYTE = [bytes((i,)) for i in range(128)]
 
 class MalformedMessageError(ValueError):
     """The bytes are not a message of the given type and version; decoding raises no other error."""
+
+
+class TooManyElementsError(MalformedMessageError):
+    """The message has more elements, in all of its arrays, than the caller takes."""
 
 
 class EncodeError(ValueError):

@@ -14,7 +14,7 @@ from twisted_kafka.network.requests.authenticator import AuthenticationInterrupt
 from twisted_kafka.network.requests.request import AUTHENTICATED, AUTHENTICATION_FAILED, SEND, SESSION_EXPIRED, Request
 from twisted_kafka.network.requests.request_channel import RequestBundle, RequestChannel
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.codec import Message, TooManyElementsError
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError, SaslAuthenticationError, error_of
 from twisted_kafka.protocol.headers import response_header_version
 from twisted_kafka.protocol.regions import Part
@@ -34,6 +34,7 @@ from twisted_kafka.server.dispatch import (
 )
 from twisted_kafka.server.error_counts import first_error, note_errors
 from twisted_kafka.server.error_responses import error_response, error_text
+from twisted_kafka.server.large_requests import MOST_ELEMENTS, SMALL_ELEMENTS, LargeRequests
 from twisted_kafka.server.request_throttler import NO_QUOTAS, NoQuotas, RequestThrottler
 from twisted_kafka.timing.clock import IClock
 
@@ -51,6 +52,8 @@ _ASK_VERSIONS: Final = (
     "Let the client ask which versions the broker has (librdkafka: api.version.request=true, kafka-python: no api_version), or "
     "update it"
 )
+_BROKER_APIS: Final = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA})
+"""What a controller sends: it has an element for each partition of the cluster."""
 _NO_ERROR_COUNTS: Final[Mapping[int, int]] = {}
 """The error counts of a request without response."""
 
@@ -61,9 +64,14 @@ class KafkaApis:
     """Handles requests with the handlers of a registry. ``handle`` runs on a request handler's thread."""
 
     def __init__(
-        self, registry: ApiRegistry, request_channel: RequestChannel, clock: IClock, throttler: RequestThrottler | None = None
+        self,
+        registry: ApiRegistry,
+        request_channel: RequestChannel,
+        clock: IClock,
+        throttler: RequestThrottler | None = None,
+        most_broker_elements: int = MOST_ELEMENTS,
     ) -> None:
-        """Without ``throttler`` there are no quotas."""
+        """Without ``throttler`` there are no quotas. ``most_broker_elements`` is for what a controller sends to brokers."""
         self._apis = registry.apis
         self._tells_supported = registry.tells_supported
         self._throttler = throttler
@@ -73,6 +81,8 @@ class KafkaApis:
         self.bundled = frozenset(key for key, api in registry.apis.items() if api.together is not None)
         """Keys of the APIs whose requests are handled together (``IBundleHandling.bundled``)."""
         self._refusals = LogRateLimit(clock.monotonic_ns)
+        self._large = LargeRequests(request_channel)
+        self._most_broker_elements = most_broker_elements
         # Encoders of response headers by API key and version, added on first use.
         self._header_packers: dict[tuple[int, int], Callable[[int], bytes]] = {}
 
@@ -97,9 +107,12 @@ class KafkaApis:
                 self._finish(request, api, None, result)
                 return
         try:
-            message = api.request_class.decode(request.frame, version, request.body_offset)
+            message = api.request_class.decode(request.frame, version, request.body_offset, SMALL_ELEMENTS)
+        except TooManyElementsError:
+            self._large.handle(request, partial(self._handle_large, request, api))
+            return
         except Exception as error:  # noqa: BLE001 a malformed body must only affect its own connection
-            self._refuse(request, f"cannot read {api.name} v{version}: {type(error).__name__}: {error}")
+            self._refuse_body(request, api, error)
             return
         try:
             result = api.handler(context, message)
@@ -107,6 +120,26 @@ class KafkaApis:
             self._fail(request, api, message, error)
             return
         self._finish(request, api, message, result)
+
+    def _handle_large(self, request: Request, api: Api) -> None:
+        context = request.context
+        most = self._most_broker_elements if context.api_key in _BROKER_APIS else MOST_ELEMENTS
+        try:
+            message = api.request_class.decode(request.frame, context.api_version, request.body_offset, most)
+        except Exception as error:  # noqa: BLE001 as in `handle`
+            self._refuse_body(request, api, error)
+            return
+        try:
+            result = api.handler(context, message)
+        except Exception as error:  # noqa: BLE001 an error response is sent
+            self._fail(request, api, message, error)
+            return
+        if not isinstance(result, Future):
+            self._finish(request, api, message, result)
+            return
+        request.local_complete_ns = self._clock.monotonic_ns()
+        result.add_done_callback(lambda future: self._large.run(request, partial(self._complete, request, api, message, future, 1)))
+        self._note_waiting(request)
 
     def sort(self, requests: Sequence[Request]) -> list[RequestBundle]:
         """Make bundles of requests that have something in common, and of one that cannot be handled together with others.
@@ -194,7 +227,7 @@ class KafkaApis:
         if is_answered:
             assert api is not None
             try:
-                message = api.request_class.decode(request.frame, context.api_version, request.body_offset)
+                message = api.request_class.decode(request.frame, context.api_version, request.body_offset, SMALL_ELEMENTS)
                 code = ErrorCode.ILLEGAL_SASL_STATE
                 response = error_response(message, api.response_class, context.api_version, code, why)
                 if response is not None:
@@ -224,7 +257,14 @@ class KafkaApis:
                 continue
             self._finish(request, api, None, answer, len(requests))
 
+    def _note_waiting(self, request: Request) -> None:
+        """End the wait of a request whose client has gone before it could be seen that the request waits."""
+        context = request.context
+        if context.give_up is not None and not request.processor.has_channel(context.connection):
+            self._channel.send_callback(context.give_up)
+
     def _complete(self, request: Request, api: Api, message: _Decoded, future: "Future[Any]", shared_by: int) -> None:
+        request.context.give_up = None
         try:
             result = future.result()
         except BaseException as error:  # noqa: BLE001 a cancelled future needs a response, too
@@ -241,6 +281,7 @@ class KafkaApis:
             if message is None:  # the request drops its frame when the handler returns
                 message = partial(api.request_class.decode, request.frame, request.context.api_version, request.body_offset)
             result.add_done_callback(lambda future: self._complete(request, api, message, future, shared_by))
+            self._note_waiting(request)
             return
         if self._quotas.is_enabled and self._throttler is not None:
             try:
@@ -350,6 +391,9 @@ class KafkaApis:
         body = response.encode(0)
         size = len(body) + 4
         return [size.to_bytes(4, "big") + correlation_id.to_bytes(4, "big", signed=True) + body], size + 4
+
+    def _refuse_body(self, request: Request, api: Api, error: Exception) -> None:
+        self._refuse(request, f"cannot read {api.name} v{request.context.api_version}: {type(error).__name__}: {error}")
 
     def _refuse(self, request: Request, why: str) -> None:
         context = request.context

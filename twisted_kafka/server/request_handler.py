@@ -94,7 +94,8 @@ class KafkaRequestHandler:
             except BaseException as error:  # noqa: BLE001 the thread may be a network thread, which does not end
                 self._end(error)
             finally:
-                _release_frame(request)
+                if not request.is_kept:
+                    release_frame(request)
             return 1
         if isinstance(request, RequestBundle):
             return self._handle_bundle(request)
@@ -132,7 +133,8 @@ class KafkaRequestHandler:
             self._end(error)
         finally:
             for request in bundle.requests:
-                _release_frame(request)
+                if not request.is_kept:
+                    release_frame(request)
         return len(bundle.requests)
 
     def _end(self, error: BaseException) -> None:
@@ -148,8 +150,8 @@ class KafkaRequestHandler:
             self._channel.abandon(request)
 
 
-def _release_frame(request: Request) -> None:
-    """Drop the request's frame, which is not to be kept while the request waits."""
+def release_frame(request: Request) -> None:
+    """Drop the frame of a request that has been handled; it is not kept while the request waits for its answer."""
     if request.context.is_frame_free:
         FRAME_BUFFERS.give_back(request.frame)
     request.frame = b""

@@ -40,7 +40,10 @@ class TimerEntry:
 
 
 class Timer:
-    """Calls back after a delay, on its reaper thread (``start``) or on the thread that calls ``expire_due``."""
+    """Calls back after a delay, on its reaper thread (``start``) or on the thread that calls ``expire_due``.
+
+    Every timeout depends on that thread. So a broker has others do what is due (``hand_to``), and the thread only wakes them.
+    """
 
     def __init__(self, clock: IClock, name: str = "purgatory", tick_ms: int = TICK_MS) -> None:
         self._clock = clock
@@ -52,6 +55,7 @@ class Timer:
         self._thread: threading.Thread | None = None
         self._stopped = False
         self._waiting_for: int | None = None
+        self._pass_on: Callable[[Expire], object] = _call
 
     def __len__(self) -> int:
         """How many timeouts are pending."""
@@ -63,6 +67,14 @@ class Timer:
         if self._thread is None:
             self._thread = make_thread(self._run, f"ExpirationReaper-{self._name}")
             self._thread.start()
+
+    def hand_to(self, run: Callable[[Expire], object]) -> None:
+        """Pass what is due from now on to ``run``, which returns at once and has it called on another thread."""
+        self._pass_on = run
+
+    def keep(self) -> None:
+        """Do again what is due on the thread that finds it: the others are about to end."""
+        self._pass_on = _call
 
     def add(self, delay_ms: float, expire: Expire) -> TimerEntry:
         """Call ``expire`` after ``delay_ms`` milliseconds."""
@@ -99,7 +111,7 @@ class Timer:
                 heapq.heappop(self._order)
                 entries = self._ticks.pop(tick)
             for entry in entries:
-                entry.expire()
+                self._pass_on(entry.expire)
             count += len(entries)
 
     def shutdown(self, timeout_s: float = 5.0) -> None:
@@ -143,3 +155,7 @@ class Timer:
                 self._clock.wait_until(self._condition, due_ns)
                 self._waiting_for = None
         return True
+
+
+def _call(expire: Expire) -> None:
+    expire()

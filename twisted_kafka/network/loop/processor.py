@@ -405,8 +405,12 @@ class Processor:
             self.settings.quotas.dec(self.settings.listener_name, channel.connection.client_address)
         self._stopped.pop(channel, None)
         request, channel.in_flight = channel.in_flight, None
-        if request is not None and request.response_dequeued_ns and not request.sent_ns:
+        if request is None:
+            return
+        if request.response_dequeued_ns and not request.sent_ns:
             self._drop(request)  # its response was being sent: nothing else will complete it
+        elif (give_up := request.context.give_up) is not None:
+            self._request_channel.send_callback(give_up)
 
     def process_half_closed(self, channel: KafkaChannel) -> None:
         """Give a client that sends no more the response to its last request, unless that takes too long."""

@@ -75,6 +75,7 @@ class Request:
         "context",
         "dequeued_ns",
         "frame",
+        "is_kept",
         "local_complete_ns",
         "memory_pool",
         "parts",
@@ -106,6 +107,8 @@ class Request:
         self.memory_pool: MemoryPool | None = None
         self.time_sensor: ITimeSensor | None = None
         """Gets the time that sending the response takes the network thread; none if the socket does not take it at once."""
+        self.is_kept = False
+        """Whether its handler has left it to be handled later, with its frame."""
         self._unanswered = [True]
 
     @property

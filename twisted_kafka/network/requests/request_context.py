@@ -1,6 +1,6 @@
 """What is known of a request besides its body: its header, its connection, and what its handler notes about it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -115,6 +115,7 @@ class RequestContext:
         "correlation_id",
         "error",
         "error_counts",
+        "give_up",
         "group",
         "is_frame_free",
         "is_special",
@@ -146,6 +147,8 @@ class RequestContext:
         """Counts by error code of the response, including NONE; None if the response has one code, ``error``."""
         self.conversion: tuple[int, int] | None = None
         """Nanoseconds and bytes of memory that record conversion took; None if no records were converted."""
+        self.give_up: Callable[[], object] | None = None
+        """Ends the wait for the answer, as the client has gone. Set by handlers of requests that may wait long."""
         self.refusal: str | None = None
         """Why the connection is closed instead of an answer; None: it is not, or a handler says so."""
         self.is_frame_free = False

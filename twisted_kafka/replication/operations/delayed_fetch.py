@@ -11,10 +11,18 @@ from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.waiting.purgatory import DelayedOperation
 
 
+class FetchAnswer(Future[list[PartitionRead]]):
+    """What a fetch that waits will have read. ``give_up`` ends the wait: the client has gone. None: it has ended."""
+
+    def __init__(self, give_up: Callable[[], object]) -> None:
+        super().__init__()
+        self.give_up: Callable[[], object] | None = give_up
+
+
 class DelayedFetch(DelayedOperation):
     """Waits for ``min_bytes`` bytes in all, or for a change of a partition: another leader, a truncation, a new segment."""
 
-    __slots__ = ("_has_just_read", "_is_withheld", "_params", "_partitions", "_read", "_waiting", "future")
+    __slots__ = ("_has_just_read", "_is_withheld", "_params", "_partitions", "_read", "_waiting", "future", "on_end")
 
     def __init__(
         self,
@@ -35,7 +43,9 @@ class DelayedFetch(DelayedOperation):
         self._read = read
         self._waiting = list(waiting)
         self._has_just_read = True
-        self.future: Future[list[PartitionRead]] = Future()
+        self.future = FetchAnswer(self.force_complete)
+        self.on_end: Callable[[DelayedFetch], object] = _do_nothing
+        """Called when the wait ends."""
 
     def try_complete(self) -> bool:
         """Complete when there is enough to answer."""
@@ -90,9 +100,15 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         """Read again, and resolve the future."""
+        self.on_end(self)
+        self.future.give_up = None  # a reference to this
         try:
             reads = self._read()
         except Exception as error:  # noqa: BLE001 the future carries it to the handler, which answers and logs it
             self.future.set_exception(error)
         else:
             self.future.set_result(reads)
+
+
+def _do_nothing(fetch: DelayedFetch) -> None:
+    pass

@@ -1,8 +1,8 @@
 """Fetching: reads of many partitions within one budget of bytes, at once or when there is enough."""
 
-from collections.abc import Hashable, Sequence
-from concurrent.futures import Future
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 from twisted.logger import Logger
 
@@ -20,8 +20,9 @@ from twisted_kafka.protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from twisted_kafka.replication.interfaces import FixedReplicas, IInSyncReplicas
-from twisted_kafka.replication.operations.delayed_fetch import DelayedFetch
+from twisted_kafka.replication.operations.delayed_fetch import DelayedFetch, FetchAnswer
 from twisted_kafka.replication.operations.purgatories import Purgatories
+from twisted_kafka.replication.operations.waiting_fetches import WaitingFetches
 from twisted_kafka.replication.partition.fetch_data import (
     ClientMetadata,
     FetchParams,
@@ -51,13 +52,16 @@ _EXPECTED = (
 
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
+MOST_UNKNOWN: Final = 1_000
+"""So many unknown partitions may wait in a fetch: each is held meanwhile, and clients can name any number."""
+
 _log = Logger(__name__)
 
 
 class LogReader:
     """Answers fetches from the logs of the hosted partitions (Kafka: ``ReplicaManager.fetchMessages`` and ``readFromLog``)."""
 
-    __slots__ = ("_clock", "_in_sync", "_partitions", "_preferred", "_purgatories", "_quota", "_stats")
+    __slots__ = ("_clock", "_in_sync", "_partitions", "_preferred", "_purgatories", "_quota", "_stats", "_waiting")
 
     def __init__(
         self, partitions: PartitionTable, purgatories: Purgatories, stats: BrokerTopicStats, quota: ReplicationQuotaManager
@@ -67,6 +71,7 @@ class LogReader:
         self._quota = quota
         self._purgatories = purgatories
         self._stats = stats
+        self._waiting = WaitingFetches()
         self._in_sync: IInSyncReplicas = FixedReplicas()
         self._preferred: PreferredReplicas | None = None
         self._clock: IClock | None = None
@@ -85,12 +90,12 @@ class LogReader:
         """Set what lets followers join the in-sync replicas once they have caught up."""
         self._in_sync = in_sync
 
-    def fetch(self, params: FetchParams, fetches: Sequence[PartitionFetch]) -> "list[PartitionRead] | Future[list[PartitionRead]]":
+    def fetch(self, params: FetchParams, fetches: Sequence[PartitionFetch]) -> list[PartitionRead] | FetchAnswer:
         """Read each partition, in the order of ``fetches``; return a future if there is something to wait for.
 
         It does not wait when ``max_wait_ms`` is 0 or less, no partition was asked for, ``min_bytes`` bytes are there, or a
         partition has an error or a diverging epoch. Unknown partitions do wait, as with Kafka: a client that keeps asking for a
-        deleted topic would otherwise spin.
+        deleted topic would otherwise spin. Only more than ``MOST_UNKNOWN`` of them are answered at once.
         """
         reads = self.read(params, fetches)
         self._stats.all_topics.mark(FETCH_REQUESTS, len(reads))
@@ -100,13 +105,16 @@ class LogReader:
             return reads
         available = 0
         waiting = []
-        for fetch, read in zip(fetches, reads, strict=True):
+        unknown: dict[int, PartitionRead] = {}
+        for position, (fetch, read) in enumerate(zip(fetches, reads, strict=True)):
             if not read.error and read.diverging_epoch is None:
                 available += read.size_bytes
                 waiting.append((fetch, read.start))
-            elif read.error not in _UNKNOWN:
+            elif read.error in _UNKNOWN:
+                unknown[position] = read
+            else:
                 return reads
-        if available >= params.min_bytes or not waiting:
+        if available >= params.min_bytes or not waiting or len(unknown) > MOST_UNKNOWN:
             return reads
         is_withheld = None
         keys: list[Hashable] = [fetch.topic_partition for fetch, _ in waiting]
@@ -114,12 +122,23 @@ class LogReader:
             is_withheld = self._is_withheld
             keys.append(params.replica_id)  # see Purgatories.hurry
         operation = DelayedFetch(
-            self._partitions, params, waiting, is_withheld, partial(self.read, params, fetches, from_purgatory=True)
+            self._partitions, params, waiting, is_withheld, partial(self._read_again, params, fetches, unknown)
         )
         if params.is_from_follower:
             operation.delay_ms = self._purgatories.wait_ms(params.replica_id, params.max_wait_ms)
+        self._waiting.add(operation, len(fetches))
         self._purgatories.fetch.try_complete_else_watch(operation, keys)
         return operation.future
+
+    def _read_again(
+        self, params: FetchParams, fetches: Sequence[PartitionFetch], unknown: Mapping[int, PartitionRead]
+    ) -> list[PartitionRead]:
+        """Read the partitions of a fetch that has waited. Those that were unknown stay so in its answer, as in Kafka."""
+        if not unknown:
+            return self.read(params, fetches, from_purgatory=True)
+        known = [fetch for position, fetch in enumerate(fetches) if position not in unknown]
+        again = iter(self.read(params, known, from_purgatory=True))
+        return [unknown.get(position) or next(again) for position in range(len(fetches))]
 
     def read(self, params: FetchParams, fetches: Sequence[PartitionFetch], *, from_purgatory: bool = False) -> list[PartitionRead]:
         """Read each partition, all within ``params.max_bytes``; errors are values in the results.
@@ -136,7 +155,11 @@ class LogReader:
                 max_bytes = left
             try:
                 if partition is None:
-                    partition = self._missing(fetch)
+                    absence = self._absence(fetch)
+                    if absence:  # not an exception: a client may ask for many that do not exist
+                        reads.append(PartitionRead(absence))
+                        continue
+                    partition = self._partitions.get_or_raise(fetch.topic_partition)  # type: ignore[arg-type]
                 if not from_purgatory:
                     partition.stats.mark(FETCH_REQUESTS, 1)
                 if params.client is not None and (redirected := self._redirected(partition, params.client, fetch)) is not None:
@@ -190,11 +213,11 @@ class LogReader:
         if partition is not None and replica_id in partition.adding:
             self._stats.all_topics.mark(REASSIGNMENT_BYTES_OUT, size_bytes)
 
-    def _missing(self, fetch: PartitionFetch) -> Partition:
-        """Return the partition if it is hosted by now; raise the error for one that is not."""
+    def _absence(self, fetch: PartitionFetch) -> ErrorCode:
+        """Return why there is nothing to read, NONE if the partition is hosted by now."""
         if fetch.topic_partition is None:
-            raise UnknownTopicIdError("unknown topic id: this broker does not host it")
-        return self._partitions.get_or_raise(fetch.topic_partition)
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        return self._partitions.absence(fetch.topic_partition)
 
     def _follower_fetched(self, partition: Partition, params: FetchParams, fetch: PartitionFetch, read: PartitionRead) -> None:
         if read.diverging_epoch is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from twisted_kafka.metadata.cache import MetadataCache
-from twisted_kafka.protocol.errors import KafkaStorageError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
+from twisted_kafka.protocol.errors import ErrorCode, KafkaStorageError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.partition import Partition
 
@@ -41,6 +41,16 @@ class PartitionTable:
         if self._metadata.partition(topic_partition) is not None:
             raise NotLeaderOrFollowerError(f"this broker has no replica of {topic_partition}")
         raise UnknownTopicOrPartitionError(f"partition {topic_partition} does not exist")
+
+    def absence(self, topic_partition: TopicPartition) -> ErrorCode:
+        """Return the code of the error that ``get_or_raise`` raises, NONE if the partition is hosted and online."""
+        if topic_partition in self.online:
+            return ErrorCode.NONE
+        if topic_partition in self._offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self._metadata.partition(topic_partition) is not None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def ensure_known(self, topic_partition: TopicPartition) -> None:
         """Raise UnknownTopicOrPartitionError unless the partition exists, here or on another broker."""

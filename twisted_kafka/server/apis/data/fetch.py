@@ -27,6 +27,7 @@ from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import topic_partition_of
 from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.quota.quota_managers import QuotaManagers
+from twisted_kafka.replication.operations.delayed_fetch import FetchAnswer
 from twisted_kafka.replication.partition.fetch_data import (
     CONSUMER_REPLICA_ID,
     ClientMetadata,
@@ -179,8 +180,16 @@ class FetchApis:
         if self._authorization.enforces and not self._is_known_to_be_allowed(context, params, fetch_context.fetches):
             denied = self._denied(context, params, fetch_context.fetches)
             if denied:
-                return self._fetch_allowed(params, fetch_context.fetches, denied, respond)
-        return when_done(self._replicas.reader.fetch(params, fetch_context.fetches), respond)
+                return self._fetch_allowed(context, params, fetch_context.fetches, denied, respond)
+        return when_done(self._read(context, params, fetch_context.fetches), respond)
+
+    def _read(
+        self, context: RequestContext, params: FetchParams, fetches: Sequence[PartitionFetch]
+    ) -> "list[PartitionRead] | FetchAnswer":
+        reads = self._replicas.reader.fetch(params, fetches)
+        if isinstance(reads, FetchAnswer):
+            context.give_up = reads.give_up
+        return reads
 
     def _is_known_to_be_allowed(self, context: RequestContext, params: FetchParams, fetches: Sequence[PartitionFetch]) -> bool:
         if params.is_from_follower:
@@ -209,6 +218,7 @@ class FetchApis:
 
     def _fetch_allowed(
         self,
+        context: RequestContext,
         params: FetchParams,
         fetches: Sequence[PartitionFetch],
         denied: set[int],
@@ -222,7 +232,7 @@ class FetchApis:
             refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             return respond([PartitionRead(refusal) if position in denied else next(left) for position in range(len(fetches))])
 
-        return when_done(self._replicas.reader.fetch(params, allowed), merged)
+        return when_done(self._read(context, params, allowed), merged)
 
     def _the_fetch(self, one: OneFetch, uses_topic_ids: bool) -> PartitionFetch:
         topic_id = one.topic_id if uses_topic_ids else NO_UUID

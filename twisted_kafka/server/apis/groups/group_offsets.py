@@ -45,6 +45,7 @@ from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceTy
 from twisted_kafka.server.apis.groups.classic_groups import note_groups
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import Later, api
+from twisted_kafka.server.large_requests import SMALL_ELEMENTS
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.waiting.futures import gather, then, when_done
 
@@ -117,7 +118,7 @@ class GroupOffsetApis:
         """Return the partition of the request's group, and what is to be committed; None if that is nothing."""
         if context.api_version == 0:
             return None
-        request = OffsetCommitRequest.decode(frame, context.api_version, offset)
+        request = OffsetCommitRequest.decode(frame, context.api_version, offset, SMALL_ELEMENTS)
         context.group = _group_of(request)
         if self._authorization.enforces and not self._authorization.is_allowed(
             context, AclOperation.READ, ResourceType.GROUP, request.group_id, logs_denied=False

@@ -1,0 +1,179 @@
+"""Requests with many elements: one at a time, with their frames, and none above the limit."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import pytest
+
+from tests.network.network_fakes import FakeTransport, lines_of
+from tests.server.queued_requests import QueuedRequests
+from tests.traced_memory import traced_peak_bytes
+from twisted_kafka.network.requests.memory_pool import MemoryPool
+from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.messages.groups import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
+from twisted_kafka.protocol.messages.inter_broker import UpdateMetadataBroker, UpdateMetadataRequest, UpdateMetadataResponse
+from twisted_kafka.server.dispatch import ApiRegistry, Result, api
+from twisted_kafka.server.kafka_apis import KafkaApis
+from twisted_kafka.server.large_requests import MOST_BROKER_ELEMENTS, MOST_ELEMENTS, SMALL_ELEMENTS
+from twisted_kafka.timing.clock import ManualClock
+
+
+class Family:
+    """Answers each request with what ``answer`` returns, and remembers which ones it has."""
+
+    def __init__(self) -> None:
+        self.handled: list[int] = []
+        self.answer: Callable[[], Result] = FindCoordinatorResponse
+        self.during: Callable[[], object] = lambda: None
+
+    @api(FindCoordinatorRequest, FindCoordinatorResponse, versions=(0, 4))
+    def find(self, context: RequestContext, request: FindCoordinatorRequest) -> Result:
+        self.handled.append(context.correlation_id)
+        self.during()
+        return self.answer()
+
+    @api(HeartbeatRequest, HeartbeatResponse, versions=(0, 3))
+    def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> Result:
+        self.handled.append(context.correlation_id)
+        return HeartbeatResponse()
+
+    @api(UpdateMetadataRequest, UpdateMetadataResponse, versions=(8, 8))
+    def update(self, context: RequestContext, request: UpdateMetadataRequest) -> Result:
+        self.handled.append(context.correlation_id)
+        return UpdateMetadataResponse()
+
+
+class Stage:
+    def __init__(self, pool: MemoryPool | None = None, clock: ManualClock | None = None) -> None:
+        self.family = Family()
+        self.registry = ApiRegistry([self.family])
+        self.queued = QueuedRequests(self.registry, clock or ManualClock(), pool=pool)
+        self.layer = self.queued.layer
+
+    def ask(self, number: int, keys: int) -> FakeTransport:
+        """Send a request with so many keys over a connection of its own."""
+        channel, transport = self.layer.connect()
+        self.queued.send(channel, number, FindCoordinatorRequest(coordinator_keys=["k"] * keys), 4)
+        return transport
+
+    def step(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.queued.handler.step(self.layer.parker, 60 if self.layer.channel.has_large_next else 0)
+        self.layer.reactor.run_asked()
+
+
+def test_while_a_large_request_is_handled_others_wait_and_small_ones_do_not() -> None:
+    stage = Stage()
+    asked = [stage.ask(1, SMALL_ELEMENTS + 1), stage.ask(2, SMALL_ELEMENTS + 1), stage.ask(3, SMALL_ELEMENTS)]
+    seen: list[list[int]] = []
+
+    def another_handler_goes_on() -> None:
+        stage.family.during = lambda: None
+        stage.step(2)
+        seen.append(list(stage.family.handled))
+
+    stage.family.during = another_handler_goes_on
+    stage.step()
+    assert seen == [[1, 3]]
+    assert [bool(transport.written) for transport in asked] == [True, False, True]
+    stage.step()
+    assert stage.family.handled == [1, 3, 2]
+    assert asked[1].written
+
+
+def test_a_large_request_that_fails_lets_the_next_one_in() -> None:
+    stage = Stage()
+
+    def fail() -> Result:
+        stage.family.answer = FindCoordinatorResponse
+        raise SystemError("a bug")
+
+    first, second = stage.ask(1, SMALL_ELEMENTS + 1), stage.ask(2, SMALL_ELEMENTS + 1)
+    stage.family.answer = fail
+    assert any("FindCoordinator" in line for line in lines_of(lambda: stage.step(3)))
+    assert first.written
+    assert second.written
+    assert stage.family.handled == [1, 2]
+
+
+def test_a_late_answer_to_a_large_request_is_made_in_its_turn() -> None:
+    stage = Stage()
+    future: Future[FindCoordinatorResponse] = Future()
+    stage.family.answer = lambda: future
+    late = stage.ask(1, SMALL_ELEMENTS + 1)
+    stage.step()
+    stage.family.answer = FindCoordinatorResponse
+    written: list[bytes] = []
+
+    def complete_meanwhile() -> None:
+        future.set_result(FindCoordinatorResponse(error_code=15))
+        stage.layer.reactor.run_asked()
+        written.append(late.written)
+
+    stage.family.during = complete_meanwhile
+    stage.ask(2, SMALL_ELEMENTS + 1)
+    stage.step(2)
+    assert written == [b""]
+    assert late.written
+
+
+def test_a_large_request_that_waits_keeps_its_frame_and_its_memory() -> None:
+    clock = ManualClock()
+    pool = MemoryPool(1_000_000, clock)
+    stage = Stage(pool, clock)
+    stage.ask(1, SMALL_ELEMENTS + 1)
+    stage.ask(2, SMALL_ELEMENTS + 1)
+    used: list[int] = []
+
+    def look() -> None:
+        stage.family.during = lambda: None
+        stage.step()
+        used.append(pool.used_bytes)
+
+    stage.family.during = look
+    stage.step()
+    assert used[0] > 2 * SMALL_ELEMENTS
+    stage.step(2)
+    assert stage.family.handled == [1, 2]
+    assert pool.used_bytes == 0
+
+
+@pytest.mark.parametrize(("keys", "is_served"), [(MOST_ELEMENTS, True), (MOST_ELEMENTS + 1, False), (900_000, False)])
+def test_a_request_with_too_many_elements_closes_its_connection_with_one_line(keys: int, is_served: bool) -> None:
+    stage = Stage()
+    body = b"\0" + _uvarint(keys + 1) + b"\1" * keys + b"\0"
+    channel, transport = stage.layer.connect()
+    header = bytes((0, ApiKey.FIND_COORDINATOR, 0, 4, 0, 0, 0, 1, 0, 0, 0))
+    channel.dataReceived((len(header) + len(body)).to_bytes(4, "big") + header + body)
+    lines: list[str] = []
+    peak = traced_peak_bytes(lambda: lines.extend(lines_of(stage.step)))
+    assert stage.family.handled == [1] * is_served
+    assert transport.is_closed is not is_served
+    assert ["too many elements" in line for line in lines] == [True] * (not is_served)
+    assert peak < 200 * MOST_ELEMENTS
+
+
+@pytest.mark.parametrize("most", [MOST_ELEMENTS, MOST_BROKER_ELEMENTS])
+def test_a_controller_may_tell_a_broker_of_a_cluster_about_more_partitions(most: int) -> None:
+    stage = Stage()
+    apis = KafkaApis(stage.registry, stage.layer.channel, stage.layer.clock, most_broker_elements=most)
+    channel, _ = stage.layer.connect()
+    stage.queued.send(channel, 1, UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker()] * (MOST_ELEMENTS + 1)), 8)
+    request = stage.layer.take()
+    assert request is not None
+    lines_of(lambda: apis.handle(request))
+    assert stage.family.handled == [1] * (most > MOST_ELEMENTS)
+
+
+def _uvarint(value: int) -> bytes:
+    data = b""
+    while value > 127:
+        data += bytes((value & 127 | 128,))
+        value >>= 7
+    return data + bytes((value,))
