@@ -18,6 +18,30 @@ CLOCK = PACKAGE / "timing" / "clock.py"
 THREADS = PACKAGE / "threads.py"
 THREAD_MODULES = {"threading", "_thread", "concurrent.futures", "concurrent.futures.thread"}
 THREAD_MAKERS = {"Thread", "Timer", "ThreadPoolExecutor", "start_new_thread"}
+RAW_TRANSFERS = {
+    "copy_file_range",
+    "pread",
+    "preadv",
+    "pwrite",
+    "pwritev",
+    "read",
+    "readv",
+    "sendfile",
+    "splice",
+    "write",
+    "writev",
+}
+"""Functions of ``os`` that may transfer less than they are asked for."""
+MAY_TRANSFER_A_PART = {
+    "access_log/rotation.py": "writes what is left, or cuts it off",
+    "buffers.py": "file_io completes it",
+    "file_io.py": "completes it",
+    "foreign.py": "file_io completes it",
+    "network/connection/transport.py": "a socket takes what it has room for; the rest is sent later",
+    "network/loop/reactors.py": "a pipe that wakes a thread",
+    "network/loop/wake_up_timer.py": "a timer's counter",
+    "tools/test_server.py": "waits for the end of standard input",
+}
 TIME_OF_DAY = {"time", "monotonic", "time_ns", "monotonic_ns", "sleep"}
 
 
@@ -56,6 +80,21 @@ def _threads_made(tree: ast.AST) -> Iterator[str]:
         yield from (f"line {each.lineno}: {ast.unparse(each)}" for each in called if ast.unparse(each) in made)
 
 
+def _raw_transfers(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="os"), attr=name) if name in RAW_TRANSFERS:
+                yield f"line {node.lineno}: os.{name}"
+            case ast.Attribute(attr="readinto"):
+                yield f"line {node.lineno}: readinto"
+            case ast.ImportFrom(module="os", names=names) if {each.name for each in names} & RAW_TRANSFERS:
+                yield f"line {node.lineno}: from os import ..."
+            case ast.keyword(arg="buffering", value=ast.Constant(value=0)):
+                yield f"line {node.value.lineno}: buffering=0"
+            case ast.Call(func=ast.Name(id="FileIO"), args=[_, ast.Constant(value=str(mode))]) if set(mode) & set("wax+"):
+                yield f"line {node.lineno}: FileIO for writing"
+
+
 def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
@@ -79,10 +118,18 @@ def test_a_module_keeps_the_rules() -> None:
                 assert list(_calls_of_time(tree)) == [], "an IClock is passed in"
             if path != THREADS:
                 assert list(_threads_made(tree)) == [], "twisted_kafka.threads makes threads, whose errors are logged and counted"
+            if str(path.relative_to(PACKAGE)) not in MAY_TRANSFER_A_PART:
+                assert list(_raw_transfers(tree)) == [], "file_io completes a read or write, or raises"
             long = [each.name for each in _functions(tree) if _length(each) > LONGEST_FUNCTION]
             assert set(long) <= LONGER, "a function of its own for a part of this"
             wide = [each.name for each in _functions(tree) if _parameters(each) > MOST_PARAMETERS]
             assert set(wide) <= MORE_PARAMETERS, "an object for what belongs together"
+
+
+def test_only_those_that_need_it_may_transfer_a_part() -> None:
+    for name in MAY_TRANSFER_A_PART:
+        with case(name=name):
+            assert list(_raw_transfers(ast.parse((PACKAGE / name).read_text())))
 
 
 def test_each_decision_has_a_number_of_its_own_and_is_listed() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.log.bad_blocks import transfer_parts
 from tests.log.log_managers import end_all_brokers
 
 
@@ -20,6 +21,13 @@ def instant_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "fsync", sync)
     monkeypatch.setattr(os, "fdatasync", sync)
+
+
+@pytest.fixture(autouse=True)
+def transfers_in_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let reads and writes of files transfer a part at times, except in tests that count them (``whole_transfers``)."""
+    if "whole_transfers" not in request.keywords:
+        transfer_parts(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

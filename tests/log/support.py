@@ -1,5 +1,7 @@
 """Logs on a clock that stands still, and batches to put into them."""
 
+import os
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,13 @@ def batch(*values: bytes, timestamp_ms: int = NOW_MS, **options: Any) -> bytearr
 
 def append(log: UnifiedLog, *values: bytes, epoch: int = 0, **options: Any) -> int:
     return log.append_as_leader(batch(*values, **options), epoch).first_offset
+
+
+def batch_file(data: bytes) -> FileIO:
+    """Return a file without a name that has this content."""
+    file = FileIO(os.memfd_create("batches"), "r+")
+    file.write(data)
+    return file
 
 
 def abort(log: UnifiedLog, producer_id: int) -> None:

@@ -11,11 +11,10 @@ import pytest
 
 from tests.log.crash_disk import CrashDisk
 from tests.log.support import NOW_MS, Bench, append, batch, contents
-from twisted_kafka import buffers
+from twisted_kafka import buffers, file_io
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log import unified_log
 from twisted_kafka.log.results import LogAppendInfo
-from twisted_kafka.log.segment import log_segment
 from twisted_kafka.log.segment.log_segment import LogSegment
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.types import InvalidChecksumError
@@ -77,10 +76,11 @@ def count_writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(len(data))
         return pwrite(fd, data, position)
 
-    monkeypatch.setattr(log_segment, "pwrite", counting)
+    monkeypatch.setattr(file_io, "pwrite", counting)
     return sizes
 
 
+@pytest.mark.whole_transfers
 def test_they_get_offsets_in_order_by_one_write(log: UnifiedLog, monkeypatch: pytest.MonkeyPatch) -> None:
     append(log, b"before")
     sizes = count_writes(monkeypatch)
@@ -122,6 +122,7 @@ def test_an_invalid_one_takes_no_offset_and_does_not_fail_the_others(log: Unifie
     assert contents(log) == [(0, b"a"), (1, b"b")]
 
 
+@pytest.mark.whole_transfers
 def test_if_all_are_invalid_nothing_is_written(log: UnifiedLog, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = count_writes(monkeypatch)
     assert together(log, corrupt(), corrupt()) == [InvalidChecksumError] * 2
@@ -174,6 +175,7 @@ def test_a_segment_holds_no_more_than_it_may_although_batches_grow(tmp_path: Pat
     assert all(segment.size_bytes <= 1_000 for segment in log.segments)
 
 
+@pytest.mark.whole_transfers
 def test_batches_that_grow_are_not_all_in_memory_at_once(log: UnifiedLog, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     log.config = LogConfig(compression_type="uncompressed")
     sizes = count_writes(monkeypatch)
@@ -183,6 +185,7 @@ def test_batches_that_grow_are_not_all_in_memory_at_once(log: UnifiedLog, bench:
     assert max(sizes) < 2_000_000
 
 
+@pytest.mark.whole_transfers
 def test_what_is_written_together_has_reached_its_limit_with_the_batch_that_makes_it_full(
     log: UnifiedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,10 +1,9 @@
-import os
 from pathlib import Path
 
 import pytest
 
 from twisted_kafka.log.checkpoints import MalformedCheckpointError, OffsetCheckpoint
-from twisted_kafka.log.files import parse_partition_directory, read_whole, write_atomically
+from twisted_kafka.log.files import parse_partition_directory, write_atomically
 from twisted_kafka.log.leader_epoch import LeaderEpochCache
 from twisted_kafka.log.partition_metadata import read_topic_id, write_topic_id
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -157,10 +156,3 @@ def test_an_epoch_may_turn_out_to_have_begun_earlier(tmp_path: Path) -> None:
     assert cache.entries == ((3, 9),)
     cache.assign(3, 7)
     assert cache.entries == ((3, 7),)
-
-
-def test_a_file_that_is_read_in_pieces_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "x").write_bytes(bytes(range(20)))
-    read = os.read
-    monkeypatch.setattr(os, "read", lambda fd, size: read(fd, min(size, 6)))
-    assert read_whole(tmp_path / "x") == bytes(range(20))

@@ -28,7 +28,7 @@ def block_of(tmp_path: Path, *written: bytes) -> Block:
     path = tmp_path / "segment"
     path.write_bytes(b"".join(written))
     with open(path, "rb") as file:
-        (block,) = read_blocks(file.fileno(), 0, path.stat().st_size, 1 << 20)
+        (block,) = read_blocks(file, 0, path.stat().st_size, 1 << 20)
     return block
 
 

@@ -394,7 +394,7 @@ def filtered(tmp_path: Path, data: bytes, rules: Rules) -> list[DefaultBatch]:
     path = tmp_path / "segment"
     path.write_bytes(data)
     with open(path, "rb") as file:
-        (block,) = read_blocks(file.fileno(), 0, len(data), len(data))
+        (block,) = read_blocks(file, 0, len(data), len(data))
     table = PlainOffsetMap(10)
     table.put([DataBatch(99, 99, 1, bytes(encode_records([SimpleRecord(0, b"a", b"")], 0)))], 0)
     found = []
@@ -500,7 +500,8 @@ def test_a_log_that_changed_meanwhile_stays_as_it_is(bench: Bench) -> None:
 
     class Truncating:
         def proceed(self, size_bytes: Any) -> None:
-            log.truncate_to(3)
+            if size_bytes:  # something was read
+                log.truncate_to(3)
 
     with pytest.raises(LogCleaningAbortedError):
         Cleaner(bench.clock, LIMITS).clean(log, 0, log.segments.active.base_offset, Truncating())
@@ -569,7 +570,7 @@ def test_plain_batches_are_filtered_like_all_others(tmp_path: Path, seed: int, m
     path = tmp_path / "segment"
     path.write_bytes(data)
     with open(path, "rb") as file:
-        (block,) = read_blocks(file.fileno(), 0, len(data), len(data))
+        (block,) = read_blocks(file, 0, len(data), len(data))
     assert block.is_plain
     table = pytest.importorskip(VECTORISED).VectorOffsetMap(4001, 1) if makes_arrays else PlainOffsetMap(1000)
     assert table.put_plain(block, 0)
@@ -737,7 +738,7 @@ def test_a_block_has_batches_or_messages_of_old_formats(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     path.write_bytes(data)
     with open(path, "rb") as file:
-        blocks = list(read_blocks(file.fileno(), 0, len(data), len(data)))
+        blocks = list(read_blocks(file, 0, len(data), len(data)))
     assert [(len(block.positions), len(block.messages)) for block in blocks] == [(2, 0), (0, 2), (1, 0), (0, 1), (1, 0)]
     assert [block.is_plain for block in blocks] == [True, False, True, False, True]
 
@@ -747,7 +748,7 @@ def test_batches_that_do_not_fit_a_block_are_in_the_next(tmp_path: Path) -> None
     path = tmp_path / "segment"
     path.write_bytes(b"".join(whole))
     with open(path, "rb") as file:
-        blocks = list(read_blocks(file.fileno(), 0, path.stat().st_size, 1000))
+        blocks = list(read_blocks(file, 0, path.stat().st_size, 1000))
     assert len(blocks) > 5
     assert [block.data[start:end] for block in blocks for start, end in zip(block.positions, block.ends, strict=True)] == whole
     too_small = whole[0][:8] + (5).to_bytes(4) + whole[0][12:]
@@ -755,7 +756,7 @@ def test_batches_that_do_not_fit_a_block_are_in_the_next(tmp_path: Path) -> None
         damaged = b"".join(whole) + more
         path.write_bytes(damaged)
         with open(path, "rb") as file, pytest.raises(CorruptRecordError):
-            list(read_blocks(file.fileno(), 0, len(damaged), 1000))
+            list(read_blocks(file, 0, len(damaged), 1000))
 
 
 # Crashes.

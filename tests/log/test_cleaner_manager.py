@@ -236,7 +236,7 @@ def test_a_log_that_cannot_be_read_is_left_alone_and_counted(broker: Broker) -> 
         file.write(b"\x09")
     broker.topic_configs["two"] = COMPACT
     other = manager.get_or_create_log(TWO)
-    manager.cleaner.manager.mark_uncleanable(other)
+    manager.cleaner.manager.mark_uncleanable(other, ValueError("damaged"))
     assert manager.cleaner.clean_filthiest()
     assert not manager.cleaner.clean_filthiest()
     tags = {"logDirectory": f'"{broker.path / "a"}"'}
@@ -264,7 +264,7 @@ def test_what_cannot_be_cleaned_is_counted_where_it_moves_to(broker: Broker) -> 
 
     log = manager.get_or_create_log(ONE)
     source, target = sorted(manager.directories, key=lambda directory: directory.path != log.parent)
-    manager.cleaner.manager.mark_uncleanable(log)
+    manager.cleaner.manager.mark_uncleanable(log, ValueError("damaged"))
     assert counted() == [1, 0]
     manager.prefer(ONE, target)
     manager.get_or_create_future_log(ONE, None)
@@ -735,25 +735,94 @@ def test_without_the_cleaner_nothing_is_compacted(broker: Broker) -> None:
     manager.shutdown()
 
 
-def test_a_cleaner_waits_as_the_rate_requires_and_ends_when_it_is_stopped(broker: Broker) -> None:
+def test_a_cleaner_waits_as_the_rate_requires_and_ends_when_it_is_stopped(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = start(broker, **{"log.cleaner.io.max.bytes.per.second": 1000})  # type: ignore[arg-type]
-    waits = []
-
-    class Stopping(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            waits.append(timeout)
-            return self.is_set()
-
-    stopping = Stopping()
-    manager.cleaner.proceed(500, stopping)
+    write(manager.get_or_create_log(ONE))
+    assert manager.cleaner.manager.grab_filthiest()
+    waits: list[float] = []
+    condition = manager.cleaner.manager._condition
+    monkeypatch.setattr(condition, "wait_for", lambda _ends, timeout_s: waits.append(timeout_s))
+    stopping = threading.Event()
+    manager.cleaner.proceed(ONE, 500, stopping)
     assert waits == [0.5]
     broker.clock.advance_ms(1000)
-    manager.cleaner.proceed(0, stopping)
+    manager.cleaner.proceed(ONE, 0, stopping)
     assert waits == [0.5], "nothing to wait for"
     stopping.set()
     for size_bytes in (0, 500):
         with pytest.raises(LogCleaningAbortedError, match="stopping"):
-            manager.cleaner.proceed(size_bytes, stopping)
+            manager.cleaner.proceed(ONE, size_bytes, stopping)
+
+
+@pytest.mark.parametrize("ends", ["stop", "abort"])
+def test_a_cleaner_that_waits_for_its_rate_can_be_ended(broker: Broker, monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
+    manager = start(broker)
+    write(manager.get_or_create_log(ONE))
+    assert manager.cleaner.manager.grab_filthiest()
+    monkeypatch.setattr(manager.cleaner._throttle, "delay_s", lambda _size_bytes: 1e6)
+    stopping = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        cleaning = pool.submit(manager.cleaner.proceed, ONE, 1, stopping)
+        if ends == "stop":
+            stopping.set()
+            manager.cleaner.manager.wake()
+        else:
+            manager.cleaner.manager.abort_cleaning(ONE)
+        with pytest.raises(LogCleaningAbortedError):
+            cleaning.result(WAIT_S)
+
+
+def test_nobody_waits_without_end_for_a_cleaning_on_a_disk_that_hangs(broker: Broker) -> None:
+    manager = start(broker)
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    cleaner = manager.cleaner.manager
+    assert cleaner.grab_filthiest()
+    with pytest.raises(KafkaStorageError, match="the cleaning of one-0 does not end"):
+        cleaner.abort_and_pause(ONE, timeout_s=0)
+    with pytest.raises(ValueError, match="not paused"):
+        cleaner.resume([ONE])
+    with pytest.raises(LogCleaningAbortedError):
+        cleaner.check_not_aborted(ONE)
+    cleaner.done_cleaning(log, 10)  # the disk answers again
+    assert cleaner.cleaned_up_to(log) is None
+    assert cleaner.grab_filthiest()
+
+
+def test_a_disk_that_hangs_in_the_cleaner_delays_no_other_partition(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = start(broker, ("a", "b"))
+    logs = []
+    for partition, directory in zip((ONE, TWO), manager.directories, strict=True):
+        broker.topic_configs[partition.topic] = COMPACT
+        manager.prefer(partition, directory)
+        logs.append(manager.get_or_create_log(partition))
+        write(logs[-1])
+    cleaner = manager.cleaner.manager
+    begun, mended = threading.Event(), threading.Event()
+    replace = os.replace
+
+    def hang(source: Any, target: Any) -> None:
+        if str(source).startswith(str(logs[0].parent)):
+            begun.set()
+            assert mended.wait(WAIT_S)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", hang)
+    assert cleaner.begin_deleting(logs[0])
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(cleaner.done_cleaning, logs[0], 20)
+        try:
+            assert begun.wait(WAIT_S)
+            cleaner.abort_and_pause(TWO)
+            cleaner.resume([TWO])
+            cleaner.truncated(logs[1])
+            cleaner.forget_deleted()
+            assert cleaner.grab_filthiest().log is logs[1]
+            assert cleaner.uncleanable_bytes(manager.directories[0]) == 0
+        finally:
+            mended.set()
+        ending.result(WAIT_S)
+    assert cleaner.cleaned_up_to(logs[0]) == 20
 
 
 def test_the_rate_is_kept_in_the_long_run() -> None:

@@ -71,7 +71,7 @@ def test_each_failure_is_handled_on_a_thread_of_its_own_until_the_stop(broker: B
         handler.directory_failed(directories[0])
         handler.shutdown()
     assert handled == [(directories[0], f"LogDirFailureHandler-{broker.path / 'a'}")]
-    assert ["handling the failure" in formatEvent(event) for event in events] == [True]
+    assert ["Uncaught exception in thread LogDirFailureHandler-" in formatEvent(event) for event in events] == [True]
     handler.directory_failed(directories[1])
     handler.shutdown()
     assert len(handled) == 1
@@ -278,15 +278,13 @@ def test_a_move_to_a_directory_that_fails_is_over_and_the_log_is_cleaned_again(b
     future = manager.get_or_create_future_log(ONE, None)
     future.append_as_follower(batch(b"x"))
     cleaner = manager.cleaner.manager
-    assert cleaner.grab_deletable() == [other]
-    cleaner.done_deleting([other])
+    assert cleaner.deletable_logs() == [other]
     break_directory(second.path)
     with pytest.raises(KafkaStorageError):
         future.flush()
     manager.forget_directory(second)
     assert (manager.get_log(ONE), manager.get_future_log(ONE), manager.all_logs()) == (log, None, [log])
-    assert cleaner.grab_deletable() == [log]
-    cleaner.done_deleting([log])
+    assert cleaner.deletable_logs() == [log]
 
 
 def break_log(path: Path) -> None:
@@ -330,6 +328,5 @@ def test_a_disk_that_fails_while_its_logs_load_leaves_none_of_them(broker: Broke
     log = manager.get_or_create_log(moving)
     assert log.parent == broker.path / "b"
     # The move that was lost keeps no cleaner away from the partition.
-    assert manager.cleaner.manager.grab_deletable() == [manager.get_log(sound), log]
-    manager.cleaner.manager.done_deleting([manager.get_log(sound), log])
+    assert manager.cleaner.manager.deletable_logs() == [manager.get_log(sound), log]
     manager.shutdown()

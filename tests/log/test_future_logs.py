@@ -106,7 +106,7 @@ def test_a_copy_takes_the_place_of_a_log_that_is_lost(
         None if is_adopted else future.size_bytes,
     )
     # The cleaner stays away from a partition that is being moved, and from no other.
-    assert manager.cleaner.manager.grab_deletable() == ([log] if is_adopted else [])
+    assert manager.cleaner.manager.deletable_logs() == ([log] if is_adopted else [])
 
 
 def test_a_future_log_replaces_the_log(broker: Broker) -> None:

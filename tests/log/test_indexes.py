@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.log.support import batch_file
+from twisted_kafka.file_io import ShortFileError
 from twisted_kafka.log.batch_headers import (
     HEADER_BYTES,
     batches_in,
@@ -15,8 +17,10 @@ from twisted_kafka.log.batch_headers import (
     scan_batches,
     scan_headers,
 )
+from twisted_kafka.log.cleaner.blocks import read_blocks
 from twisted_kafka.log.segment import indexes
 from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
+from twisted_kafka.protocol.errors import CorruptRecordError
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 
@@ -182,21 +186,16 @@ def one(number: int, size: int = 10) -> bytes:
 @given(st.lists(st.integers(0, 6000), max_size=12), st.binary(max_size=80))
 def test_walking_a_file(sizes: Any, junk: Any) -> None:
     data = b"".join(one(number, size) for number, size in enumerate(sizes))
-    fd = os.memfd_create("batches")
-    try:
-        os.pwrite(fd, data, 0)
-        os.pwrite(fd, junk[:HEADER_BYTES], len(data))
-        end = os.fstat(fd).st_size
-        whole = [(header.position, header.size_bytes, header.base_offset) for header in scan_headers(fd, 0, end)][: len(sizes)]
+    with batch_file(data + junk[:HEADER_BYTES]) as file:
+        end = len(data) + len(junk[:HEADER_BYTES])
+        whole = [(header.position, header.size_bytes, header.base_offset) for header in scan_headers(file, 0, end)][: len(sizes)]
         assert [offset for _, _, offset in whole] == list(range(len(sizes)))
-        bodies = [(header.position, bytes(body)) for header, body in scan_batches(fd, 0, len(data))]
+        bodies = [(header.position, bytes(body)) for header, body in scan_batches(file, 0, len(data))]
         assert [body for _, body in bodies] == [one(number, size) for number, size in enumerate(sizes)]
         assert all(crc_matches(memoryview(body)) for _, body in bodies)
         for position, size, offset in whole:
-            assert find_batch(fd, 0, len(data), offset) == (offset, position, position + size, offset)
-        assert find_batch(fd, 0, len(data), len(sizes)) is None
-    finally:
-        os.close(fd)
+            assert find_batch(file, 0, len(data), offset) == (offset, position, position + size, offset)
+        assert find_batch(file, 0, len(data), len(sizes)) is None
 
 
 @pytest.mark.parametrize(
@@ -214,40 +213,37 @@ def test_a_size_that_lies_ends_the_walk(wrong: int) -> None:
     second[8:12] = (size | wrong).to_bytes(4)
     data = first + bytes(second)
     assert [header.base_offset for header in batches_in(data)] == [0]
-    fd = os.memfd_create("batches")
-    try:
-        os.pwrite(fd, data, 0)
-        assert [header.base_offset for header in scan_headers(fd, 0, len(data))] == [0]
-        assert [header.base_offset for header, _ in scan_batches(fd, 0, len(data))] == [0]
-        assert find_batch(fd, 0, len(data), 1) is None
-    finally:
-        os.close(fd)
+    with batch_file(data) as file:
+        assert [header.base_offset for header in scan_headers(file, 0, len(data))] == [0]
+        assert [header.base_offset for header, _ in scan_batches(file, 0, len(data))] == [0]
+        with pytest.raises(CorruptRecordError, match=f"invalid batch at byte {len(first)}"):
+            find_batch(file, 0, len(data), 1)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_the_smallest_of_messages_are_found(magic: int) -> None:
     data = b"".join([build_batch([SimpleRecord(7, None, None)], base_offset=number, magic=magic) for number in range(200)])
     assert len(data) == 200 * (26 if magic == 0 else 34)
-    fd = os.memfd_create("batches")
-    try:
-        os.pwrite(fd, data, 0)
+    with batch_file(data) as file:
         assert [header.base_offset for header in batches_in(data)] == list(range(200))
-        assert [header.base_offset for header in scan_headers(fd, 0, len(data))] == list(range(200))
-        assert [header.base_offset for header, _ in scan_batches(fd, 0, len(data))] == list(range(200))
+        assert [header.base_offset for header in scan_headers(file, 0, len(data))] == list(range(200))
+        assert [header.base_offset for header, _ in scan_batches(file, 0, len(data))] == list(range(200))
         for number in range(200):
             size = len(data) // 200
-            assert find_batch(fd, 0, len(data), number) == (number, number * size, (number + 1) * size, number)
-    finally:
-        os.close(fd)
+            assert find_batch(file, 0, len(data), number) == (number, number * size, (number + 1) * size, number)
 
 
-def test_a_file_shorter_than_it_should_be_ends_the_walk() -> None:
-    fd = os.memfd_create("batches")
-    try:
-        os.pwrite(fd, one(0) + one(1)[:-1], 0)
-        assert [header.base_offset for header, _ in scan_batches(fd, 0, 2 * len(one(0)))] == [0]
-    finally:
-        os.close(fd)
+def test_a_file_that_is_shorter_than_it_should_be_is_not_an_end() -> None:
+    size = len(one(0))
+    with batch_file(one(0) + one(1)[:-1]) as file:
+        for read in (
+            lambda: list(scan_batches(file, 0, 2 * size)),
+            lambda: list(scan_headers(file, 0, 2 * size)),
+            lambda: find_batch(file, 0, 2 * size, 1),
+            lambda: list(read_blocks(file, 0, 2 * size, 2 * size)),
+        ):
+            with pytest.raises(ShortFileError, match=f"the file ends at byte {2 * size - 1}, before byte {2 * size}"):
+                read()
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -258,10 +254,6 @@ def test_old_formats(magic: int) -> None:
     assert [header.max_timestamp_ms for header in headers] == ([5, 9] if magic else [-1, -1])
     view = memoryview(data)
     assert all(crc_matches(view[header.position : header.position + header.size_bytes]) for header in headers)
-    fd = os.memfd_create("batches")
-    try:
-        os.pwrite(fd, data, 0)
-        assert [header.base_offset for header, _ in scan_batches(fd, 0, len(data))] == [3, 4]
-        assert find_batch(fd, 0, len(data), 4)[:2] == (4, headers[1].position)
-    finally:
-        os.close(fd)
+    with batch_file(data) as file:
+        assert [header.base_offset for header, _ in scan_batches(file, 0, len(data))] == [3, 4]
+        assert find_batch(file, 0, len(data), 4)[:2] == (4, headers[1].position)

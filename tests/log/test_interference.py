@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.support import NOW_MS, Bench, append, batch, contents, data_of
+from tests.log.support import NOW_MS, Bench, abort, append, batch, contents, data_of
 from twisted_kafka.log.directories.log_directories import is_out_of_descriptors
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.results import AbortedTransaction, FetchDataInfo, FetchIsolation
@@ -56,9 +56,12 @@ class Beside:
         return self.result
 
 
-def of_closed_segments(bench: Bench, count: int = 4) -> UnifiedLog:
-    """Return a log whose closed segments are not open."""
+def of_closed_segments(bench: Bench, count: int = 4, *, with_aborted: bool = False) -> UnifiedLog:
+    """Return a log whose closed segments are not open; the first may have an aborted transaction."""
     log = bench.open()
+    if with_aborted:
+        append(log, b"aborted", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+        abort(log, 1)
     for number in range(count):
         append(log, b"%d" % number)
         log.roll()
@@ -198,12 +201,18 @@ class FakeLog:
         return value
 
 
+def transactions_of(fd: int) -> str:
+    """Return the path of an open transaction index; of another file nothing."""
+    path = os.readlink(f"/proc/self/fd/{fd}")
+    return path if path.endswith(".txnindex") else ""
+
+
 @pytest.mark.parametrize("step", ["open", "check", "transactions"])
 def test_a_disk_that_hangs_keeps_no_reader_of_another_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     logs = []
     for name in ("hung", "sound"):
         (tmp_path / name).mkdir()
-        logs.append(of_closed_segments(Bench(tmp_path / name / "topic-0")))
+        logs.append(of_closed_segments(Bench(tmp_path / name / "topic-0"), with_aborted=step == "transactions"))
     hung, sound = logs
     begun, mended = threading.Event(), threading.Event()
 
@@ -219,8 +228,8 @@ def test_a_disk_that_hangs_keeps_no_reader_of_another_waiting(tmp_path: Path, mo
         pread = os.pread
         monkeypatch.setattr(os, "pread", lambda fd, *where: hang(os.readlink(f"/proc/self/fd/{fd}")) or pread(fd, *where))
     else:
-        read_bytes = Path.read_bytes
-        monkeypatch.setattr(Path, "read_bytes", lambda path: hang(path) or read_bytes(path))
+        fstat = os.fstat
+        monkeypatch.setattr(os, "fstat", lambda fd: hang(transactions_of(fd)) or fstat(fd))
     readers = [Beside(lambda log=log: log.read(0, 1000, FetchIsolation.TXN_COMMITTED)) for log in (hung, sound)]
     try:
         readers[0].begin()

@@ -153,7 +153,7 @@ def test_indexes_that_do_not_fit_their_batches(
     segment = create(tmp_path)
     append(segment, 1, 2, 3)
     segment.seal()
-    batches = BatchFile(segment.file.fileno(), BASE, segment.size_bytes)
+    batches = BatchFile(segment.file, BASE, segment.size_bytes)
     segment.reset_indexes()
     for offset, position in entries:
         segment.offset_index.append(offset, int(position * segment.size_bytes / 3))
@@ -168,7 +168,7 @@ def test_indexes_that_do_not_fit_their_batches(
 
 def test_indexes_of_batches_without_times_and_of_none(tmp_path: Path) -> None:
     segment = create(tmp_path)
-    file = segment.file.fileno()
+    file = segment.file
     assert indexes_fit(BatchFile(file, BASE, 0), segment.offset_index, segment.time_index)
     append(segment, -1)
     assert indexes_fit(BatchFile(file, BASE, segment.size_bytes), segment.offset_index, segment.time_index)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.log.crash_disk import CrashDisk, MachineDied, deaths
 from tests.log.support import NOW_MS, Bench, append, batch, contents
+from twisted_kafka.file_io import read_at
 from twisted_kafka.log.log_maintenance import LogMaintenance
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
 from twisted_kafka.log.segment.log_segment import LogSegment
@@ -190,7 +191,7 @@ def test_a_death_at_any_step_of_a_swap_keeps_the_aborted_transactions(tmp_path: 
         cleaned = LogSegment.create(log.dir, 0, max_index_bytes=1000, index_interval_bytes=0, now_ms=NOW_MS, suffix=".cleaned")
         old = log.segments.first
         for header in old.headers():
-            data = os.pread(old.file.fileno(), header.size_bytes, header.position)
+            data = read_at(old.file, header.size_bytes, header.position)
             header.position = 0
             cleaned.append(data, [header])
         cleaned.transaction_index.append(aborted)

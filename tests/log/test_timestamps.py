@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.log.support import NOW_MS, Bench, append, batch
+from tests.log.support import NOW_MS, Bench, append, batch, batch_file
 from twisted_kafka.log.batch_headers import LARGE_BATCH_BYTES, find_batch, scan_headers
 from twisted_kafka.log.segment import log_segment as segment_module
 from twisted_kafka.log.segment.segment_file import SegmentFile
-from twisted_kafka.protocol.errors import InvalidRecordError
+from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.checksums import crc32c
 from twisted_kafka.protocol.records.compression import Compression
@@ -95,44 +95,34 @@ def test_a_batch_is_found_from_wherever_an_index_points(shapes: Any) -> None:
         base += gap
         data += build_batch([SimpleRecord(number, None, bytes(size)) for number in range(count)], base_offset=base)
         base += count
-    fd = os.memfd_create("batches")
-    try:
-        os.pwrite(fd, data, 0)
-        starts = [header.position for header in scan_headers(fd, 0, len(data))]
+    with batch_file(data) as file:
+        starts = [header.position for header in scan_headers(file, 0, len(data))]
         for offset in range(base + 1):
-            expected = find_batch(fd, 0, len(data), offset)
-            assert {find_batch(fd, 0, len(data), offset, following) for following in starts} == {expected}
-    finally:
-        os.close(fd)
+            expected = find_batch(file, 0, len(data), offset)
+            assert {find_batch(file, 0, len(data), offset, following) for following in starts} == {expected}
 
 
+@pytest.mark.whole_transfers
 def test_a_large_batch_that_the_index_points_at_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [SimpleRecord(0, None, bytes(LARGE_BATCH_BYTES // 2)) for _ in range(3)]
     data = b"".join(build_batch(records, base_offset=at) for at in (0, 3, 6))
     size_bytes = len(data) // 3
-    fd = os.memfd_create("batches")
-    try:
-        os.pwrite(fd, data, 0)
+    with batch_file(data) as file:
         read: list[int] = []
         pread = os.pread
         monkeypatch.setattr(os, "pread", lambda fd, size, at: (read.append(at), pread(fd, size, at))[1])
         for offset in (6, 7, 8):
-            assert find_batch(fd, 0, len(data), offset, 2 * size_bytes) == (8, 2 * size_bytes, 3 * size_bytes, 6)
+            assert find_batch(file, 0, len(data), offset, 2 * size_bytes) == (8, 2 * size_bytes, 3 * size_bytes, 6)
         assert read == [2 * size_bytes] * 3
-    finally:
-        os.close(fd)
 
 
 def test_a_batch_that_is_not_there_in_full_is_not_found_by_the_index_either() -> None:
     data = b"".join(build_batch([SimpleRecord(0, None, bytes(LARGE_BATCH_BYTES))], base_offset=at) for at in range(3))
-    fd = os.memfd_create("batches")
-    try:
-        os.pwrite(fd, data, 0)
+    with batch_file(data) as file:
         position = len(data) // 3 * 2
-        assert find_batch(fd, 0, len(data) - 1, 2, position) is None
-        assert find_batch(fd, 0, position + 40, 2, position) is None
-    finally:
-        os.close(fd)
+        for end in (len(data) - 1, position + 40):
+            with pytest.raises(CorruptRecordError):
+                find_batch(file, 0, end, 2, position)
 
 
 def test_of_two_readers_that_come_first_one_opens_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,6 +211,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return loaded
 
 
+@pytest.mark.whole_transfers
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux loads files into its cache like this")
 def test_a_read_loads_what_may_not_be_in_the_page_cache(log: UnifiedLog, loads: list[tuple[int, int]]) -> None:
     fill(log, 30)

@@ -6,13 +6,13 @@ sequence (4), count (4). Formats 0 and 1 have CRC (4), magic (1), attributes (1)
 a compressed message of theirs is that of the last record inside.
 """
 
-import os
 import struct
 import zlib
 from collections.abc import Iterator
 from typing import Protocol
 
-from twisted_kafka.log.files import read_into
+from twisted_kafka.file_io import OpenFile, read_at, read_into
+from twisted_kafka.protocol.errors import CorruptRecordError
 from twisted_kafka.protocol.records.checksums import crc32c
 from twisted_kafka.protocol.regions import Buffer
 
@@ -166,15 +166,17 @@ def batches_in(data: Buffer) -> Iterator[BatchHeader]:
         position += size
 
 
-def find_batch(fd: int, position: int, end: int, offset: int, following: int = -1) -> tuple[int, int, int, int] | None:
+def find_batch(file: OpenFile, position: int, end: int, offset: int, following: int = -1) -> tuple[int, int, int, int] | None:
     """Return (last offset, position, end position, base offset) of the first batch with ``offset`` or a higher one, or None.
 
     Searches from ``position``, which must be the start of a batch, up to ``end``. ``following`` is the start of a later batch; if
     batches are large, it is tried first.
+
+    Raises CorruptRecordError if a batch on the way is invalid or exceeds ``end``, and OSError.
     """
     unpack = _SCAN.unpack_from
     if position + LARGE_BATCH_BYTES < following <= end - HEADER_BYTES:
-        base, size, _, magic, _, _, delta = unpack(os.pread(fd, SCAN_BYTES, following))
+        base, size, _, magic, _, _, delta = unpack(read_at(file, SCAN_BYTES, following))
         if base <= offset <= base + delta and magic == NEWEST_MAGIC and following + size + OVERHEAD_BYTES <= end:
             return base + delta, following, following + size + OVERHEAD_BYTES, base
     chunk = b""
@@ -182,27 +184,32 @@ def find_batch(fd: int, position: int, end: int, offset: int, following: int = -
     while end - position >= SMALLEST_LEGACY_BYTES:
         at = position - start
         if at + SCAN_BYTES > len(chunk):
-            chunk = os.pread(fd, min(PROBE_BYTES, end - position), position).ljust(SCAN_BYTES, b"\0")
+            chunk = read_at(file, min(PROBE_BYTES, end - position), position).ljust(SCAN_BYTES, b"\0")
             start, at = position, 0
         base, size, _, magic, _, _, delta = unpack(chunk, at)
         size += OVERHEAD_BYTES
         if not is_plausible(size, magic) or position + size > end:
-            return None
+            raise CorruptRecordError(f"{file.name} has an invalid batch at byte {position}")
         last = base + delta if magic == NEWEST_MAGIC else base
         if last >= offset:
             return last, position, position + size, base
         position += size
+    if position < end:
+        raise CorruptRecordError(f"{file.name} has an invalid batch at byte {position}")
     return None
 
 
-def scan_headers(fd: int, position: int, end: int) -> Iterator[BatchHeader]:
-    """Yield the headers of the batches in a file from ``position`` on, up to the first that is invalid or exceeds ``end``."""
+def scan_headers(file: OpenFile, position: int, end: int) -> Iterator[BatchHeader]:
+    """Yield the headers of the batches in a file from ``position`` on, up to the first that is invalid or exceeds ``end``.
+
+    Raises OSError, also ShortFileError if the file ends before ``end``.
+    """
     chunk = b""
     start = position
     while end - position >= SMALLEST_LEGACY_BYTES:
         at = position - start
         if at + HEADER_BYTES > len(chunk):
-            chunk = os.pread(fd, min(PROBE_BYTES, end - position), position).ljust(HEADER_BYTES, b"\0")
+            chunk = read_at(file, min(PROBE_BYTES, end - position), position).ljust(HEADER_BYTES, b"\0")
             start, at = position, 0
         size = int.from_bytes(chunk[at + 8 : at + 12]) + OVERHEAD_BYTES
         if position + size > end or not is_plausible(size, chunk[at + 16]):
@@ -211,19 +218,20 @@ def scan_headers(fd: int, position: int, end: int) -> Iterator[BatchHeader]:
         position += size
 
 
-def scan_batches(fd: int, position: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+def scan_batches(file: OpenFile, position: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yield headers and complete batches of a file. The memory of a batch is reused for the next ones.
 
-    Ends at the first batch that is invalid or exceeds ``end``. CRCs are not checked.
+    Ends at the first batch that is invalid or exceeds ``end``. CRCs are not checked. Raises OSError, also ShortFileError if the
+    file ends before ``end``: an unreadable block is not the end of a log.
     """
-    window = _Window(fd, position, end)
+    window = _Window(file, position, end)
     while end - position >= SMALLEST_LEGACY_BYTES:
-        if not window.reach(position, min(end - position, HEADER_BYTES)):
-            return
+        window.reach(position, min(end - position, HEADER_BYTES))
         at = position - window.start
         size = int.from_bytes(window.memory[at + 8 : at + 12]) + OVERHEAD_BYTES
-        if size > end - position or not is_plausible(size, window.memory[at + 16]) or not window.reach(position, size):
+        if size > end - position or not is_plausible(size, window.memory[at + 16]):
             return
+        window.reach(position, size)
         at = position - window.start
         yield BatchHeader(window.memory, at, position), window.memory[at : at + size]
         position += size
@@ -232,22 +240,23 @@ def scan_batches(fd: int, position: int, end: int) -> Iterator[tuple[BatchHeader
 class _Window:
     """The part of a file that is in memory during a sequential read."""
 
-    __slots__ = ("_end", "_fd", "_filled", "memory", "start")
+    __slots__ = ("_end", "_file", "_filled", "memory", "start")
 
-    def __init__(self, fd: int, position: int, end: int) -> None:
-        self._fd = fd
+    def __init__(self, file: OpenFile, position: int, end: int) -> None:
+        self._file = file
         self._end = end
         self._filled = 0
         self.start = position
         self.memory = memoryview(bytearray(min(CHUNK_BYTES, max(0, end - position)) + HEADER_BYTES))
 
-    def reach(self, position: int, size_bytes: int) -> bool:
-        """Load ``size_bytes`` from ``position``; returns False if the file is shorter."""
+    def reach(self, position: int, size_bytes: int) -> None:
+        """Load ``size_bytes`` from ``position``; raises OSError."""
         if position + size_bytes <= self.start + self._filled:
-            return True
+            return
         if size_bytes + HEADER_BYTES > len(self.memory):
             self.memory = memoryview(bytearray(size_bytes + HEADER_BYTES))
         self.start = position
         wanted = min(len(self.memory) - HEADER_BYTES, self._end - position)
-        self._filled = read_into(self._fd, self.memory[:wanted], position)
-        return self._filled >= size_bytes
+        self._filled = 0  # nothing, if the read fails
+        read_into(self._file, self.memory[:wanted], position)
+        self._filled = wanted

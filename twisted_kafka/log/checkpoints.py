@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from twisted_kafka.log.files import read_whole, write_atomically
+from twisted_kafka.file_io import read_whole
+from twisted_kafka.log.files import write_atomically
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"

@@ -422,7 +422,7 @@ class LogManager:
         manager.abort_and_pause(log.topic_partition)
         try:
             result = action()
-            manager.truncated(log.topic_partition, log.log_end_offset)
+            manager.truncated(log)
             return result
         finally:
             manager.resume([log.topic_partition])

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from twisted_kafka.log.files import read_whole, write_atomically
+from twisted_kafka.file_io import read_whole
+from twisted_kafka.log.files import write_atomically
 from twisted_kafka.protocol.types import NO_UUID, uuid_from_text, uuid_text
 
 PARTITION_METADATA = "partition.metadata"

@@ -1,8 +1,8 @@
 """Finds records by timestamp: in the time index, then in batch headers, then in the records of one batch."""
 
-import os
 import struct
 
+from twisted_kafka.file_io import read_at
 from twisted_kafka.log.batch_headers import (
     HEADER_BYTES,
     NEWEST_MAGIC,
@@ -49,14 +49,13 @@ def find_max_timestamp(segments: LogSegments) -> TimestampAndOffset | None:
 def _find_in(segment: LogSegment, located: Located, start_offset: int, timestamp_ms: int) -> TimestampAndOffset | None:
     _, position, batch_end, _ = located
     file, end = segment.file, segment.size_bytes
-    fd = file.fileno()
     # The first batch is most likely the one.
     read_bytes = max(batch_end - position, PROBE_BYTES)
     data, start = b"", position
     while end - position >= SMALLEST_LEGACY_BYTES:
         at = position - start
         if at + HEADER_BYTES > len(data):
-            data = os.pread(fd, min(read_bytes, end - position), position).ljust(HEADER_BYTES, b"\0")
+            data = read_at(file, min(read_bytes, end - position), position).ljust(HEADER_BYTES, b"\0")
             start, at, read_bytes = position, 0, PROBE_BYTES
         header = BatchHeader(data, at, position)
         size = header.size_bytes
@@ -64,7 +63,7 @@ def _find_in(segment: LogSegment, located: Located, start_offset: int, timestamp
             return None
         if header.max_timestamp_ms >= timestamp_ms and header.last_offset >= start_offset:
             if at + size > len(data):
-                data, start, at = os.pread(fd, size, position), position, 0
+                data, start, at = read_at(file, size, position), position, 0
             found = _find_record(data, at, header, (timestamp_ms, start_offset))
             if found is not None:
                 return TimestampAndOffset(found[0], found[1], header.leader_epoch)

@@ -9,6 +9,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.buffers import join
 from twisted_kafka.config.topic_config import LogConfig
+from twisted_kafka.file_io import ShortFileError
 from twisted_kafka.log.batch_headers import BatchLike
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import remove_if_there, sync_directory
@@ -33,7 +34,13 @@ from twisted_kafka.log.segment.log_segments import LogSegments
 from twisted_kafka.log.timestamps import find_max_timestamp, find_timestamp
 from twisted_kafka.log.validation.follower_append import check_replicated
 from twisted_kafka.log.validation.log_validator import AppendOrigin, BatchInfo, ValidationContext, validate_and_assign_offsets
-from twisted_kafka.protocol.errors import KafkaStorageError, OffsetOutOfRangeError, RecordBatchTooLargeError
+from twisted_kafka.protocol.errors import (
+    CorruptRecordError,
+    KafkaError,
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+    RecordBatchTooLargeError,
+)
 from twisted_kafka.protocol.records.batch import HEADER_SIZE
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -348,7 +355,7 @@ class UnifiedLog(LogMaintenance):
         """Return batches from the one with ``start_offset`` on: at most ``max_bytes``, of one segment, up to the isolation's limit.
 
         ``min_one_message``: the first batch is returned whole even if it is larger. ``limits`` are those to read with, by default
-        the current ones. Raises OffsetOutOfRangeError.
+        the current ones. Raises OffsetOutOfRangeError, CorruptRecordError.
         """
         if limits is None:
             limits = self.limits
@@ -371,16 +378,22 @@ class UnifiedLog(LogMaintenance):
                 return self.read(start_offset, max_bytes, isolation, min_one_message)
             if isinstance(error, FileNotFoundError) and not is_retry:
                 return self.read(start_offset, max_bytes, isolation, min_one_message, is_retry=True)
-            raise self._storage_error("read", error) from error
+            raise self._read_error("read", error) from error
 
     def content(self, records: Buffer | FileRegion) -> Buffer:
-        """Return the bytes of what ``read`` found; raises KafkaStorageError, and EOFError if they were truncated meanwhile."""
+        """Return the bytes of what ``read`` found; raises KafkaStorageError, CorruptRecordError if they were cut off meanwhile."""
         if not isinstance(records, FileRegion):
             return records
         try:
             return records.read()
         except OSError as error:
-            raise self._storage_error("read", error) from error
+            raise self._read_error("read", error) from error
+
+    def _read_error(self, action: str, error: OSError) -> KafkaError:
+        """Return the error for a reader. A file that is too short fails its readers only, an unreadable one its directory."""
+        if isinstance(error, ShortFileError):
+            return CorruptRecordError(f"cannot {action} {self.topic_partition} in {self.dir}: {error}")
+        return self._storage_error(action, error)
 
     def _read(
         self,
@@ -459,7 +472,7 @@ class UnifiedLog(LogMaintenance):
                 return self._search(search)
             if isinstance(error, FileNotFoundError) and not is_retry:
                 return self._search(search, is_retry=True)
-            raise self._storage_error("search", error) from error
+            raise self._read_error("search", error) from error
 
     # Leader epochs.
 

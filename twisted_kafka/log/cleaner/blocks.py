@@ -1,11 +1,11 @@
 """Reads a segment for the cleaner, in blocks of complete batches of one format."""
 
-import os
 import struct
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple, cast
 
+from twisted_kafka.file_io import OpenFile, read_at
 from twisted_kafka.log.batch_headers import is_plausible
 from twisted_kafka.protocol.errors import CorruptRecordError
 from twisted_kafka.protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_AT, DefaultBatch
@@ -21,6 +21,8 @@ from twisted_kafka.protocol.records.record import (
 )
 
 SMALLEST_READ_BYTES = 4096
+LARGEST_READ_BYTES = 4 << 20
+"""The most that is read between two checks of whether the cleaning was aborted."""
 _LATEST_MAGIC = 2
 
 
@@ -146,14 +148,19 @@ class Block:
         return DefaultBatch(memoryview(self.data)[batch.position : batch.end])
 
 
-def read_blocks(fd: int, position: int, end: int, block_bytes: int) -> Iterator[Block]:
+def go_on() -> None:
+    """Do nothing: the default check."""
+
+
+def read_blocks(file: OpenFile, position: int, end: int, block_bytes: int, check: Callable[[], None] = go_on) -> Iterator[Block]:
     """Yield the batches of a file from ``position`` on, in blocks of about ``block_bytes``; larger if a batch is larger.
 
-    Raises OSError, and CorruptRecordError for an invalid batch.
+    ``check`` is called before each read, and stops the reading with its exception. A read is at most LARGEST_READ_BYTES. Raises
+    OSError, also ShortFileError if the file ends before ``end``, and CorruptRecordError for an invalid batch.
     """
     wanted = max(block_bytes, SMALLEST_READ_BYTES)
     while position < end:
-        data = os.pread(fd, min(wanted, end - position), position)
+        data = _read(file, min(wanted, end - position), position, check)
         block, used, missing = _parse(data)
         if missing > end - position:
             raise CorruptRecordError(f"the batch at position {position} needs {missing} bytes, only {end - position} are left")
@@ -165,6 +172,14 @@ def read_blocks(fd: int, position: int, end: int, block_bytes: int) -> Iterator[
         wanted = max(block_bytes, SMALLEST_READ_BYTES)
         position += used
         yield block
+
+
+def _read(file: OpenFile, size_bytes: int, position: int, check: Callable[[], None]) -> bytes:
+    parts = []
+    for done in range(0, size_bytes, LARGEST_READ_BYTES):
+        check()
+        parts.append(read_at(file, min(LARGEST_READ_BYTES, size_bytes - done), position + done))
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _parse(data: bytes) -> tuple[Block, int, int]:

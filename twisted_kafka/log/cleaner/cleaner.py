@@ -5,6 +5,7 @@ Kafka: Cleaner.doClean.
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from twisted.logger import Logger
@@ -121,7 +122,7 @@ class Cleaner:
             offset_map.latest_offset = max(offset_map.latest_offset, end_offset - 1)
 
     def _blocks(self, segment: LogSegment, position: int, permit: Permit) -> Iterator[Block]:
-        for block in read_blocks(segment.file.fileno(), position, segment.size_bytes, self._limits.block_bytes):
+        for block in read_blocks(segment.file, position, segment.size_bytes, self._limits.block_bytes, partial(permit.proceed, 0)):
             permit.proceed(len(block.data))
             yield block
 

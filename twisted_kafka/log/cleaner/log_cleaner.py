@@ -10,12 +10,14 @@ from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.file_io import ShortFileError
 from twisted_kafka.log.cleaner.cleaner import Cleaner, CleanerLimits, CleanerStats, LogCleaningAbortedError
 from twisted_kafka.log.cleaner.log_cleaner_manager import LogCleanerManager, Logs, LogToClean
 from twisted_kafka.log.cleaner.throttle import CleanerThrottle
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.protocol.errors import KafkaStorageError
+from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, KafkaStorageError
+from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.threads import make_thread, repeat
 
 RECONFIGURABLE = frozenset(
@@ -118,6 +120,7 @@ class LogCleaner:
 
     def _stop(self) -> None:
         self._stopping.set()
+        self.manager.wake()
         for thread in self._threads:
             thread.join(STOP_TIMEOUT_S)
             if thread.is_alive():
@@ -184,12 +187,12 @@ class LogCleaner:
             self.manager.done_cleaning(log, end_offset)
 
     def _delete_old_segments(self) -> None:
-        logs = self.manager.grab_deletable()
-        try:
-            for log in logs:
-                self._guarded(log, log.delete_old_segments)
-        finally:
-            self.manager.done_deleting(logs)
+        for log in self.manager.deletable_logs():
+            if self.manager.begin_deleting(log):
+                try:
+                    self._guarded(log, log.delete_old_segments)
+                finally:
+                    self.manager.done_deleting(log)
 
     def _guarded(self, log: UnifiedLog, action: Callable[[], object]) -> None:
         try:
@@ -197,11 +200,13 @@ class LogCleaner:
         except KafkaStorageError as error:
             # The directory is offline, or the log was closed.
             _log.error("{error}", error=error)
+        except (ShortFileError, CorruptRecordError, InvalidRecordError) as error:
+            self.manager.mark_uncleanable(log, error)
         except OSError as error:
             self._failed(log, error)
-        except Exception:  # noqa: BLE001 an error in one log must not stop the cleaning of the others
-            _log.failure("{log} in {path} cannot be cleaned: it is marked uncleanable", log=log.topic_partition, path=str(log.dir))
-            self.manager.mark_uncleanable(log)
+        except Exception as error:  # noqa: BLE001 an error in one log must not stop the cleaning of the others
+            _log.failure("An unexpected error in the cleaning of {log}", log=log.topic_partition)
+            self.manager.mark_uncleanable(log, error)
 
     def _failed(self, log: UnifiedLog, error: OSError) -> None:
         if self._logs.get_log(log.topic_partition) is not log:
@@ -214,11 +219,9 @@ class LogCleaner:
             if directory.path == log.parent:
                 self._logs.directory_failed(directory, error)
 
-    def proceed(self, size_bytes: int, stopping: threading.Event) -> None:
-        """Wait as the throttle requires for ``size_bytes``; raises LogCleaningAbortedError if the cleaner stops."""
-        delay_s = self._throttle.delay_s(size_bytes)
-        if stopping.wait(delay_s) if delay_s > 0 else stopping.is_set():
-            raise LogCleaningAbortedError("the cleaning was aborted: the cleaner is stopping")
+    def proceed(self, topic_partition: TopicPartition, size_bytes: int, stopping: threading.Event) -> None:
+        """Wait as the throttle requires for ``size_bytes``; raises LogCleaningAbortedError if the cleaning is to end."""
+        self.manager.wait_in_cleaning(topic_partition, self._throttle.delay_s(size_bytes), stopping)
 
     # Metrics.
 
@@ -261,8 +264,7 @@ class _Permit:
 
     def proceed(self, size_bytes: int) -> None:
         """See Permit."""
-        self._cleaner.manager.check_not_aborted(self._topic_partition)
-        self._cleaner.proceed(size_bytes, self._stopping)
+        self._cleaner.proceed(self._topic_partition, size_bytes, self._stopping)
 
 
 def _length(sized: Callable[[], Sized]) -> int:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from twisted.logger import Logger
 
-from twisted_kafka.durability import fsync
 from twisted_kafka.log.checkpoints import (
     CLEANER_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -18,7 +17,7 @@ from twisted_kafka.log.checkpoints import (
     MalformedCheckpointError,
     OffsetCheckpoint,
 )
-from twisted_kafka.log.files import make_directory, remove_if_there, sync_directory
+from twisted_kafka.log.files import make_directory, remove_if_there, sync_directory, write_atomically
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
@@ -140,11 +139,7 @@ class LogDirectory:
     def write_clean_shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Write the clean-shutdown file: all logs are flushed, checkpointed and closed. Raises OSError."""
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-        with open(self.path / CLEAN_SHUTDOWN_FILE, "w", encoding="utf-8") as file:
-            file.write(content)
-            file.flush()
-            fsync(file.fileno(), self.path)
-        sync_directory(self.path)
+        write_atomically(self.path / CLEAN_SHUTDOWN_FILE, content.encode())
 
     def read_checkpoint(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
         """Return a checkpoint's offsets. A malformed one is logged and counts as empty: recovery then reads whole logs."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from twisted.logger import Logger
 
 from twisted_kafka.config.topic_config import LogConfig
+from twisted_kafka.file_io import read_at
 from twisted_kafka.log.batch_headers import crc_matches, scan_batches
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import (
@@ -338,7 +339,7 @@ class LogLoader:
         segment.transaction_index.reset()
         producers, epochs = loaded.producers, loaded.epochs
         next_offset, valid_end = segment.base_offset, 0
-        for header, batch in scan_batches(segment.file.fileno(), 0, segment.size_bytes):
+        for header, batch in scan_batches(segment.file, 0, segment.size_bytes):
             if header.base_offset < next_offset or header.last_offset < header.base_offset or not crc_matches(batch):
                 break
             if not segment.fits(header.last_offset):
@@ -413,13 +414,13 @@ def replay_producers(producers: ProducerStateManager, segments: LogSegments, end
         found = segment.locate(start)
         if found is None:
             continue
-        fd = segment.file.fileno()
+        file = segment.file
         for header in segment.headers(found[1]):
             if header.base_offset >= end_offset:
                 break
             if header.producer_id == NO_PRODUCER_ID or header.last_offset < start:
                 continue
-            body = os.pread(fd, header.size_bytes, header.position) if header.is_control else b""
+            body = read_at(file, header.size_bytes, header.position) if header.is_control else b""
             header.position = 0
             producers.update(header, body)
     producers.map_end_offset = end_offset

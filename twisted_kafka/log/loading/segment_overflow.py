@@ -51,7 +51,7 @@ def _is_overflowed(segment: LogSegment) -> bool:
 
 def _valid_batches(segment: LogSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
     next_offset = segment.base_offset
-    for header, batch in scan_batches(segment.file.fileno(), 0, segment.size_bytes):
+    for header, batch in scan_batches(segment.file, 0, segment.size_bytes):
         if header.base_offset < next_offset or header.last_offset < header.base_offset or not crc_matches(batch):
             return
         yield header, batch

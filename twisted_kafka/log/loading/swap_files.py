@@ -5,6 +5,7 @@ segments that they replace as deleted, and removes the suffix. (Kafka: LogLoader
 """
 
 import os
+from io import FileIO
 from pathlib import Path
 
 from twisted.logger import Logger
@@ -69,7 +70,7 @@ def _remove_replaced(directory: Path, names: list[str], swaps: list[str]) -> Non
 def _next_offset(path: Path) -> int:
     """Return the offset after the last batch of a file; its base offset if there is none."""
     last = offset_of_name(path.name) - 1
-    with open(path, "rb") as file:
-        for header in scan_headers(file.fileno(), 0, os.fstat(file.fileno()).st_size):
+    with FileIO(path) as file:
+        for header in scan_headers(file, 0, os.fstat(file.fileno()).st_size):
             last = header.last_offset
     return last + 1

@@ -9,11 +9,11 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
+from twisted_kafka.file_io import read_whole
 from twisted_kafka.log.files import (
     SNAPSHOT_SUFFIX,
     offset_name,
     offset_of_name,
-    read_whole,
     remove_if_there,
     sync_file,
     write_atomically,

@@ -4,10 +4,10 @@ Kafka does not check the indexes of a log that was closed cleanly, and readers f
 compared with the batches that they point to, on the first use of the indexes: opening a log does not read them.
 """
 
-import os
 from pathlib import Path
 from typing import NamedTuple
 
+from twisted_kafka.file_io import OpenFile, read_at
 from twisted_kafka.log.batch_headers import HEADER_BYTES, SMALLEST_LEGACY_BYTES, BatchHeader, is_plausible, scan_headers
 from twisted_kafka.log.files import TEMPORARY_SUFFIX
 from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
@@ -16,7 +16,7 @@ from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
 class BatchFile(NamedTuple):
     """The open file of a segment."""
 
-    fd: int
+    file: OpenFile
     base_offset: int
     size_bytes: int
 
@@ -46,7 +46,7 @@ def rebuild_indexes(batches: BatchFile, offsets: OffsetIndex, times: TimeIndex, 
     new_offsets.reset()
     new_times.reset()
     largest, largest_offset, since_entry = -1, batches.base_offset, 0
-    for header in scan_headers(batches.fd, 0, batches.size_bytes):
+    for header in scan_headers(batches.file, 0, batches.size_bytes):
         if header.max_timestamp_ms > largest:
             largest, largest_offset = header.max_timestamp_ms, header.last_offset
         if since_entry > interval_bytes:
@@ -60,9 +60,10 @@ def rebuild_indexes(batches: BatchFile, offsets: OffsetIndex, times: TimeIndex, 
 
 
 def _header_at(batches: BatchFile, position: int) -> BatchHeader | None:
-    data = os.pread(batches.fd, HEADER_BYTES, position)
-    if len(data) < SMALLEST_LEGACY_BYTES:
+    available = batches.size_bytes - position
+    if available < SMALLEST_LEGACY_BYTES:
         return None
+    data = read_at(batches.file, min(HEADER_BYTES, available), position)
     size = int.from_bytes(data[8:12]) + 12
     if not is_plausible(size, data[16]) or position + size > batches.size_bytes:
         return None

@@ -17,11 +17,13 @@ import threading
 from array import array
 from collections import deque
 from collections.abc import Callable
+from io import FileIO
 from itertools import islice
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
-from twisted_kafka.log.files import read_whole, sync_file, write_fully
+from twisted_kafka.file_io import read_at, read_whole, write_at
+from twisted_kafka.log.files import sync_file
 
 _OFFSET_ENTRY = struct.Struct(">II")
 _TIME_ENTRY = struct.Struct(">qI")
@@ -192,7 +194,7 @@ class _Index:
             if is_new and os.fstat(fd).st_size:
                 os.ftruncate(fd, 0)
                 self.is_cut = True
-            write_fully(fd, data, start * size)
+            write_at(fd, data, start * size)
         finally:
             os.close(fd)
         self._written = count
@@ -257,11 +259,10 @@ class _Index:
 
     def _floor_by_entries(self, key: int) -> tuple[int, int] | None:
         entry, size = self.entry, self.entry.size
-        with open(self.path, "rb") as file:
-            fd = file.fileno()
+        with FileIO(self.path) as file:
 
             def read(number: int) -> tuple[int, int]:
-                first, second = entry.unpack(os.pread(fd, size, number * size))
+                first, second = entry.unpack(read_at(file, size, number * size))
                 return first, second
 
             at = bisect.bisect_right(range(self.entries), key, key=lambda number: read(number)[0]) - 1
@@ -276,8 +277,8 @@ class _Index:
         columns = self._columns
         if columns is not None:
             return columns[0][number], columns[1][number]
-        with open(self.path, "rb") as file:
-            found = self.entry.unpack(os.pread(file.fileno(), self.entry.size, number * self.entry.size))
+        with FileIO(self.path) as file:
+            found = self.entry.unpack(read_at(file, self.entry.size, number * self.entry.size))
         return int(found[0]), int(found[1])
 
 

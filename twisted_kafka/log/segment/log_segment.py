@@ -12,10 +12,9 @@ from pathlib import Path
 
 from twisted.logger import Logger
 
-from twisted_kafka.buffers import pwrite
 from twisted_kafka.durability import fdatasync
+from twisted_kafka.file_io import write_at
 from twisted_kafka.log.batch_headers import BatchHeader, IndexedBatch, find_batch, scan_headers
-from twisted_kafka.log.files import write_fully
 from twisted_kafka.log.segment.index_check import BatchFile, indexes_fit, rebuild_indexes
 from twisted_kafka.log.segment.indexes import TimestampOffset
 from twisted_kafka.log.segment.segment_file import SegmentFile
@@ -143,8 +142,7 @@ class LogSegment(SegmentFiles):
         start = self.size_bytes
         fd = self.file.fileno()
         try:
-            if pwrite(fd, records, start) != len(records):
-                write_fully(fd, records, start)
+            write_at(fd, records, start)
         except OSError:
             os.ftruncate(fd, start)
             raise
@@ -192,7 +190,7 @@ class LogSegment(SegmentFiles):
         with self._checking:
             if self.is_checked:
                 return
-            batches = BatchFile(self.file.fileno(), self.base_offset, self.size_bytes)
+            batches = BatchFile(self.file, self.base_offset, self.size_bytes)
             if not indexes_fit(batches, self.offset_index, self.time_index):
                 _log.warn("The indexes of {path} do not match its batches and are rebuilt", path=str(self.path))
                 rebuild_indexes(batches, self.offset_index, self.time_index, self.index_interval_bytes)
@@ -213,14 +211,13 @@ class LogSegment(SegmentFiles):
             self._check_indexes()
         file, size = self.file, self.size_bytes
         start, following = self.offset_index.positions_around(offset)
-        return find_batch(file.fileno(), start if start < size else 0, size, offset, following)
+        return find_batch(file, start if start < size else 0, size, offset, following)
 
     def headers(self, position: int = 0) -> Iterator[BatchHeader]:
         """Yield the headers of the batches from ``position`` on."""
         if position >= self.size_bytes:
             return  # without opening the file
-        file = self.file  # the reference keeps it open
-        yield from scan_headers(file.fileno(), position, self.size_bytes)
+        yield from scan_headers(self.file, position, self.size_bytes)
 
     def first_later(self, timestamp_ms: int) -> int:
         """Return the highest offset that the index has before which no record is later than ``timestamp_ms``; raises OSError."""

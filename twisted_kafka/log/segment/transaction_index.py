@@ -8,7 +8,8 @@ import struct
 import threading
 from pathlib import Path
 
-from twisted_kafka.log.files import remove_if_there, sync_file, write_fully
+from twisted_kafka.file_io import read_whole, write_at
+from twisted_kafka.log.files import remove_if_there, sync_file
 from twisted_kafka.log.results import AbortedTransaction
 
 _ENTRY = struct.Struct(">hqqqq")
@@ -60,7 +61,7 @@ class TransactionIndex:
             if not self._written:
                 self._has_new_name = True
             data = b"".join([_ENTRY.pack(_VERSION, *entry) for entry in entries[self._written :]])
-            write_fully(fd, data, self._written * _ENTRY.size)
+            write_at(fd, data, self._written * _ENTRY.size)
         finally:
             os.close(fd)
         self._written = len(entries)
@@ -118,7 +119,7 @@ class TransactionIndex:
     def _read(self) -> tuple[tuple[AbortedTransaction, ...], int]:
         """Return the entries of the file, and their number."""
         try:
-            data = self.path.read_bytes()
+            data = read_whole(self.path)
         except FileNotFoundError:
             if not self.path.parent.exists():
                 raise  # the log is being moved: the file may exist

@@ -65,7 +65,7 @@ def read_region(region: FileRegion) -> bytes:
     """Return the bytes of ``region``; raises UnreadableFileError."""
     try:
         return region.read()
-    except (OSError, EOFError) as error:
+    except OSError as error:
         raise UnreadableFileError(region, error) from error
 
 
