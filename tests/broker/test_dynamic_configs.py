@@ -226,3 +226,29 @@ def test_handlers(running: Running) -> None:
     running.write({})
     eventually(lambda: running.threads(prefix) == running.broker.config.default("num.io.threads"))
     assert running.ask(running.port("PLAINTEXT")) == b"\0\0\0\7"
+
+
+def test_a_new_listener_is_refused_that_could_not_work(running: Running) -> None:
+    dynamic = running.broker._server.dynamic
+    assert dynamic is not None
+    new = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,NEW://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,NEW:SSL",
+    }
+    with pytest.raises(ConfigError, match="keystore"):
+        dynamic.validate(new, per_broker=True)
+
+
+def test_a_broker_starts_without_the_stored_settings_of_a_listener_that_cannot_work(tmp_path: Path) -> None:
+    with run({"broker.id": "3"}, tmp_path) as running:
+        running.write(
+            {
+                "num.io.threads": "5",
+                "listeners": "PLAINTEXT://127.0.0.1:0,NEW://127.0.0.1:0",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,NEW:PLAINTEXT",
+                "listener.name.new.principal.builder.class": "os.abort",
+            }
+        )
+    with run({"broker.id": "3"}, tmp_path) as running:
+        assert running.broker.config.int("num.io.threads") == 5
+        assert [each.listener_name for each in running.broker.listeners] == ["PLAINTEXT", "NEW"]

@@ -1,10 +1,15 @@
 import math
+import re
 from pathlib import Path
 
 import pytest
 
+from tests.cases import case
 from twisted_kafka.config.broker_config import KafkaConfig, parse_overrides
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.keys import BROKER_KEYS
+from twisted_kafka.config.keys.declare import BROKER, LISTENER, MECHANISM
+from twisted_kafka.config.prefixes import base_key
 
 
 def test_defaults_are_kafkas_except_for_a_single_broker_with_the_interpreter_lock() -> None:
@@ -161,17 +166,76 @@ def test_an_ignored_key_with_consequences_has_a_warning_of_its_own() -> None:
 
 
 def test_passwords_are_never_shown() -> None:
-    config = KafkaConfig.from_properties({"ssl.key.password": "s3cret", "listener.name.x.ssl.keystore.password": "s3cret"})
+    config = KafkaConfig.from_properties({"ssl.key.password": "s3cret", "listener.name.plaintext.ssl.keystore.password": "s3cret"})
     assert config.string("ssl.key.password") == "s3cret"
     assert config.text("ssl.key.password") == "[hidden]"
     assert "s3cret" not in repr(config)
 
 
 def test_a_listeners_setting_overrides_the_brokers() -> None:
-    config = KafkaConfig.from_properties({"listener.name.internal.num.network.threads": "5", "listener.name.internal.foo": "1"})
+    config = KafkaConfig.from_properties(
+        {
+            "listeners": "INTERNAL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.name.internal.num.network.threads": "5",
+            "listener.name.internal.foo": "1",
+        }
+    )
     assert config.for_listener("INTERNAL", "num.network.threads") == 5
     assert config.for_listener("PLAINTEXT", "num.network.threads") == config["num.network.threads"]
     assert config.unknown_keys == ("listener.name.internal.foo",)
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("max.connections.per.ip", "set it without the prefix listener.name.plaintext."),
+        ("max.connections.per.ip.overrides", "a setting of the whole broker"),
+        ("sasl.server.authentication.timeout.ms", "a setting of the whole broker"),
+        ("sasl.server.authentication.max.pending", "a setting of the whole broker"),
+        ("log.dirs", "a setting of the whole broker"),
+    ],
+)
+def test_a_listeners_setting_without_effect_is_refused(key: str, why: str) -> None:
+    name = f"listener.name.plaintext.{key}"
+    with pytest.raises(ConfigError, match=re.escape(why)) as error:
+        KafkaConfig.from_properties({name: "1"})
+    assert str(error.value).startswith(f"{name} would have no effect: ")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("listener.name.externl.ssl.client.auth", "there is no listener externl, but PLAINTEXT"),
+        ("listener.name.externl.plain.sasl.jaas.config", "there is no listener externl, but PLAINTEXT"),
+        ("listener.name.PLAINTEXT.ssl.client.auth", "in lower case: listener.name.plaintext."),
+    ],
+)
+def test_a_setting_of_a_listener_that_there_is_not_is_refused(name: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        KafkaConfig.from_properties({name: "required"})
+
+
+def test_dynamic_settings_may_be_of_listeners_to_come() -> None:
+    config = KafkaConfig.from_properties({}).layered({"listener.name.new.ssl.client.auth": "required"})
+    assert list(config.useless_prefixes) == ["listener.name.new.ssl.client.auth"]
+    assert config.copy().useless_prefixes == config.useless_prefixes
+
+
+@pytest.mark.parametrize("scope", [LISTENER, MECHANISM])
+def test_keys_have_the_prefixes_that_they_declare(scope: str) -> None:
+    for key in BROKER_KEYS.values():
+        with case(key=key.name):
+            found = (
+                base_key(f"listener.name.a.{key.name}"),
+                base_key(f"listener.name.a.plain.{key.name}"),
+                base_key(f"plain.{key.name}"),
+            )
+            if key.scope == scope:
+                assert found == (key.name, *([key.name if scope == MECHANISM else None] * 2))
+            elif key.scope == BROKER:
+                assert found == (None, None, None)
 
 
 def test_updates_return_a_new_configuration() -> None:

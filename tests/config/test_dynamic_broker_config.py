@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 from zope.interface import implementer
 
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -163,3 +164,114 @@ def test_the_failure_of_one_part_does_not_affect_the_others() -> None:
     dynamic.add_reconfigurable(other)
     dynamic.update_own({"max.connections": "9"})
     assert len(other.told) == 1
+
+
+BUILDER = "listener.name.plaintext.principal.builder.class"
+
+
+@pytest.mark.parametrize(
+    ("in_the_file", "named", "is_allowed"),
+    [
+        ({}, "os.abort", False),
+        ({}, "my.Builder", False),
+        ({"dynamic.class.names": "my.Other,my.Builder"}, "my.Builder", True),
+        ({"principal.builder.class": "my.Builder"}, "my.Builder", True),
+        ({"listener.name.plaintext.plain.sasl.server.callback.handler.class": "my.Builder"}, "my.Builder", True),
+        ({}, "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", True),
+    ],
+)
+def test_a_class_is_named_at_runtime_only_if_the_file_names_it(in_the_file: dict[str, str], named: str, is_allowed: bool) -> None:
+    keys = (
+        BUILDER,
+        "listener.name.plaintext.plain.sasl.server.callback.handler.class",
+        "plain.sasl.server.callback.handler.class",
+        "listener.name.plaintext.ssl.engine.factory.class",
+    )
+    config = KafkaConfig({"broker.id": "1", **in_the_file})
+    dynamic = DynamicBrokerConfig(config)
+    for key in keys:
+        if is_allowed:
+            dynamic.validate({key: named}, per_broker=True)
+            continue
+        with pytest.raises(ConfigError) as error:
+            dynamic.validate({key: named}, per_broker=True)
+        assert f"Invalid value {named!r} for {key}: at runtime only" in str(error.value)
+        with capturedLogs() as events:
+            dynamic.update_own({key: named})
+        assert [formatEvent(event).startswith(f"The dynamic config {key} is ignored") for event in events] == [True]
+        assert config.prefixed(key) is None
+
+
+def test_a_class_that_was_named_at_runtime_allows_no_other() -> None:
+    _, dynamic = make(dynamic_class_names="my.Builder")
+    dynamic.update_own({BUILDER: "my.Builder"})
+    with pytest.raises(ConfigError):
+        dynamic.validate({BUILDER: "my.Other"}, per_broker=True)
+
+
+def started(own: dict[str, str], trial: Callable[[KafkaConfig], object], **properties: str) -> tuple[KafkaConfig, list[str]]:
+    config, dynamic = make(**properties)
+    with capturedLogs() as events:
+        dynamic.start_with({"num.io.threads": "5"}, own)
+        dynamic.leave_out_what_fails(trial)
+    return config, [formatEvent(event) for event in events]
+
+
+def test_a_stored_setting_that_prevents_a_start_is_left_out_alone() -> None:
+    listeners = {"listeners": "PLAINTEXT://h:1,NEW://h:2", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,NEW:PLAINTEXT"}
+    bad = {"listener.name.new.ssl.keystore.location": "/gone"}
+
+    def trial(config: KafkaConfig) -> None:
+        if config.prefixed(next(iter(bad))):
+            raise ConfigError("there is no /gone")
+
+    config, lines = started({**listeners, **bad}, trial)
+    assert lines == [
+        "The dynamic config listener.name.new.ssl.keystore.location is left out, as the broker could not start: there is no /gone",
+        "Correct or delete it: kafka-configs.sh --alter --entity-type brokers "
+        "--delete-config listener.name.new.ssl.keystore.location",
+    ]
+    assert [each.listener_name for each in config.listeners] == ["PLAINTEXT", "NEW"]
+    assert config.int("num.io.threads") == 5
+
+
+def test_settings_that_contradict_each_other_do_not_prevent_a_start() -> None:
+    config, lines = started({"listeners": "NEW://h:2"}, lambda _: None)
+    assert [each.listener_name for each in config.listeners] == ["PLAINTEXT"]
+    assert "The dynamic config listeners is left out" in lines[0]
+    assert config.int("num.io.threads") == 5
+
+
+def test_what_several_settings_cause_together_leaves_out_all() -> None:
+    def trial(config: KafkaConfig) -> None:
+        if config.int("background.threads") == 7 or config.int("num.io.threads") == 5:
+            raise ConfigError("too many")
+
+    config, lines = started({"background.threads": "7"}, trial)
+    assert len(lines) == 4
+    assert (config["num.io.threads"], config["background.threads"]) == (
+        config.default("num.io.threads"),
+        config.default("background.threads"),
+    )
+
+
+def test_what_the_file_causes_is_no_fault_of_the_store() -> None:
+    def trial(config: KafkaConfig) -> None:
+        raise ConfigError("the port is taken")
+
+    config, lines = started({}, trial)
+    assert lines == []
+    assert config.int("num.io.threads") == 5
+
+
+def test_a_setting_of_an_unknown_listener_is_warned_about() -> None:
+    _, dynamic = make()
+    with capturedLogs() as events:
+        dynamic.update_own(
+            {"listener.name.externl.ssl.client.auth": "required", "listener.name.plaintext.max.connections.per.ip": "1"}
+        )
+    assert sorted(formatEvent(event) for event in events)[1:] == [
+        "The dynamic config listener.name.externl.ssl.client.auth has no effect: there is no listener externl, but PLAINTEXT",
+        "The dynamic config listener.name.plaintext.max.connections.per.ip has no effect: max.connections.per.ip is a setting of "
+        "the whole broker: set it without the prefix listener.name.plaintext.",
+    ]

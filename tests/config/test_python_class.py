@@ -1,5 +1,7 @@
 """Classes that settings name: what is of no use refuses in one line that names the key."""
 
+import abc
+
 import pytest
 
 from twisted_kafka.config.errors import ConfigError
@@ -18,6 +20,11 @@ class NeedsAnArgument:
     def __init__(self, argument: int) -> None: ...
 
 
+class Abstract(abc.ABC):
+    @abc.abstractmethod
+    def configure(self) -> None: ...
+
+
 class Refuses(Configured):
     def configure(self) -> str:
         raise ValueError("not so")
@@ -30,7 +37,10 @@ class Refuses(Configured):
         (f"{HERE}.NoSuchClass", "NoSuchClass"),
         ("Class", "Class"),
         (f"{HERE}.NeedsAnArgument", "missing 1 required positional argument: 'argument'"),
-        (f"{HERE}.NeedsAnArgument.__name__", "not callable"),
+        (f"{HERE}.NeedsAnArgument.__name__", "it is not a class"),
+        ("os.abort", "it is not a class"),
+        ("sys.exit", "it is not a class"),
+        (f"{HERE}.Abstract", "it is abstract"),
         (f"{HERE}.Refuses", "not so"),
     ],
 )
@@ -46,6 +56,12 @@ def test_a_class_of_no_use_is_refused_with_its_key(name: str, reason: str) -> No
 def test_methods_that_are_missing_are_named() -> None:
     with pytest.raises(ConfigError, match=r"\(it has no method build, close\)$"):
         instance_of(f"{HERE}.Configured", "the.key", ("build", "configure", "close"))
+
+
+def test_nothing_is_called_that_lacks_the_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Configured, "__init__", lambda self: pytest.fail("it was called"))
+    with pytest.raises(ConfigError, match="no method build"):
+        instance_of(f"{HERE}.Configured", "the.key", ("build",))
 
 
 def test_an_instance_is_made_and_configured() -> None:

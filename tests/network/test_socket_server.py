@@ -550,7 +550,7 @@ def test_new_security_settings_are_for_the_listeners_that_there_are(
     asked: list[tuple[str, str]] = []
 
     class Builder(PlaintextChannelBuilder):
-        def __init__(self, end_point: EndPoint) -> None:
+        def __init__(self, config: KafkaConfig, end_point: EndPoint) -> None:
             self.name = end_point.listener_name
 
         def validate_reconfiguration(self, config: KafkaConfig) -> None:

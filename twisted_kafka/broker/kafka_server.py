@@ -340,8 +340,10 @@ class KafkaServer:
             self.metrics,
             observers,
             make_reactor,
-            builder_of=channel_builders(self.config, self.metrics, sasl_resources),
+            builder_of=channel_builders(self.metrics, sasl_resources),
         )
+        if self.dynamic is not None:
+            self.dynamic.leave_out_what_fails(sockets.try_out)
         sockets.start()
         self._serving.observe_addresses(sockets)
         return sockets

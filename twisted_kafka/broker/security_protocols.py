@@ -25,13 +25,13 @@ SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
 SASL_SSL: Final = "SASL_SSL"
 
 
-def channel_builders(config: KafkaConfig, metrics: MetricsRegistry, sasl_resources: "Callable[[], SaslResources]") -> BuilderOf:
-    """Return a function from a listener to its channel builder; it raises ConfigError for settings that do not allow one.
+def channel_builders(metrics: MetricsRegistry, sasl_resources: "Callable[[], SaslResources]") -> BuilderOf:
+    """Return a function from settings and a listener to its channel builder; it raises ConfigError if they do not allow one.
 
     ``sasl_resources`` is called if there is a listener with SASL.
     """
 
-    def transports_of(end_point: EndPoint, principals: Any) -> IChannelBuilder:
+    def transports_of(config: KafkaConfig, end_point: EndPoint, principals: Any) -> IChannelBuilder:
         if end_point.security_protocol in (PLAINTEXT, SASL_PLAINTEXT):
             return PLAINTEXT_BUILDER
         from twisted_kafka.network.tls.ssl_channel_builder import SslChannelBuilder  # loaded when needed (docs/adr/0006)
@@ -44,9 +44,9 @@ def channel_builders(config: KafkaConfig, metrics: MetricsRegistry, sasl_resourc
 
         return SslChannelBuilder(config, end_point, metrics, to_principal)
 
-    def builder_of(end_point: EndPoint) -> IChannelBuilder:
+    def builder_of(config: KafkaConfig, end_point: EndPoint) -> IChannelBuilder:
         principals = custom_builder(config, end_point.listener_name)
-        transports = transports_of(end_point, principals)
+        transports = transports_of(config, end_point, principals)
         if end_point.security_protocol not in (SASL_PLAINTEXT, SASL_SSL):
             if principals is None:
                 return transports

@@ -16,8 +16,8 @@ from twisted_kafka.config.endpoints import (
 )
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS
-from twisted_kafka.config.keys.declare import PASSWORD, ConfigKey, TopicKey, Value
-from twisted_kafka.config.prefixes import base_key
+from twisted_kafka.config.keys.declare import CLASS, PASSWORD, ConfigKey, TopicKey, Value
+from twisted_kafka.config.prefixes import base_key, why_without_effect
 from twisted_kafka.config.typed import TypedValues
 from twisted_kafka.config.values import HIDDEN, parse_value, value_text
 from twisted_kafka.interpreter import HAS_INTERPRETER_LOCK
@@ -80,7 +80,15 @@ class KafkaConfig(TypedValues):
     Raises ConfigError, with a message of one line, for the first invalid setting.
     """
 
-    def __init__(self, properties: Mapping[str, str], *, in_process: bool = False, edition: Edition = OWN_EDITION) -> None:
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        *,
+        in_process: bool = False,
+        edition: Edition = OWN_EDITION,
+        is_layered: bool = False,
+    ) -> None:
+        """``is_layered``: with dynamic settings, which may have prefixes of listeners that do not exist yet."""
         self.originals: dict[str, str] = dict(properties)
         self.in_process = in_process
         self._edition = edition
@@ -97,6 +105,10 @@ class KafkaConfig(TypedValues):
             elif (base := base_key(name)) is not None and base in BROKER_KEYS:
                 self._prefixed[name] = parse_value(BROKER_KEYS[base]._replace(name=name), text)
         _check(self)
+        self._is_layered = is_layered
+        if not is_layered and self.useless_prefixes:
+            name, why = next(iter(self.useless_prefixes.items()))
+            raise ConfigError(f"{name} would have no effect: {why}")
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -118,7 +130,11 @@ class KafkaConfig(TypedValues):
 
     def with_properties(self, properties: Mapping[str, str]) -> Self:
         """Return a configuration with these settings instead, and the same defaults otherwise; raise ConfigError."""
-        return type(self)(properties, in_process=self.in_process, edition=self._edition)
+        return type(self)(properties, in_process=self.in_process, edition=self._edition, is_layered=self._is_layered)
+
+    def layered(self, settings: Mapping[str, str]) -> Self:
+        """Return this configuration with dynamic settings over it, useless ones too; raise ConfigError."""
+        return type(self)({**self.originals, **settings}, in_process=self.in_process, edition=self._edition, is_layered=True)
 
     def take_broker_id(self, broker_id: int) -> None:
         """Set the broker id that the cluster has assigned to this broker."""
@@ -181,6 +197,20 @@ class KafkaConfig(TypedValues):
         """The known keys that are set but have no effect in this broker yet."""
         known = ((key, base_key(key)) for key in self.originals)
         return tuple(sorted(key for key, base in known if base is not None and base not in HONOURED | PLUGIN_HONOURED))
+
+    @property
+    def useless_prefixes(self) -> Mapping[str, str]:
+        """Settings with the prefix of a listener that have no effect, and why."""
+        listeners = [end_point.listener_name for end_point in self.listeners] + list(self.controller_listener_names)
+        found = {name: why_without_effect(name, listeners) for name in self.originals}
+        return {name: why for name, why in found.items() if why is not None}
+
+    @property
+    def class_names(self) -> frozenset[str]:
+        """The classes that the settings name, and those that dynamic settings may name."""
+        values = {**self._values, **self._prefixed}
+        named = {value for name, value in values.items() if BROKER_KEYS[base_key(name) or ""].type == CLASS}
+        return frozenset({str(value) for value in named if value} | set(self.list("dynamic.class.names")))
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:

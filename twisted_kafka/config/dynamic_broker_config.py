@@ -9,7 +9,7 @@ the store are logged and ignored, and the broker keeps its previous values.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from twisted.logger import Logger
 from zope.interface import Attribute, Interface
@@ -44,7 +44,8 @@ class DynamicBrokerConfig:
     def __init__(self, config: KafkaConfig) -> None:
         """Raises ConfigError when the settings ``password.encoder.*`` are invalid."""
         self._config = config
-        self._static = dict(config.originals)
+        self._static = config.copy()
+        self._classes = config.class_names
         self._passwords = PasswordEncoder(config)
         self._lock = threading.RLock()
         self._defaults: dict[str, str] = {}
@@ -61,7 +62,7 @@ class DynamicBrokerConfig:
 
         ``settings`` are all settings as they would be after the change, with passwords in clear text. Nothing is changed.
         """
-        dynamic_rules.check(settings, per_broker=per_broker)
+        dynamic_rules.check(settings, per_broker=per_broker, classes=self._classes)
         with self._lock:
             own, defaults = (settings, self._defaults) if per_broker else (self._own, settings)
             new = self._layered(defaults, own)
@@ -90,6 +91,41 @@ class DynamicBrokerConfig:
         with self._lock:
             self._update(self._usable(defaults, per_broker=False), self._usable(own, per_broker=True))
 
+    def start_with(self, defaults: Mapping[str, str], own: Mapping[str, str]) -> None:
+        """Apply the store's settings, without those that prevent a start, each of which is an error in the log."""
+        with self._lock:
+            self._defaults, self._own = self._usable(defaults, per_broker=False), self._usable(own, per_broker=True)
+            self.leave_out_what_fails(lambda config: None)
+            self._warn_of_prefixes(self._layered(self._defaults, self._own), {*self._defaults.items(), *self._own.items()})
+
+    def leave_out_what_fails(self, trial: Callable[[KafkaConfig], object]) -> None:
+        """Leave out settings of the store with which ``trial`` raises ConfigError: one if that suffices, and otherwise all.
+
+        Whatever is wrong without them is none of theirs, and left to who uses the settings.
+        """
+        with self._lock:
+            why = self._why_it_fails(trial, ())
+            if why is None:
+                self._config.adopt(self._layered(self._defaults, self._own))
+                return
+            names = sorted(self._own.keys() | self._defaults.keys())
+            one = next(((name,) for name in names if self._why_it_fails(trial, (name,)) is None), None)
+            if one is None and self._why_it_fails(trial, names) is not None:
+                return
+            for name in one or names:
+                _log.error("The dynamic config {name} is left out, as the broker could not start: {why}", name=name, why=why)
+                _log.error("{remedy}", remedy=_remedy(name))
+                self._own.pop(name, None)
+                self._defaults.pop(name, None)
+            self._config.adopt(self._layered(self._defaults, self._own))
+
+    def _why_it_fails(self, trial: Callable[[KafkaConfig], object], without: Collection[str]) -> ConfigError | None:
+        try:
+            trial(self._layered(_without(self._defaults, without), _without(self._own, without)))
+        except ConfigError as error:
+            return error
+        return None
+
     def update_own(self, settings: Mapping[str, str]) -> None:
         """Apply the store's settings of this broker (``/config/brokers/<id>``), which have passwords encoded."""
         with self._lock:
@@ -112,6 +148,7 @@ class DynamicBrokerConfig:
         except ConfigError as error:
             _log.error("The dynamic configuration is invalid and was not applied: {error}", error=error)
             return
+        self._warn_of_prefixes(new, {*defaults.items(), *own.items()} - {*self._defaults.items(), *self._own.items()})
         self._defaults, self._own = defaults, own
         old = self._config.copy()
         self._config.adopt(new)
@@ -127,10 +164,17 @@ class DynamicBrokerConfig:
     def _usable(self, settings: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
         """Return the settings with passwords decoded, without those that are not allowed at this level."""
         usable = self.loaded(settings)
-        for name, why in dynamic_rules.refused(usable, per_broker=per_broker).items():
+        for name, why in dynamic_rules.refused(usable, per_broker=per_broker, classes=self._classes).items():
             del usable[name]
-            _log.error("The dynamic config {name} is ignored: {why}", name=name, why=why)
+            _log.error("The dynamic config {name} is ignored: {why}. {remedy}", name=name, why=why, remedy=_remedy(name))
         return usable
+
+    @staticmethod
+    def _warn_of_prefixes(config: KafkaConfig, changed: Collection[tuple[str, str]]) -> None:
+        """Warn of changed settings with the prefix of a listener that have no effect: they may be meant for one to come."""
+        for name, why in config.useless_prefixes.items():
+            if (name, config.originals[name]) in changed:
+                _log.warn("The dynamic config {name} has no effect: {why}", name=name, why=why)
 
     def _decoded(self, item: tuple[str, str]) -> tuple[str, str | None]:
         name, text = item
@@ -143,7 +187,7 @@ class DynamicBrokerConfig:
             return name, None
 
     def _layered(self, defaults: Mapping[str, str], own: Mapping[str, str]) -> KafkaConfig:
-        new = self._config.with_properties({**self._static, **defaults, **own})
+        new = self._static.layered({**defaults, **own})
         new.take_broker_id(self._config.int("broker.id"))
         return new
 
@@ -154,6 +198,14 @@ class DynamicBrokerConfig:
             for each in self._reconfigurables
             if not bases.isdisjoint(each.reconfigurable_keys) or (rereads_files and each.rereads_files)
         ]
+
+
+def _without(settings: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    return {name: text for name, text in settings.items() if name not in names}
+
+
+def _remedy(name: str) -> str:
+    return f"Correct or delete it: kafka-configs.sh --alter --entity-type brokers --delete-config {name}"
 
 
 def _shown(config: KafkaConfig, key: str) -> str:

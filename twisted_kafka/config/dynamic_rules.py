@@ -1,7 +1,7 @@
 """The rules for dynamic settings of one broker or of all brokers (Kafka: DynamicBrokerConfig.validateConfigs)."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from twisted_kafka.config.errors import ConfigError
@@ -25,6 +25,12 @@ STORE_KEYS: Final = frozenset(
 ) | {"ssl.key.password"}
 """Keys of key stores and trust stores: they may only be changed with a listener prefix."""
 
+ALLOWED_CLASSES: Final = "dynamic.class.names"
+"""The key of the file that lists classes that settings may name at runtime."""
+
+_KAFKAS_OWN: Final = "org.apache.kafka."
+"""Classes with such names stand for what is built in; none is loaded."""
+
 _DESCRIPTIONS: Final = {
     "static": "Cannot update these configs dynamically",
     "unprefixed": "These security configs can be dynamically updated only per-listener using the listener prefix",
@@ -39,19 +45,22 @@ def is_secret(name: str) -> bool:
     return base in BROKER_KEYS and BROKER_KEYS[base].type == PASSWORD
 
 
-def refused(settings: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
-    """Return the reason for each setting that is refused, by name; settings that are allowed are not included."""
+def refused(settings: Mapping[str, str], *, per_broker: bool, classes: Collection[str] = ()) -> dict[str, str]:
+    """Return the reason for each setting that is refused, by name; settings that are allowed are not included.
+
+    ``classes`` are those that settings may name.
+    """
     found = {}
     for name, text in settings.items():
-        why = _why_refused(name, text, per_broker)
+        why = _why_refused(name, text, per_broker) or _why_no_class(name, text, classes)
         if why is not None:
             found[name] = why
     return found
 
 
-def check(settings: Mapping[str, str], *, per_broker: bool) -> None:
-    """Raise ConfigError when a setting may not be changed dynamically, or its value is invalid."""
-    wrong = refused(settings, per_broker=per_broker)
+def check(settings: Mapping[str, str], *, per_broker: bool, classes: Collection[str] = ()) -> None:
+    """Raise ConfigError when a setting may not be changed dynamically, or its value is invalid; ``classes`` as of ``refused``."""
+    wrong = refused(settings, per_broker=per_broker, classes=classes)
     for kind in _DESCRIPTIONS.values():
         names = sorted(name for name, why in wrong.items() if why == kind)
         if names:
@@ -70,10 +79,6 @@ def _why_refused(name: str, text: str, per_broker: bool) -> str | None:
         return _DESCRIPTIONS["per broker"]
     if not per_broker and is_secret(name):
         return _DESCRIPTIONS["secret"]
-    match = _LISTENER.fullmatch(name)
-    bare = BROKER_KEYS.get(match[1] if match is not None else name)
-    if bare is not None and bare.type == CLASS and not text:
-        return f"Invalid value '' for {name}: must be the name of a class"
     base = base_key(name)
     if base in BROKER_KEYS:
         try:
@@ -81,6 +86,20 @@ def _why_refused(name: str, text: str, per_broker: bool) -> str | None:
         except ConfigError as error:
             return str(error)
     return None
+
+
+def _why_no_class(name: str, text: str, classes: Collection[str]) -> str | None:
+    """Return why a class may not be named at runtime: clients would have code of their choice called."""
+    base = base_key(name)
+    if base not in BROKER_KEYS or BROKER_KEYS[base].type != CLASS:
+        return None
+    if not text:
+        return f"Invalid value '' for {name}: must be the name of a class"
+    if text in classes or text.startswith(_KAFKAS_OWN):
+        return None
+    return (
+        f"Invalid value {text!r} for {name}: at runtime only a class may be named that the broker's file has in {ALLOWED_CLASSES}"
+    )
 
 
 def _is_per_broker(name: str) -> bool:

@@ -1,5 +1,6 @@
 """Python classes that settings name, where Apache Kafka's name Java classes."""
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -11,13 +12,19 @@ from twisted_kafka.config.errors import ConfigError
 def instance_of(name: str, key: str, methods: Iterable[str], configure: Callable[[Any], object] | None = None) -> Any:
     """Return an instance of the class ``package.module.Class`` that ``key`` names, configured if there is something to do so.
 
-    Raises ConfigError if it cannot be loaded, made or configured, or lacks one of the methods.
+    Nothing is called that is not a class with the methods. Raises ConfigError if there is no such class, or if it cannot be made or
+    configured.
     """
     try:
-        made = namedAny(name)()  # type: ignore[no-untyped-call]
-        missing = [method for method in methods if not callable(getattr(made, method, None))]
+        found = namedAny(name)  # type: ignore[no-untyped-call]
+        if not isinstance(found, type):
+            raise TypeError("it is not a class")
+        missing = [method for method in methods if not callable(getattr(found, method, None))]
         if missing:
             raise TypeError(f"it has no method {', '.join(missing)}")
+        if inspect.isabstract(found):
+            raise TypeError("it is abstract")
+        made = found()
         if configure is not None:
             configure(made)
     except Exception as error:

@@ -187,6 +187,12 @@ class SocketServer:
         for builder in self._builders.values():
             builder.validate_reconfiguration(config)
 
+    def try_out(self, config: KafkaConfig) -> None:
+        """Raise ConfigError if a listener that is not open could not work with these settings; change nothing."""
+        for end_point in config.listeners:
+            if end_point.listener_name not in self._builders:
+                self._builder_of(config, end_point).close()
+
     def reconfigure_security(self, config: KafkaConfig) -> None:
         """Apply new settings to the listeners' channel builders, which reread their files. Raises ConfigError."""
         for builder in self._builders.values():
@@ -301,7 +307,7 @@ class SocketServer:
         settings.is_privileged = name == (config.control_plane_listener_name or config.inter_broker_listener_name)
         settings.failed_authentication_delay_ms = config.int("connection.failed.authentication.delay.ms")
         settings.quotas = self.quotas
-        settings.channel_builder = self._builders[name] = self._builder_of(end_point)
+        settings.channel_builder = self._builders[name] = self._builder_of(config, end_point)
         return settings
 
     def _new_thread(self, plane: RequestPlane, settings: ProcessorSettings) -> NetworkThread:

@@ -187,7 +187,14 @@ def test_secrets_do_not_show() -> None:
 
 
 def test_a_listeners_own_settings_come_first() -> None:
-    config = KafkaConfig.embedded({"ssl.client.auth": "none", "listener.name.outside.ssl.client.auth": "required"})
+    config = KafkaConfig.embedded(
+        {
+            "listeners": "PLAINTEXT://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:SSL",
+            "ssl.client.auth": "none",
+            "listener.name.outside.ssl.client.auth": "required",
+        }
+    )
     assert SslSettings.of_listener(config, "OUTSIDE").client_auth == "required"
     assert SslSettings.of_listener(config, "SSL").client_auth == "none"
 

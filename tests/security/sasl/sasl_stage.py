@@ -151,7 +151,11 @@ class SaslStage:
         self.layer.processor.settings.failed_authentication_delay_ms = DELAY_MS
         self.scheduled: list[tuple[Any, int]] = []
         attempts = FailedAttempts(self.clock, lambda log, delay_ms: self.scheduled.append((log, delay_ms)))
-        all_settings = {**PLAIN_SETTINGS, **(settings or {})}
+        listeners: dict[str, str | None] = {
+            "listeners": "SASL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+            "listener.security.protocol.map": "SASL:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        }
+        all_settings = {**listeners, **PLAIN_SETTINGS, **(settings or {})}
         self.config = KafkaConfig.embedded({key: text for key, text in all_settings.items() if text is not None})
         self.credentials = Credentials()
         self.listener = SaslListener(

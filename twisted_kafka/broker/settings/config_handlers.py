@@ -23,7 +23,7 @@ class BrokerConfigHandler:
         self._repository = repository
         self._broker_id = config.broker_id
         self._encode_with_new_secret()
-        self._load()
+        self.dynamic.start_with(*self._stored())
 
     def follow(self, reconfigurables: Iterable[IReconfigurable]) -> None:
         """Reconfigure these parts, in this order, at each change from now on, and for those since the constructor."""
@@ -38,7 +38,10 @@ class BrokerConfigHandler:
             self._repository.write(f"brokers/{self._broker_id}", own)
 
     def _load(self) -> None:
-        self.dynamic.load(self._repository.broker_config(None), self._repository.broker_config(self._broker_id))
+        self.dynamic.load(*self._stored())
+
+    def _stored(self) -> tuple[dict[str, str], dict[str, str]]:
+        return self._repository.broker_config(None), self._repository.broker_config(self._broker_id)
 
     def _changed(self, name: str, settings: dict[str, str]) -> None:
         if name == DEFAULT_ENTITY:

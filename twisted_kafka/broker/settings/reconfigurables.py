@@ -124,6 +124,7 @@ class Listeners:
                 raise ConfigError(f"Security protocol cannot be updated for existing listener {end_point.listener_name}")
         if new.inter_broker_listener_name not in {end_point.listener_name for end_point in new.advertised_listeners}:
             raise ConfigError(f"Advertised listener must be specified for inter-broker listener {new.inter_broker_listener_name}")
+        self._sockets.try_out(new)
 
     def reconfigure(self, old: KafkaConfig, new: KafkaConfig) -> None:
         """Open and close listeners. A port that cannot be bound is logged; the others are opened."""

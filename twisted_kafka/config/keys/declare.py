@@ -26,6 +26,14 @@ READ_ONLY: Final = "read-only"
 PER_BROKER: Final = "per-broker"
 CLUSTER_WIDE: Final = "cluster-wide"
 
+# Scopes: the prefixes with which a key may be set.
+BROKER: Final = "broker"
+"""Without a prefix only."""
+LISTENER: Final = "listener"
+"""Also with the prefix of a listener."""
+MECHANISM: Final = "mechanism"
+"""Also with the prefixes of a listener, a SASL mechanism, or both."""
+
 MAX_INT: Final = (1 << 31) - 1
 MAX_LONG: Final = (1 << 63) - 1
 MAX_DOUBLE: Final = 1.7976931348623157e308
@@ -157,7 +165,7 @@ def at_least(low: float) -> Between:
 
 
 class ConfigKey(NamedTuple):
-    """A broker key: its name, type, parsed default, rule, importance, update mode and documentation."""
+    """A broker key: its name, type, parsed default, rule, importance, update mode, documentation and scope."""
 
     name: str
     type: str
@@ -166,6 +174,7 @@ class ConfigKey(NamedTuple):
     importance: str
     update_mode: str
     doc: str
+    scope: str = BROKER
     internal: bool = False
 
 

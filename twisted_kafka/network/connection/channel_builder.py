@@ -38,8 +38,8 @@ class IChannelBuilder(Interface):
         """Remove the listener's metrics and release its resources: it is gone."""
 
 
-BuilderOf = Callable[[EndPoint], IChannelBuilder]
-"""Makes the builder of a listener; raises ConfigError for settings that are invalid or unsupported."""
+BuilderOf = Callable[[KafkaConfig, EndPoint], IChannelBuilder]
+"""Makes the builder of a listener with these settings; raises ConfigError for settings that are invalid or unsupported."""
 
 
 @implementer(IChannelBuilder)
@@ -66,6 +66,6 @@ class PlaintextChannelBuilder:
 PLAINTEXT_BUILDER = PlaintextChannelBuilder()
 
 
-def plaintext_builder(end_point: EndPoint) -> IChannelBuilder:
+def plaintext_builder(config: KafkaConfig, end_point: EndPoint) -> IChannelBuilder:
     """Return the builder of a PLAINTEXT listener."""
     return PLAINTEXT_BUILDER

@@ -102,7 +102,7 @@ class SslChannelBuilder:
         if settings == present.settings and settings.state() == present.state:
             return present
         renewed = self._load(config)
-        _ensure_compatible(config, renewed.key_material, present.key_material)
+        self._ensure_compatible(config, renewed.key_material, present.key_material)
         return renewed
 
     def _load(self, config: KafkaConfig) -> Identity:
@@ -121,17 +121,19 @@ class SslChannelBuilder:
 
         return HandshakeLimits(number("ssl.handshake.timeout.ms") / 1000, number("ssl.handshake.max.pending"))
 
-
-def _ensure_compatible(config: KafkaConfig, new: KeyMaterial, old: KeyMaterial) -> None:
-    """Raise ConfigError if the new certificate is for another identity. (Kafka: SslFactory.CertificateEntries.ensureCompatible.)"""
-    if not config.boolean("ssl.allow.dn.changes") and new.distinguished_name != old.distinguished_name:
-        raise ConfigError(
-            f"The key store's distinguished name does not match: it was {old.distinguished_name} and is now "
-            f"{new.distinguished_name}; ssl.allow.dn.changes=true allows this"
+    def _ensure_compatible(self, config: KafkaConfig, new: KeyMaterial, old: KeyMaterial) -> None:
+        """Raise ConfigError if the new certificate is for another identity (Kafka: CertificateEntries.ensureCompatible)."""
+        allows_names, allows_alternatives = (
+            config.for_listener(self._listener_name, key) for key in ("ssl.allow.dn.changes", "ssl.allow.san.changes")
         )
-    missing = old.alternative_names - new.alternative_names
-    if not config.boolean("ssl.allow.san.changes") and missing:
-        raise ConfigError(
-            f"The key store's alternative names do not match: the new certificate lacks {', '.join(sorted(missing))}; "
-            "ssl.allow.san.changes=true allows this"
-        )
+        if not allows_names and new.distinguished_name != old.distinguished_name:
+            raise ConfigError(
+                f"The key store's distinguished name does not match: it was {old.distinguished_name} and is now "
+                f"{new.distinguished_name}; ssl.allow.dn.changes=true allows this"
+            )
+        missing = old.alternative_names - new.alternative_names
+        if missing and not allows_alternatives:
+            raise ConfigError(
+                f"The key store's alternative names do not match: the new certificate lacks {', '.join(sorted(missing))}; "
+                "ssl.allow.san.changes=true allows this"
+            )

@@ -60,7 +60,9 @@ class SaslListener:
         self._principals = principals
         self.clock = resources.clock
         self.failed_attempts = resources.failed_attempts
-        self.max_receive_bytes = config.int("sasl.server.max.receive.size")
+        max_receive_bytes = config.for_listener(listener_name, "sasl.server.max.receive.size")
+        assert isinstance(max_receive_bytes, int)
+        self.max_receive_bytes = max_receive_bytes
         self.limits = AuthenticationLimits(
             config.int("sasl.server.authentication.timeout.ms") / 1000,
             config.int("sasl.server.authentication.max.pending"),
