@@ -1,0 +1,39 @@
+"""A hostile client raises the memory of a broker with default settings by a bounded number of bytes, however much it sends."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hostile.broker_under_attack import BrokerUnderAttack
+from tests.hostile.forms import BEFORE_LOGIN, FORMS, MIB
+
+GIB = 1024 * MIB
+MOST_BYTES = 200 * MIB
+MOST_BEFORE_LOGIN_BYTES = 100 * MIB
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak of another process's memory"),
+]
+
+
+def grown_bytes(data: Path, form: Callable[..., Any], sasl: bool) -> int:
+    broker = BrokerUnderAttack(data, sasl)
+    try:
+        return broker.endure(form, seed=1, budget_bytes=GIB)[1]
+    finally:
+        broker.stop()
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda each: each.__name__)
+def test_a_gigabyte_costs_little_memory(tmp_path: Path, form: Callable[..., Any]) -> None:
+    assert grown_bytes(tmp_path / "data", form, sasl=False) <= MOST_BYTES
+
+
+@pytest.mark.parametrize("form", BEFORE_LOGIN, ids=lambda each: each.__name__)
+def test_a_gigabyte_before_login_costs_less(tmp_path: Path, form: Callable[..., Any]) -> None:
+    assert grown_bytes(tmp_path / "data", form, sasl=True) <= MOST_BEFORE_LOGIN_BYTES
