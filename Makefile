@@ -81,9 +81,9 @@ ifeq ($(ON_PYPY),)
 test: install
 	$(PYTEST) $(QUICKLY) -m 'not slow and not oracle'
 
-# Everything: real clients, comparisons with Apache Kafka, long runs. Tests that need missing programs (Java, node, kcat, a KDC) are skipped.
+# Everything, and all of what tests enumerate (tests/budget.py): real clients, comparisons with Apache Kafka, long runs. Tests that need missing programs (Java, node, kcat, a KDC) are skipped.
 test-all: install
-	$(PYTEST)
+	TEST_SHARE=1 $(PYTEST)
 else
 # Real clients have no wheels for PyPy: they run on CPython, and the brokers that they are tested with on PyPy.
 test: install
@@ -91,7 +91,7 @@ test: install
 	$(ON_CPYTHON) test-served BROKER_PYTHON=$(abspath $(BIN)/python) SERVED='-m "not slow" tests/clients tests/cluster'
 
 test-all: install
-	$(PYTEST) $(INSIDE)
+	TEST_SHARE=1 $(PYTEST) $(INSIDE)
 	$(ON_CPYTHON) test-served BROKER_PYTHON=$(abspath $(BIN)/python) SERVED='tests/clients tests/cluster tests/oracle'
 
 lint smoke docs mutants report demo-report:

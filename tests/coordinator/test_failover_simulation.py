@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from zope.interface import implementer
 
+from tests.budget import share_of
 from tests.cases import case
 from tests.coordinator.fakes import Bench, join
 from tests.coordinator.test_consumer_simulation import Modern, look
@@ -39,8 +40,8 @@ PRODUCERS = (7, 8)
 RETENTION_MS = 20_000
 TOPICS = {"t": 8, "u": 3}
 STEPS = 500
-SEEDS = range(40)
-MEMBERS_SEEDS = range(12)
+SEEDS = range(share_of(40))
+MEMBERS_SEEDS = range(share_of(12))
 
 Key = tuple[str, TopicPartition]
 

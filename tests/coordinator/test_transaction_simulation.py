@@ -5,12 +5,13 @@ from collections import Counter
 
 import pytest
 
+from tests.budget import share_of
 from tests.cases import case
 from tests.coordinator.transaction_simulation import Simulation
 from twisted_kafka.network.requests.request_context import TransactionOutcome
 from twisted_kafka.protocol.errors import ErrorCode
 
-SEEDS = 300
+SEEDS = share_of(300)
 ALL_SEEDS = 10_000
 """About 26 seeds take a second of CPU time: the rest of them is six minutes of it, in parts that run beside each other."""
 PARTS = 4

@@ -57,9 +57,15 @@ def tiny_frames(_rng: random.Random, _apis: Versions) -> Iterator[Stream]:
 
 def noise(rng: random.Random, _apis: Versions) -> Iterator[Stream]:
     """Random bytes after a plausible length."""
-    return _endlessly(
-        lambda: Stream(iter([struct.pack(">i", rng.randrange(10, LARGEST_FRAME_BYTES)), *(rng.randbytes(MIB) for _ in range(20))]))
-    )
+    block = rng.randbytes(MIB)
+
+    def chunks() -> Iterator[bytes]:
+        yield struct.pack(">i", rng.randrange(10, LARGEST_FRAME_BYTES))
+        for _ in range(20):
+            cut = rng.randrange(MIB)
+            yield block[cut:] + block[:cut]
+
+    return _endlessly(lambda: Stream(chunks()))
 
 
 def unfinished_frames(_rng: random.Random, _apis: Versions) -> Iterator[Stream]:

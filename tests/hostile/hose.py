@@ -12,6 +12,9 @@ READ_BYTES = 1 << 18
 IDLE_S = 10.0
 """Connections to which nothing could be sent for this long have said what they had to say."""
 
+LIMIT_S = 120.0
+"""A listener that closes what it does not like takes little: after this time it has been tried long enough."""
+
 
 @dataclass
 class Stream:
@@ -46,7 +49,7 @@ class _Pouring:
         return sent
 
 
-def pour(port: int, streams: Iterator[Stream], budget_bytes: int, at_once: int = 20, limit_s: float = 600) -> Poured:
+def pour(port: int, streams: Iterator[Stream], budget_bytes: int, at_once: int = 20, limit_s: float = LIMIT_S) -> Poured:
     """Send streams, ``at_once`` at a time, until ``budget_bytes`` are sent, no stream is left or nothing moves any more."""
     done = Poured()
     selector = selectors.DefaultSelector()

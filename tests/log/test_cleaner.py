@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.budget import share_of
 from tests.log.compaction import LIMITS, RETENTION_MS, Unhindered, Writer, clean, committed, last_values, run
 from tests.log.crash_disk import CrashDisk, MachineDied, deaths
 from tests.log.support import NOW_MS, Bench, contents, data_of
@@ -39,7 +40,7 @@ VECTORISED = "twisted_kafka.log.cleaner.vector_offset_map"
 VALUE_OF_FIRST_RECORD = 61 + 7
 PARTS = 20
 """So that what the crashes of one part leave open is closed before the next."""
-SEEDS = int(os.environ.get("CLEANER_MODEL_SEEDS", "15"))
+SEEDS = int(os.environ.get("CLEANER_MODEL_SEEDS", share_of(15)))
 
 
 @pytest.fixture(params=["arrays", "dictionary"] if NUMPY_PAYS else ["dictionary"])
@@ -557,7 +558,7 @@ def records_of(log: UnifiedLog) -> list[tuple[object, ...]]:
     return [(each.offset, each.timestamp_ms, each.key, each.value) for batch in raw(log) for each in batch.records()]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(share_of(30)))
 @pytest.mark.parametrize("makes_arrays", [False, True])
 def test_plain_batches_are_filtered_like_all_others(tmp_path: Path, seed: int, makes_arrays: bool) -> None:
     draw = random.Random(seed)
@@ -603,7 +604,7 @@ def blocks(draw: random.Random, number: int) -> list[DataBatch]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(share_of(20)))
 @pytest.mark.parametrize(("slots", "entries"), [(4001, 3), (4001, 1000), (41, 41)])
 def test_both_tables_do_the_same(seed: int, slots: int, entries: int) -> None:
     """There are up to 37 keys, for which many slots have to be tried if there are hardly more."""

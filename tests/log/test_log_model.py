@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.budget import share_of
 from tests.log.support import NOW_MS, Bench, batch, contents, data_of
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.protocol.records.batch import batches
@@ -157,7 +158,7 @@ class LogMachine(RuleBasedStateMachine):
 
 TestLogMachine = LogMachine.TestCase
 TestLogMachine.settings = settings(
-    max_examples=int(os.environ.get("LOG_MODEL_EXAMPLES", "60")),
+    max_examples=int(os.environ.get("LOG_MODEL_EXAMPLES", share_of(60))),
     stateful_step_count=MOST_BATCHES,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -21,6 +21,7 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.budget import share_of
 from tests.log.crash_disk import CrashDisk, MachineDied, deaths
 from tests.log.log_managers import Broker, end_all_brokers
 from tests.log.support import NOW_MS, Bench, abort, append, contents
@@ -57,7 +58,7 @@ KEYS = 7
 PRODUCERS = 3
 LIVES = 4
 TOPIC_ID = bytes(range(16))
-SEEDS = int(os.environ.get("POWER_LOSS_SEEDS", "60"))
+SEEDS = int(os.environ.get("POWER_LOSS_SEEDS", share_of(60)))
 PARTS = 20
 """So that what the crashes of one part leave open is closed before the next."""
 
@@ -470,8 +471,8 @@ def run(directory: Path, seed: int) -> None:
     names = (uuid.UUID(int=number) for number in itertools.count())
     with (
         patch("twisted_kafka.log.files.uuid.uuid4", lambda: next(names)),
-        patch("twisted_kafka.log.directories.directory_loader.ThreadPoolExecutor", SameThread),
-        patch("twisted_kafka.log.directories.log_directories.ThreadPoolExecutor", SameThread),
+        patch("twisted_kafka.log.directories.directory_loader.make_pool", SameThread),
+        patch("twisted_kafka.log.directories.log_directories.make_pool", SameThread),
     ):
         run_alone(directory, seed)
 

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.budget import share_of
 from tests.log.support import NOW_MS, Bench, append, batch
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.unified_log import UnifiedLog
@@ -170,7 +171,7 @@ class Transactions(RuleBasedStateMachine):
 
 TestTransactions = Transactions.TestCase
 TestTransactions.settings = settings(
-    max_examples=int(os.environ.get("LOG_MODEL_EXAMPLES", "40")),
+    max_examples=int(os.environ.get("LOG_MODEL_EXAMPLES", share_of(40))),
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=list(HealthCheck),

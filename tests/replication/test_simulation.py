@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from zope.interface import implementer
 
+from tests.budget import share_of
 from tests.cases import case
 from tests.replication.several import Cluster, HandThread, Member
 from twisted_kafka.protocol.messages.controller import AlterPartitionRequest, AlterPartitionResponse
@@ -266,7 +267,7 @@ def test_nothing_that_is_acknowledged_is_lost_whatever_is_late_or_crashes(direct
 
 @pytest.mark.long
 def test_nothing_is_lost_under_a_hundred_schedules(directories: Iterator[Path]) -> None:
-    for seed in range(SEEDS, 100):
+    for seed in range(SEEDS, SEEDS + share_of(88)):
         with case(seed=seed):
             run(next(directories), seed)
 

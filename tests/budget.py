@@ -1,0 +1,11 @@
+"""How much of what tests enumerate (crash points, seeds, examples) is tried: one number sets the time of ``make test``."""
+
+import os
+
+SHARE = float(os.environ.get("TEST_SHARE", "0.4"))
+"""``make test-all`` sets 1."""
+
+
+def share_of(count: int) -> int:
+    """Return how many of ``count`` seeds or examples to try: at least one."""
+    return max(1, round(count * SHARE))
