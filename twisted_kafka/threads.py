@@ -35,10 +35,10 @@ UNCAUGHT_ERRORS: Final = UncaughtErrors()
 
 
 def attempt(action: Callable[[], object], what: str) -> bool:
-    """Call ``action``; if it raises anything, log and count that and return False."""
+    """Call ``action``; if it raises an Exception, log and count that and return False."""
     try:
         action()
-    except BaseException:  # noqa: BLE001 what a thread catches last
+    except Exception:  # noqa: BLE001 nobody else catches it
         UNCAUGHT_ERRORS.note(what)
         return False
     return True
@@ -65,7 +65,14 @@ def repeat(step: Callable[[], bool], pause: Callable[[float], object], what: str
 
 def make_thread(run: Callable[[], object], name: str, *, is_daemon: bool = True) -> threading.Thread:
     """Make a thread that calls ``run`` once started. What that raises is logged and counted."""
-    return threading.Thread(target=attempt, args=(run, f"thread {name}"), name=name, daemon=is_daemon)
+    return threading.Thread(target=_run, args=(run, name), name=name, daemon=is_daemon)
+
+
+def _run(run: Callable[[], object], name: str) -> None:
+    try:
+        run()
+    except BaseException:  # noqa: BLE001 what a thread catches last
+        UNCAUGHT_ERRORS.note(f"thread {name}")
 
 
 def make_pool(count: int, name_prefix: str) -> ThreadPoolExecutor:

@@ -12,6 +12,8 @@ from twisted_kafka.network.requests.request_context import TransactionOutcome
 from twisted_kafka.protocol.errors import ErrorCode
 
 SEEDS = share_of(300)
+ENOUGH_SEEDS = 300
+"""Of fewer, some have no coordinator that is fenced late."""
 ALL_SEEDS = 10_000
 """About 26 seeds take a second of CPU time: the rest of them is six minutes of it, in parts that run beside each other."""
 PARTS = 4
@@ -38,7 +40,7 @@ def run(seeds: range) -> None:
     assert crashes > len(seeds) / 2
     # A marker that comes when its producer has a later transaction, or under a later coordinator, or in time after all.
     assert strays[ErrorCode.INVALID_PRODUCER_EPOCH] > len(seeds) / 5, strays
-    assert strays[ErrorCode.TRANSACTION_COORDINATOR_FENCED], strays
+    assert strays[ErrorCode.TRANSACTION_COORDINATOR_FENCED] or len(seeds) < ENOUGH_SEEDS, strays
     assert strays[ErrorCode.NONE], strays
     # Whatever may go wrong on the way to other brokers.
     assert all(network[each] > len(seeds) / 10 for each in NETWORK_EVENTS), network
