@@ -71,3 +71,15 @@ def test_a_controller_that_does_not_start_is_named(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(kafka_server.KafkaController, "startup", lambda _: Future())
     with pytest.raises(StartError, match="controller did not start within 0 s"):
         Broker(data_dir=tmp_path).start()
+
+
+def test_a_damaged_metadata_store_is_one_line(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path):
+        pass
+    (path,) = tmp_path.rglob("metadata.sqlite")
+    with path.open("r+b") as file:
+        for page in range(1, path.stat().st_size // 4096):
+            file.seek(page * 4096)
+            file.write(b"\xff" * 16)
+    with pytest.raises(StartError, match=r"^[^\n]*metadata store [^\n]*metadata\.sqlite[^\n]*: database disk image is malformed$"):
+        Broker(data_dir=tmp_path).start()

@@ -6,15 +6,17 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import twisted_kafka
 from twisted_kafka.metadata.embedded import SqliteStore
-from twisted_kafka.metadata.store import StoreUnavailableError
+from twisted_kafka.metadata.store import Delete, StoreUnavailableError
 from twisted_kafka.timing.clock import ManualClock
+
+PAGE_BYTES = 4096
 
 
 @pytest.fixture
@@ -62,6 +64,35 @@ def test_a_file_that_is_not_a_store_is_refused(path: Path) -> None:
     path.write_bytes(b"not a database, but quite long enough to be looked at" * 100)
     with pytest.raises(StoreUnavailableError, match="not a database"):
         SqliteStore(path)
+
+
+def test_what_cannot_be_read_is_an_error_of_the_store(path: Path) -> None:
+    store = SqliteStore(path, threaded=False)
+    for number in range(500):
+        store.create(f"/{number}", b"x" * 200)
+    store.close()
+    damage_pages(path, range(6, path.stat().st_size // PAGE_BYTES))
+    store = SqliteStore(path, threaded=False)
+    actions: list[Callable[[], object]] = [
+        lambda: store.get("/300"),
+        lambda: store.exists("/300"),
+        lambda: store.children("/"),
+        lambda: store.watch_and_get(["/300"], lambda _event: None),
+        lambda: store.set("/300", b"y"),
+        lambda: store.batch([[Delete("/300")]]),
+    ]
+    for action in actions:
+        with pytest.raises(StoreUnavailableError, match=r"^the metadata store .* failed: database disk image is malformed$"):
+            action()
+    store.close()
+
+
+def damage_pages(path: Path, pages: Iterable[int]) -> None:
+    """Let pages of a file be no pages of a database."""
+    with path.open("r+b") as file:
+        for page in pages:
+            file.seek(page * PAGE_BYTES)
+            file.write(b"\xff" * 16)
 
 
 KILLED = """

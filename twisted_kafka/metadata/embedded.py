@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from twisted.logger import Logger
 from zope.interface import implementer
 
 from twisted_kafka.durability import has_to_last
@@ -55,6 +56,8 @@ IN_PROCESS: Final = "in-process/"
 """Begins a ``zookeeper.connect`` that names what brokers in one process share (``metadata/shared.py``)."""
 ROOT_NAME: Final = ""
 """The name of the root in the table, where it is its own parent."""
+
+_log = Logger()
 
 _SCHEMA: Final = """
 CREATE TABLE node (
@@ -260,9 +263,13 @@ class SqliteStore:
             if self._closed:
                 return
             try:
-                self._database.execute("BEGIN IMMEDIATE")
-                self._delete_ephemerals(self._database)
-                self._database.execute("COMMIT")
+                with self._reading() as database:
+                    database.execute("BEGIN IMMEDIATE")
+                    self._delete_ephemerals(database)
+                    database.execute("COMMIT")
+            except StoreUnavailableError as error:
+                # The next start deletes them.
+                _log.error("The session's ephemeral nodes were not deleted: {error}", error=error)
             finally:
                 self._closed = True
                 self._database.close()
@@ -304,10 +311,14 @@ class SqliteStore:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
+        """Hold the connection for a ``with`` block; raises StoreUnavailableError instead of an error of SQLite's."""
         with self._lock:
             if self._closed:
                 raise StoreClosedError(f"the metadata store {self.path} is closed")
-            yield self._database
+            try:
+                yield self._database
+            except sqlite3.Error as error:
+                raise StoreUnavailableError(f"the metadata store {self.path} failed: {error}") from error
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
@@ -320,12 +331,10 @@ class SqliteStore:
                 yield database
                 database.execute("UPDATE counter SET value = ? WHERE name = 'zxid'", (self._zxid,))
                 database.execute("COMMIT")
-            except BaseException as error:
+            except BaseException:
                 self._zxid = before
                 if database.in_transaction:
                     database.execute("ROLLBACK")
-                if isinstance(error, sqlite3.Error):
-                    raise StoreUnavailableError(f"the metadata store {self.path} failed: {error}") from error
                 raise
             # The lock is still held, so that events are queued in the order of the changes.
             for watches in self._followers:
