@@ -147,14 +147,7 @@ def test_an_entry_that_is_added_while_others_are_read_stays(tmp_path: Path, monk
     TransactionIndex(path).append(first)
     index = TransactionIndex(path)
     appender = Beside(lambda: index.append(second))
-    real = TransactionIndex._read
-
-    def read(self: Any) -> Any:
-        found = real(self)
-        appender.begin()
-        return found
-
-    monkeypatch.setattr(TransactionIndex, "_read", read)
+    hooked(monkeypatch, "stat", appender, lambda found, *_: found == path)
     assert index.entries
     appender.end()
     assert index.entries == TransactionIndex(path).entries == (first, second)
@@ -228,8 +221,8 @@ def test_a_disk_that_hangs_keeps_no_reader_of_another_waiting(tmp_path: Path, mo
         pread = os.pread
         monkeypatch.setattr(os, "pread", lambda fd, *where: hang(os.readlink(f"/proc/self/fd/{fd}")) or pread(fd, *where))
     else:
-        fstat = os.fstat
-        monkeypatch.setattr(os, "fstat", lambda fd: hang(transactions_of(fd)) or fstat(fd))
+        pread = os.pread
+        monkeypatch.setattr(os, "pread", lambda fd, *where: hang(transactions_of(fd)) or pread(fd, *where))
     readers = [Beside(lambda log=log: log.read(0, 1000, FetchIsolation.TXN_COMMITTED)) for log in (hung, sound)]
     try:
         readers[0].begin()

@@ -1,4 +1,5 @@
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -6,10 +7,17 @@ import pytest
 
 import twisted_kafka.log.validation.types
 from tests.log.support import NOW_MS, Bench, append, batch, contents
-from twisted_kafka.log.batch_headers import advance_sequence, retreat_sequence
+from twisted_kafka.log.batch_headers import BatchHeader, advance_sequence, retreat_sequence
 from twisted_kafka.log.producer_state import producer_state_manager
 from twisted_kafka.log.producer_state.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
-from twisted_kafka.log.producer_state.producer_state_manager import BUMPED_EPOCH, NO_OFFSET, ProducerEntry, marker_guard
+from twisted_kafka.log.producer_state.producer_state_manager import (
+    BUMPED_EPOCH,
+    NO_OFFSET,
+    OpenOffsets,
+    ProducerEntry,
+    ProducerStateManager,
+    marker_guard,
+)
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation, LogAppendInfo
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
@@ -555,3 +563,38 @@ class TestEpochOfEachTransaction:
             log.start_verification(7, 1, 0, bumps_epoch=True)
         assert log.start_verification(7, 2, 0, bumps_epoch=True) is not None
         assert log.start_verification(7, 3, 0, bumps_epoch=True) is not None
+
+
+def test_the_earliest_open_transaction_is_found_without_a_look_at_the_others() -> None:
+    draw = random.Random(1)
+    offsets, expected = OpenOffsets(range(0, 20, 2)), set(range(0, 20, 2))
+    for offset in range(20, 400):
+        if draw.random() < 0.5:
+            offsets.add(offset)
+            expected.add(offset)
+        else:
+            gone = draw.choice([*sorted(expected), 1])
+            offsets.discard(gone)
+            expected.discard(gone)
+        assert offsets.first == min(expected, default=None)
+        assert bool(offsets) == bool(expected)
+
+
+class CountedOffset(int):
+    """An offset that counts its comparisons."""
+
+    comparisons = 0
+
+    def __lt__(self, other: int) -> bool:
+        CountedOffset.comparisons += 1
+        return int(self) < int(other)
+
+
+def test_an_append_beside_many_open_transactions_compares_none_of_them() -> None:
+    state = ProducerStateManager("topic-0", lambda: False)
+    for number in range(100):
+        header = BatchHeader(batch(b"x", producer_id=number, producer_epoch=0, base_sequence=0, is_transactional=True), 0, 0)
+        header.base_offset = header.last_offset = CountedOffset(number)
+        assert state.update(header, b"") is None
+        assert state.first_unstable_offset == 0
+    assert CountedOffset.comparisons == 0

@@ -259,7 +259,9 @@ class LogLoader:
                 self._rebuild_indexes(segment)
                 break
         transactions = found.get(segment.transaction_index.path.name)
-        if transactions is not None and transactions.stat().st_size % TRANSACTION_ENTRY_BYTES:
+        transaction_bytes = 0 if transactions is None else transactions.stat().st_size
+        segment.transaction_index.set_file_size(transaction_bytes)
+        if transaction_bytes % TRANSACTION_ENTRY_BYTES:
             self._damaged.append(segment)
         return segment
 

@@ -4,6 +4,7 @@
 Snapshots of it (``producer_snapshot``) save reading the whole log at a start. Changed only under the log's lock.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final
@@ -141,13 +142,52 @@ class _Verification:
             self.lowest_sequence = sequence
 
 
+class OpenOffsets:
+    """First offsets of transactions: added in ascending order, removed in any. The first one is found in constant time."""
+
+    __slots__ = ("_ascending", "_present")
+
+    def __init__(self, ascending: Iterable[int] = ()) -> None:
+        self._ascending = deque(ascending)
+        self._present = set(self._ascending)
+
+    def __bool__(self) -> bool:
+        return bool(self._present)
+
+    def add(self, offset: int) -> None:
+        """Add an offset above all that were added."""
+        self._ascending.append(offset)
+        self._present.add(offset)
+
+    def discard(self, offset: int) -> None:
+        """Remove an offset, if it is there."""
+        present, ascending = self._present, self._ascending
+        present.discard(offset)
+        while ascending and ascending[0] not in present:
+            ascending.popleft()
+
+    @property
+    def first(self) -> int | None:
+        """The lowest offset; None if there is no offset."""
+        return self._ascending[0] if self._ascending else None
+
+
 class ProducerStateManager:
     """The producers of one partition and its open transactions.
 
     ``map_end_offset`` is how far it was built from snapshots and batches, when the log was opened or truncated.
     """
 
-    __slots__ = ("_completed", "_is_verified", "_ongoing", "_verifications", "map_end_offset", "producers", "topic_partition")
+    __slots__ = (
+        "_completed",
+        "_is_verified",
+        "_ongoing",
+        "_unstable",
+        "_verifications",
+        "map_end_offset",
+        "producers",
+        "topic_partition",
+    )
 
     def __init__(self, topic_partition: object, is_verified: Callable[[], bool]) -> None:
         """``is_verified`` returns whether a transaction must be verified before it begins in this partition."""
@@ -156,16 +196,20 @@ class ProducerStateManager:
         self.map_end_offset = 0
         self._is_verified = is_verified
         self._verifications: dict[int, _Verification] = {}
-        self._ongoing: dict[int, int] = {}
-        self._completed: list[CompletedTransaction] = []
+        self._ongoing = OpenOffsets()
+        self._unstable = OpenOffsets()
+        """Those of open transactions, and of those whose marker is above the high watermark."""
+        self._completed: deque[CompletedTransaction] = deque()
+        """Transactions whose marker is above the high watermark, in the order of their markers."""
 
     def reset(self, entries: Iterable[ProducerEntry], offset: int) -> None:
         """Replace the state by the entries of a snapshot at ``offset``."""
         self.producers = {entry.producer_id: entry for entry in entries}
-        self._completed = []
+        self._completed = deque()
         self._verifications = {}
-        open_ones = [e for e in self.producers.values() if e.transaction_first_offset != NO_OFFSET]
-        self._ongoing = {entry.transaction_first_offset: entry.producer_id for entry in open_ones}
+        offsets = [entry.transaction_first_offset for entry in self.producers.values()]
+        ascending = sorted([offset for offset in offsets if offset != NO_OFFSET])
+        self._ongoing, self._unstable = OpenOffsets(ascending), OpenOffsets(ascending)
         self.map_end_offset = offset
 
     # Before an append.
@@ -323,7 +367,8 @@ class ProducerStateManager:
         batches.append(ProducerBatch(batch.last_sequence, last_offset, last_offset - first_offset, batch.max_timestamp_ms))
         if batch.is_transactional and entry.transaction_first_offset == NO_OFFSET:
             entry.transaction_first_offset = first_offset
-            self._ongoing[first_offset] = producer_id
+            self._ongoing.add(first_offset)
+            self._unstable.add(first_offset)
         return None
 
     def _end_transaction(self, entry: ProducerEntry, batch: BatchLike, records: Buffer) -> AbortedTransaction | None:
@@ -335,29 +380,30 @@ class ProducerStateManager:
         if first_offset == NO_OFFSET:
             return None
         entry.transaction_first_offset = NO_OFFSET
-        self._ongoing.pop(first_offset, None)
+        self._ongoing.discard(first_offset)
         done = CompletedTransaction(entry.producer_id, first_offset, batch.last_offset, is_aborted)
         self._completed.append(done)
         if not is_aborted:
             return None
-        stable = min(self._ongoing, default=batch.last_offset + 1)
-        return AbortedTransaction(entry.producer_id, first_offset, batch.last_offset, stable)
+        stable = self._ongoing.first
+        last_offset = batch.last_offset
+        return AbortedTransaction(entry.producer_id, first_offset, last_offset, last_offset + 1 if stable is None else stable)
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Remove the completed transactions whose marker is replicated."""
-        if self._completed:
-            self._completed = [done for done in self._completed if done.last_offset >= high_watermark]
+        completed = self._completed
+        while completed and completed[0].last_offset < high_watermark:
+            self._unstable.discard(completed.popleft().first_offset)
 
     @property
     def has_transactions(self) -> bool:
         """Whether a transaction is open, or its marker is above the high watermark."""
-        return bool(self._ongoing or self._completed)
+        return bool(self._unstable)
 
     @property
     def first_unstable_offset(self) -> int | None:
         """The first offset that a reader of committed data must not see yet."""
-        offsets = [*self._ongoing, *[done.first_offset for done in self._completed]]
-        return min(offsets, default=None)
+        return self._unstable.first
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
         """Remove producers without an open transaction that wrote nothing for ``expiration_ms``; returns how many.

@@ -338,7 +338,7 @@ class LogSegment(SegmentFiles):
             # Empty, but tools expect the files.
             self.offset_index.create()
             self.time_index.create()
-            self.transaction_index.expect_no_file()
+            self.transaction_index.set_file_size(0)
             if reserve_bytes:
                 self.reserve(reserve_bytes)
         except OSError:
@@ -395,7 +395,8 @@ class LogSegment(SegmentFiles):
         """
         if not self.is_checked:
             self._check_indexes()
-        _ = self.file, self.max_timestamp, self.transaction_index.entries
+        _ = self.file, self.max_timestamp
+        self.transaction_index.pin()
         for index in (self.offset_index, self.time_index):
             if not index.in_memory:
                 index.load()
