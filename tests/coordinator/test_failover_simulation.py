@@ -226,6 +226,7 @@ class Cluster:
             if self.chance.random() < 0.7:
                 bench.scheduler.run_due()
             bench.timer.expire_due()
+            bench.scheduler.run_due()
         self.clock.advance_ms(self.chance.choice((1, 100, 1000)))
 
     # requests
@@ -370,6 +371,7 @@ class Cluster:
             self.clock.advance_ms(1000)
             for bench in self.brokers:
                 bench.timer.expire_due()
+                bench.scheduler.run_due()
             self.log.replicate(len(self.log.entries))
         self.look()
         assert self.asked == []
@@ -432,6 +434,7 @@ def simulate_members(seed: int) -> None:
         look(members)
         cluster.clock.advance_ms(1000)
         cluster.brokers[0].timer.expire_due()
+        cluster.brokers[0].scheduler.run_due()
     topic_ids = cluster.brokers[0].topics.snapshot.topic_ids
     parts = {(topic_ids[topic], index) for topic, count in TOPICS.items() for index in range(count)}
     assert sorted(part for member in members for part in member.used) == sorted(parts)

@@ -129,6 +129,7 @@ def test_groups_and_offsets_survive_a_restart(tmp_path: Path, clock: ManualClock
         assert broker.groups.heartbeat(Sender(group_id, joined[group_id].member_id, None, 1)) == ErrorCode.NONE
     clock.advance_ms(10_001)
     broker.timer.expire_due()
+    broker.scheduler.run_due()
     assert {one.state for one in broker.groups.list_groups((), ())[1]} == {"Empty"}
     broker.stop()
 

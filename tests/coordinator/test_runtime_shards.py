@@ -14,6 +14,7 @@ from twisted_kafka.coordinator.effects import MAX_BATCH_RECORDS, Effects, Write,
 from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS, offset_commit
 from twisted_kafka.coordinator.loader import Loaded, load_partition
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings, UncommittedStateError
+from twisted_kafka.coordinator.settlers import MAX_SETTLERS
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -579,11 +580,14 @@ def test_a_timer_acts_on_the_shard_while_it_is_active() -> None:
     handle.cancel()
     setup.clock.advance_ms(20)
     setup.timer.expire_due()
+    assert setup.stored() == [], "appended on the timer's thread"
+    setup.scheduler.run_due()
     assert setup.stored() == [2]
     assert answer.result(0) == 2
     setup.runtime.resigned(0, 0)
     setup.clock.advance_ms(20)
     setup.timer.expire_due()
+    setup.scheduler.run_due()
     assert setup.stored() == [2]
     assert not journal.effects.writes
 
@@ -618,6 +622,29 @@ def test_a_timer_that_has_expired_may_still_be_cancelled_by_the_operation_that_i
     assert journal.events == ["loaded"]
 
 
+def test_timers_of_many_shards_take_few_threads_of_the_scheduler() -> None:
+    """An append to a stalled disk keeps a thread: the rest of the scheduler's work must have some left."""
+    setup = Setup(partitions=20)
+    setup.elect(*range(20))
+    for journal in setup.shards:
+        journal.effects.timers.after("timer", 10, partial(journal.events.append, "timer"))
+    setup.clock.advance_ms(10)
+    setup.timer.expire_due()
+    assert setup.runtime.queue_size() == 20
+    assert setup.scheduler.run_due() == MAX_SETTLERS
+    assert [journal.events for journal in setup.shards] == [["loaded", "timer"]] * 20
+
+
+def test_a_timer_rings_after_the_scheduler_has_ended_too() -> None:
+    setup = Setup()
+    journal = setup.elect()
+    setup.scheduler.shutdown()
+    journal.effects.timers.after("timer", 10, lambda: journal.events.append("timer"))
+    setup.clock.advance_ms(10)
+    setup.timer.expire_due()
+    assert journal.events == ["loaded", "timer"]
+
+
 def test_a_timer_that_fails_leaves_the_others() -> None:
     setup = Setup()
     journal = setup.elect()
@@ -625,6 +652,7 @@ def test_a_timer_that_fails_leaves_the_others() -> None:
     journal.effects.timers.after("good", 10, lambda: journal.events.append("good"))
     setup.clock.advance_ms(10)
     setup.timer.expire_due()
+    setup.scheduler.run_due()
     assert journal.events == ["loaded", "good"]
     assert setup.write(1) == NONE
 
@@ -686,7 +714,7 @@ def test_replies_and_sends_are_left_to_the_scheduler_too(monkeypatch: pytest.Mon
 
     setup.runtime.execute("key", operation)
     assert [each.done() for each in parked] == [True, True, False]
-    assert setup.scheduler.run_due() == 3
+    setup.scheduler.run_due()
     assert [each.done() for each in parked] == [True] * 3
     assert len(peer.asked) == 3
 
@@ -707,6 +735,7 @@ def test_the_time_of_operations_and_timers_is_counted() -> None:
         setup.runtime.execute("key", lambda shard: (work(2), 1 // 0))
     journal.effects.timers.after("timer", 0, lambda: work(3))
     setup.timer.expire_due()
+    setup.scheduler.run_due()
     assert setup.runtime.busy_ns() == 10_000_000
     setup.reload(epoch=1)
     setup.runtime.execute("key", lambda shard: work(1))

@@ -9,6 +9,7 @@ Some clients speak ``transaction.version`` 2, also with the same transactional i
 finalized.
 """
 
+import contextlib
 import random
 from collections import Counter, deque
 from collections.abc import Callable
@@ -557,23 +558,25 @@ class Simulation:
             raise Crash
 
     def _attempt(self, action: Callable[[], Any]) -> Any:
-        try:
-            return action()
-        except Crash:
+        """Run an action of the broker, and start it again after a crash. The threads of the scheduler survive a crash."""
+        result = None
+        with contextlib.suppress(Crash):
+            result = action()
+        if self.is_dead:
             self._crashed()
             return None
+        return result
 
     def _crashed(self) -> None:
         self.crashes += 1
         self.brokers.forget_sender()
         while True:
             self.is_dead = False
-            try:
+            with contextlib.suppress(Crash):
                 self._restart()
-            except Crash:
-                self.brokers.forget_sender()
-                continue
-            return
+            if not self.is_dead:
+                return
+            self.brokers.forget_sender()
 
     def _restart(self) -> None:
         for partition in self.partitions.values():

@@ -29,6 +29,7 @@ from twisted_kafka.coordinator.effects import Effects, EndTransaction, ITimers, 
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter, IShardFactory
 from twisted_kafka.coordinator.loader import load_partition
+from twisted_kafka.coordinator.settlers import Settlers
 from twisted_kafka.coordinator.uncommitted import UncommittedAppend, UncommittedKeys
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -125,7 +126,7 @@ class CoordinatorContext:
         self.settle()
 
     def queue(self, action: Callable[[], None]) -> None:
-        """Do as ``post``, on behalf of ``settle``, which goes on until nothing is left: no call within a call for each of many."""
+        """Do as ``post``, but leave it to the caller that ``settle`` is called."""
         self._mailbox.append(action)
 
     def settle(self) -> None:
@@ -253,6 +254,7 @@ class CoordinatorRuntime:
         self._elections = threading.Lock()
         """Held while shards are added, closed or removed: one after the other."""
         self._past_busy_ns = 0
+        self._settlers = Settlers(f"settle-{settings.topic}", scheduler)
         self._load_lock = threading.Lock()
         self._to_load: deque[CoordinatorContext] = deque()
         self._is_loader_busy = False
@@ -326,7 +328,7 @@ class CoordinatorRuntime:
 
     def _new_context(self, partition: int, leader_epoch: int) -> CoordinatorContext:
         context = CoordinatorContext(
-            TopicPartition(self.topic, partition), leader_epoch, self._clock.monotonic_ns, self._send, self._leave_rest
+            TopicPartition(self.topic, partition), leader_epoch, self._clock.monotonic_ns, self._send, self._settlers.settle
         )
         context.effects = Effects(_ContextTimers(self, context, self._timer))
         context.shard = self._shards.shard(partition, leader_epoch, context.effects)
@@ -539,13 +541,18 @@ class CoordinatorRuntime:
         return result
 
     def run_timer(self, context: CoordinatorContext, timer: "_ContextTimer") -> None:
-        """Run a timer's action with the shard locked, if the shard is still active and nobody has cancelled the timer."""
+        """Have a timer's action run with the shard locked, if the shard is still active and nobody has cancelled the timer then.
+
+        The timer's thread only posts it: the action may append to a slow disk.
+        """
 
         def fire() -> None:
             if timer.action is not None:
                 self._act(context, timer.action)
 
-        context.post(fire)
+        context.queue(fire)
+        if not self._settlers.settle(context):
+            context.settle()
 
     def _send(self, context: CoordinatorContext, one: Send) -> None:
         """Start a send without the lock; give its finished future to the shard, if that is still active then."""
@@ -558,10 +565,6 @@ class CoordinatorRuntime:
             context.queue(lambda: self._act(context, lambda: one.completed(future)))
         else:
             future.add_done_callback(lambda done: context.post(lambda: self._act(context, lambda: one.completed(done))))
-
-    def _leave_rest(self, context: CoordinatorContext) -> bool:
-        """Have the scheduler settle the context; return False if it has been shut down."""
-        return not self._scheduler.schedule_once(f"settle-{context.partition}", context.settle).is_cancelled
 
     def _act(self, context: CoordinatorContext, action: Callable[[], object]) -> None:
         """Run an action with the lock held, if the shard is active, and perform its effects."""

@@ -1,0 +1,56 @@
+"""Threads of the scheduler that settle shards."""
+
+import threading
+from typing import Final, Protocol
+
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.threads import attempt
+from twisted_kafka.timing.scheduler import IScheduler
+
+MAX_SETTLERS: Final = 2
+"""The scheduler's threads that settle shards at the same time. An append to a stalled disk keeps a thread, and the scheduler has
+other work to do."""
+
+
+class Settled(Protocol):
+    """A shard with what waits for its lock."""
+
+    partition: TopicPartition
+
+    def settle(self) -> None:
+        """Run posted actions, send replies and start sends."""
+
+
+class Settlers:
+    """Settles shards, each once for any number of requests. Methods may be called on any thread, and do not block."""
+
+    def __init__(self, name: str, scheduler: IScheduler) -> None:
+        self._name = name
+        self._scheduler = scheduler
+        self._lock = threading.Lock()
+        self._waiting: dict[Settled, None] = {}
+        self._busy = 0
+
+    def settle(self, context: Settled) -> bool:
+        """Have the context settled soon; return False if the scheduler has been shut down."""
+        with self._lock:
+            self._waiting[context] = None
+            if self._busy == MAX_SETTLERS:
+                return True
+            self._busy += 1
+        if not self._scheduler.schedule_once(self._name, self._work).is_cancelled:
+            return True
+        with self._lock:
+            self._busy -= 1
+            self._waiting.pop(context, None)
+        return False
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._busy -= 1
+                    return
+                context = next(iter(self._waiting))
+                del self._waiting[context]
+            attempt(context.settle, f"the operations that wait for {context.partition}")
