@@ -1,6 +1,5 @@
 """Caches and queues that clients fill: bounded in bytes, which is the unit that a client pays in."""
 
-import hashlib
 import sys
 import threading
 from collections import deque
@@ -15,19 +14,6 @@ ENTRY_BYTES: Final = 256
 
 LARGEST_SHARE: Final = 8
 """A cache keeps no entry larger than this part of it, so that one entry does not displace all others."""
-
-TEXT_CHARACTERS: Final = 256
-"""So much of a text that a client chose is shown in logs and metrics."""
-
-_TEXT_HASH_BYTES: Final = 8
-
-
-def bounded_text(text: str) -> str:
-    """Return the text, or if it is too long its first ``TEXT_CHARACTERS`` and a hash of it, which distinguishes it from others."""
-    if len(text) <= TEXT_CHARACTERS:
-        return text
-    whole = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_TEXT_HASH_BYTES)
-    return f"{text[:TEXT_CHARACTERS]}...{whole.hexdigest()}"
 
 
 class BoundedCache(Generic[K, V]):

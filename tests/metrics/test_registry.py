@@ -1,6 +1,10 @@
+import re
+from collections import Counter
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.metrics.prometheus import render
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.timing.clock import ManualClock
@@ -62,3 +66,73 @@ def test_prometheus_text_is_readable_by_prometheus() -> None:
 
 def test_nothing_renders_as_nothing() -> None:
     assert render(MetricsRegistry(ManualClock())) == ""
+
+
+NAMES = ("name", "type_", "function", "self", "instrument", "quantile", "le", "__name__", "client.id", "client_id")
+HOSTILE = (*NAMES, "", "a.b", "a_b", "A_B", "1a", "_", "__", "x" * 900_000, "\u00e9", "\ud800", "a b", "\n")
+
+
+def test_whatever_clients_choose_can_be_parsed() -> None:
+    registry = MetricsRegistry(ManualClock())
+    texts = [*HOSTILE, "\r", "\x1b[2J", "\u2028", '"', "\\", "\x00"]
+    for text in texts:
+        for name in (text, "fixed"):
+            registry.gauge("kafka.client:telemetry", name, lambda: 1, **dict.fromkeys(HOSTILE, text))
+            registry.meter("T", f"{name}PerSec", **dict.fromkeys(HOSTILE, text)).mark()
+            registry.histogram("T", name, **dict.fromkeys(HOSTILE, text)).update(1)
+    page = render(registry)
+    page.encode()
+    assert max(map(len, page.splitlines())) < 20_000
+    series: set[object] = set()
+    for line in page.splitlines():
+        assert line.isprintable()
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            key = sample.name, tuple(sorted(sample.labels.items()))
+            assert key not in series
+            series.add(key)
+            assert len(sample.labels) >= len(HOSTILE)
+            assert all(re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", label) and not label.startswith("__") for label in sample.labels)
+    assert sum("fixed" in str(each) for each in series) > len(texts)
+
+
+def test_series_beyond_the_limit_are_one() -> None:
+    registry = MetricsRegistry(ManualClock(), max_series=3)
+    for number in range(10):
+        registry.meter("BrokerTopicMetrics", "BytesInPerSec", topic=f"t{number}").mark()
+        registry.meter("BrokerTopicMetrics", "BytesInPerSec", topic=f"t{number}").mark()
+    shown = {name.tags: instrument.count for name, instrument in registry.items() if isinstance(instrument, Meter)}
+    assert shown == {(("topic", "t0"),): 2, (("topic", "t1"),): 2, (("topic", "t2"),): 2, (("topic", "other"),): 14}
+
+
+def test_a_series_that_goes_makes_room() -> None:
+    registry = MetricsRegistry(ManualClock(), max_series=3)
+    for number in range(10):
+        registry.meter("T", "M", topic=f"t{number}").mark()
+        registry.remove("T", "M", topic=f"t{number}")
+        registry.remove("T", "M", topic=f"t{number}")
+    assert registry.items() == []
+    registry.gauge("T", "G", lambda: 1, topic="a")
+    registry.gauge("T", "G", lambda: 2, topic="a")
+    assert registry.value("T", "G", topic="a") == 2
+
+
+def test_gauges_beyond_the_limit_are_counted() -> None:
+    registry = MetricsRegistry(ManualClock(), max_series=3)
+    for number in range(10):
+        registry.gauge("T", "G", lambda: 1, client=f"c{number}")
+        registry.gauge("T", "OfPartitions", lambda: 1, topic="t", partition=number)
+    registry.collector("T", "Collected", lambda: (({"client": str(number)}, number) for number in range(10)))
+    counts = Counter(name.name for name, _ in registry.items())
+    assert counts == {"G": 3, "OfPartitions": 10, "Collected": 3, "LeftOutSeries": 1}
+    assert registry.value("Metrics", "LeftOutSeries") == 7
+
+
+def test_a_label_is_cut_and_still_distinguished() -> None:
+    registry = MetricsRegistry(ManualClock())
+    for end in "ab":
+        registry.meter("T", "M", client="x" * 32_000 + end).mark()
+    (one,), (other,) = (name.tags for name, _ in registry.items())
+    assert one != other
+    assert len(one[1]) < 300
+    assert registry.value("T", "M", client="x" * 32_000 + "a") == 1

@@ -324,3 +324,21 @@ def test_what_goes_wrong_in_the_log_is_its_partitions_error(
     result = h.append(b"a")
     assert (result.error, result.base_offset) == (code, -1)
     assert result.log_start_offset == (-1 if code == ErrorCode.KAFKA_STORAGE_ERROR else 1)
+
+
+def topics_with_metrics(h: Harness) -> set[str]:
+    return {value for name, _ in h.metrics.items() if name.type == "BrokerTopicMetrics" for _, value in name.tags}
+
+
+def test_topics_that_there_are_not_have_no_metrics(h: Harness) -> None:
+    partition = h.lead()
+    for number in range(100):
+        unknown = TopicPartition(f"no-such-{number}", 0)
+        assert h.append(b"a", topic_partition=unknown).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert topics_with_metrics(h) == set()
+    assert h.metrics.value("BrokerTopicMetrics", "TotalProduceRequestsPerSec") == 100
+    h.append(b"a")
+    assert topics_with_metrics(h) == {TOPIC}
+    h.replicas.stats.remove(TOPIC)
+    partition.stats.mark("FailedProduceRequestsPerSec", 1)  # by a request that was under way
+    assert topics_with_metrics(h) == set()

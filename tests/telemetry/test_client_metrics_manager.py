@@ -20,7 +20,8 @@ from twisted_kafka.protocol.errors import (
 from twisted_kafka.protocol.records.compression import Compression, compress
 from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.telemetry.client_metrics_manager import DEFAULT_INTERVAL_MS, ClientMetricsManager, Subscription
-from twisted_kafka.telemetry.exposed_metrics import ExposedMetrics
+from twisted_kafka.telemetry.exposed_metrics import DROPPED, MAX_LABELS, TYPE, ExposedMetrics
+from twisted_kafka.telemetry.otlp import Sample
 from twisted_kafka.timing.clock import ManualClock
 
 CLIENT = {
@@ -225,3 +226,41 @@ def test_without_the_package_that_reads_metrics_no_client_is_asked_for_any(monke
     assert telemetry.manager.names() == ["all"]
     with pytest.raises(InvalidRecordError, match=r"pip install 'twisted_kafka\[client-metrics\]'"):
         telemetry.push(instance_id, subscription.subscription_id, sums(1.0))
+
+
+def test_what_was_not_asked_for_is_refused(telemetry: Telemetry) -> None:
+    strange = bytes(range(16))
+    other = Telemetry()
+    known, subscription = other.ask(strange)
+    assert known == strange
+    with pytest.raises(UnknownSubscriptionIdError):  # as of a client of the broker's last run, which asks again
+        telemetry.push(strange, subscription.subscription_id, sums(1.0))
+    assert telemetry.shown() == set()
+    telemetry.ask(strange)
+    telemetry.clock.advance_ms(1000)
+    telemetry.push(strange, subscription.subscription_id, sums(1.0))
+    assert len(telemetry.shown()) == 1
+
+
+def test_without_a_subscription_nothing_is_taken(telemetry: Telemetry) -> None:
+    telemetry.manager.update("all", {})
+    instance_id, subscription = telemetry.ask()
+    assert subscription.metrics == ()
+    with pytest.raises(UnknownSubscriptionIdError):
+        telemetry.push(instance_id, subscription.subscription_id, sums(1.0))
+    assert telemetry.shown() == set()
+
+
+def test_texts_of_series_are_bounded() -> None:
+    registry = MetricsRegistry(ManualClock())
+    exposed = ExposedMetrics(registry)
+    many = tuple((f"label{number}", "x") for number in range(MAX_LABELS + 1))
+    exposed.take(b"1", {}, [Sample("m", many, 1.0, is_delta=False)])
+    assert registry.value(TYPE, DROPPED) == 1
+    long = [Sample(f"m{number}", (("a" * 10_000, "b" * 10_000),), 1.0, is_delta=False) for number in range(10_000)]
+    exposed.take(b"1", {}, long)
+    kept = len(registry.items()) - 1
+    assert 16 << 20 >= kept * (1024 + 4 * 2 * 255) > 15 << 20
+    exposed.forget(b"1", {})
+    exposed.take(b"2", {}, long[:100])
+    assert len(registry.items()) == 101

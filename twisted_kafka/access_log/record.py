@@ -12,7 +12,8 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Final
 
 from twisted_kafka.access_log.privacy import FieldPolicy
-from twisted_kafka.bounded import TEXT_CHARACTERS, BoundedCache, bounded_text
+from twisted_kafka.bounded import BoundedCache
+from twisted_kafka.client_text import TEXT_CHARACTERS, bounded_text
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import (

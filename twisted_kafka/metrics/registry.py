@@ -2,13 +2,21 @@
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
 
+from twisted_kafka.client_text import bounded_text
 from twisted_kafka.metrics.instruments import Counter, Gauge, Histogram, HistogramSnapshot, Instrument, Meter
 from twisted_kafka.metrics.windows import Windowed
 from twisted_kafka.timing.clock import IClock
 
 DEFAULT_GROUP = "kafka.server"
+
+MAX_SERIES: Final = 10_000
+"""Most series of one type and name, whatever clients choose as labels. Not for those of partitions: each has its files, too."""
+
+OTHER: Final = "other"
+"""The value of all labels of the series that counts what exceeds ``MAX_SERIES``."""
 
 GROUP_OF_TYPE = {
     "Partition": "kafka.cluster",
@@ -48,8 +56,8 @@ class MetricName(NamedTuple):
 def metric_name(type_: str, name: str, tags: dict[str, object]) -> MetricName:
     """Make a name. ``type_`` may include the group, as in ``kafka.server:app-info``."""
     group, _, bare_type = type_.rpartition(":")
-    texts = tuple([(key, str(value)) for key, value in tags.items()]) if tags else ()
-    return MetricName(group or GROUP_OF_TYPE.get(type_, DEFAULT_GROUP), bare_type, name, texts)
+    texts = tuple([(bounded_text(key), bounded_text(str(value))) for key, value in tags.items()]) if tags else ()
+    return MetricName(group or GROUP_OF_TYPE.get(type_, DEFAULT_GROUP), bare_type, bounded_text(name), texts)
 
 
 _I = TypeVar("_I", bound=Instrument)
@@ -62,41 +70,47 @@ class MetricsRegistry:
     """Returns instruments by name and makes them on first use.
 
     A lookup costs more than an update: keep a reference to an instrument that is updated often.
+
+    Beyond ``max_series`` of one type and name, counters, meters and histograms are those of the series ``other``. Other instruments
+    are not shown then; the counter ``LeftOutSeries`` counts them.
     """
 
-    def __init__(self, clock: IClock) -> None:
+    def __init__(self, clock: IClock, max_series: int = MAX_SERIES) -> None:
         self.clock = clock
+        self._max_series = max_series
         self._lock = threading.Lock()
+        self._series: dict[tuple[str, str, str], int] = {}
         self._instruments: dict[MetricName, Instrument] = {}
         self._collectors: dict[MetricName, Collector] = {}
         self._flushes: list[Callable[[], object]] = []
 
-    def counter(self, type_: str, name: str, **tags: object) -> Counter:
+    def counter(self, type_: str, name: str, /, **tags: object) -> Counter:
         """Get the counter of this name. Raises TypeError if the name belongs to another kind of instrument."""
         return self._get(Counter, metric_name(type_, name, tags), Counter)
 
-    def meter(self, type_: str, name: str, **tags: object) -> Meter:
+    def meter(self, type_: str, name: str, /, **tags: object) -> Meter:
         """Get the meter of this name. Raises TypeError if the name belongs to another kind of instrument."""
         return self._get(Meter, metric_name(type_, name, tags), lambda: Meter(self.clock))
 
-    def histogram(self, type_: str, name: str, **tags: object) -> Histogram:
+    def histogram(self, type_: str, name: str, /, **tags: object) -> Histogram:
         """Get the histogram of this name. Raises TypeError if the name belongs to another kind of instrument."""
         return self._get(Histogram, metric_name(type_, name, tags), Histogram)
 
-    def gauge(self, type_: str, name: str, function: Callable[[], object], **tags: object) -> Gauge:
+    def gauge(self, type_: str, name: str, function: Callable[[], object], /, **tags: object) -> Gauge:
         """Register ``function`` as the gauge of this name, replacing an earlier instrument."""
-        gauge = Gauge(function)
-        with self._lock:
-            self._instruments[metric_name(type_, name, tags)] = gauge
-        return gauge
+        return self.add(Gauge(function), type_, name, **tags)
 
-    def add(self, instrument: _I, type_: str, name: str, **tags: object) -> _I:
+    def add(self, instrument: _I, type_: str, name: str, /, **tags: object) -> _I:
         """Register an instrument under this name, replacing an earlier one."""
+        full_name = metric_name(type_, name, tags)
         with self._lock:
-            self._instruments[metric_name(type_, name, tags)] = instrument
+            if full_name in self._instruments or self._has_room(full_name):
+                self._instruments[full_name] = instrument
+                return instrument
+        self.counter("Metrics", "LeftOutSeries").inc()
         return instrument
 
-    def collector(self, type_: str, name: str, function: Collector, **tags: object) -> None:
+    def collector(self, type_: str, name: str, function: Collector, /, **tags: object) -> None:
         """Call ``function`` for the gauges of this type and name whenever all metrics are read."""
         with self._lock:
             self._collectors[metric_name(type_, name, tags)] = function
@@ -110,14 +124,15 @@ class MetricsRegistry:
         for flush in self._flushes:
             flush()
 
-    def remove(self, type_: str, name: str, **tags: object) -> None:
+    def remove(self, type_: str, name: str, /, **tags: object) -> None:
         """Remove the instrument or collector of this name, if there is one."""
         full_name = metric_name(type_, name, tags)
         with self._lock:
-            self._instruments.pop(full_name, None)
+            if self._instruments.pop(full_name, None) is not None:
+                self._series[full_name[:3]] -= 1
             self._collectors.pop(full_name, None)
 
-    def value(self, type_: str, name: str, **tags: object) -> object:
+    def value(self, type_: str, name: str, /, **tags: object) -> object:
         """Read a gauge's value, or the count of another instrument; None for an unknown name."""
         self.flush()
         instrument = self._instruments.get(metric_name(type_, name, tags))
@@ -125,7 +140,7 @@ class MetricsRegistry:
             return None
         return instrument.value if isinstance(instrument, Gauge) else instrument.count
 
-    def histogram_snapshot(self, type_: str, name: str, **tags: object) -> HistogramSnapshot | None:
+    def histogram_snapshot(self, type_: str, name: str, /, **tags: object) -> HistogramSnapshot | None:
         """Read a histogram; None if there is none of this name."""
         self.flush()
         instrument = self._instruments.get(metric_name(type_, name, tags))
@@ -138,7 +153,7 @@ class MetricsRegistry:
             found = dict(self._instruments)
             collectors = list(self._collectors.items())
         for (group, type_, name, _), function in collectors:
-            for tags, value in function():
+            for tags, value in islice(function(), self._max_series):
                 found[metric_name(f"{group}:{type_}", name, tags)] = _constant(value)
         return sorted(found.items(), key=lambda item: item[0])
 
@@ -154,10 +169,23 @@ class MetricsRegistry:
         instrument = self._instruments.get(name)
         if instrument is None:
             with self._lock:
-                instrument = self._instruments.setdefault(name, make())
+                instrument = self._instruments.get(name)
+                if instrument is None and not self._has_room(name):
+                    name = name._replace(tags=tuple([(key, OTHER) for key, _ in name.tags]))
+                    instrument = self._instruments.get(name)
+                if instrument is None:
+                    instrument = self._instruments[name] = make()
         if type(instrument) is not kind:
             raise TypeError(f"{name} is a {type(instrument).__name__}, not a {kind.__name__}")
         return instrument
+
+    def _has_room(self, name: MetricName) -> bool:
+        """Count a series of this name, unless there are too many. The lock is held."""
+        count = self._series.get(name[:3], 0)
+        if count >= self._max_series and not any(key == "partition" for key, _ in name.tags):
+            return False
+        self._series[name[:3]] = count + 1
+        return True
 
 
 def _constant(value: object) -> Gauge:

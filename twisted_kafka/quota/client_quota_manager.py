@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
+from twisted_kafka.client_text import bounded_text
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.quota.client_quota_callback import ClientQuotaType, DefaultQuotaCallback, QuotaEntity
@@ -86,7 +87,7 @@ class ClientQuotaManager(Generic[_S]):
         found = self._callback.quota_metric_tags(self.quota_type, context.principal, context.client_id or "")
         if self._is_custom and self._callback.quota_reset_required(self.quota_type):
             self.update_limits()
-        tags: Tags = tuple(found.items())
+        tags: Tags = tuple([(name, bounded_text(value)) for name, value in found.items()])
         sensor = self._sensors.get(tags)
         if sensor is None:
             with self._lock:

@@ -146,10 +146,11 @@ class ClientMetricsManager:
         if too_early and not is_last:
             raise ThrottlingQuotaExceededError("The client pushed before its push interval had passed")
         instance.pushed_ms = instance.seen_ms = now_ms
-        if subscription_id != instance.subscription.subscription_id:
+        is_asked_for = instance.asked_ms >= 0 and (instance.subscription.metrics or not is_available())
+        if subscription_id != instance.subscription.subscription_id or not is_asked_for:
             instance.may_ask_again = True
             raise UnknownSubscriptionIdError(
-                f"Unknown subscription id {subscription_id}: the subscription has changed, the client has to fetch it again"
+                f"Unknown subscription id {subscription_id}: the client has to fetch its subscription, which may be empty"
             )
         if codec and codec not in ACCEPTED:
             instance.may_ask_again = True

@@ -14,8 +14,17 @@ DROPPED: Final = "DroppedSamples"
 MAX_SERIES: Final = 20_000
 """Maximum number of series of all clients; samples beyond it are counted in ``DroppedSamples``."""
 
+MAX_BYTES: Final = 16 << 20
+"""What the texts of all series may take together, with ``SERIES_BYTES`` for each; samples beyond it are counted there, too."""
+
+SERIES_BYTES: Final = 1024
+"""What a series takes besides its own texts."""
+
 MAX_TEXT_LENGTH: Final = 255
-"""Maximum number of characters of a metric name and of a label value."""
+"""Maximum number of characters of a metric name, of a label name and of a label value."""
+
+MAX_LABELS: Final = 16
+"""Maximum number of labels of a sample; one with more is counted in ``DroppedSamples``."""
 
 _Series = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -29,6 +38,7 @@ class ExposedMetrics:
         self._lock = threading.Lock()
         self._values: dict[bytes, dict[_Series, float]] = {}
         self._count = 0
+        self._bytes = 0
         self._dropped = registry.counter(TYPE, DROPPED)
 
     def take(self, client: bytes, labels: Mapping[str, str], samples: Iterable[Sample]) -> None:
@@ -36,12 +46,19 @@ class ExposedMetrics:
         with self._lock:
             values = self._values.setdefault(client, {})
             for sample in samples:
-                series = (sample.name[:MAX_TEXT_LENGTH], tuple((key, text[:MAX_TEXT_LENGTH]) for key, text in sample.labels))
+                labels_of_it = sample.labels[:MAX_LABELS]
+                series = (
+                    sample.name[:MAX_TEXT_LENGTH],
+                    tuple((key[:MAX_TEXT_LENGTH], text[:MAX_TEXT_LENGTH]) for key, text in labels_of_it),
+                )
                 if series not in values:
-                    if self._count >= self._max_series:
+                    size_bytes = _size_bytes(series)
+                    is_full = self._count >= self._max_series or self._bytes + size_bytes > MAX_BYTES
+                    if is_full or len(sample.labels) > MAX_LABELS:
                         self._dropped.inc()
                         continue
                     self._count += 1
+                    self._bytes += size_bytes
                     values[series] = 0.0
                     self._registry.gauge(TYPE, series[0], partial(values.get, series), **_tags(labels, series))
                 values[series] = values[series] + sample.value if sample.is_delta else sample.value
@@ -51,7 +68,14 @@ class ExposedMetrics:
         with self._lock:
             for series in self._values.pop(client, {}):
                 self._count -= 1
+                self._bytes -= _size_bytes(series)
                 self._registry.remove(TYPE, series[0], **_tags(labels, series))
+
+
+def _size_bytes(series: _Series) -> int:
+    """Return the most that the texts of a series may take."""
+    name, labels = series
+    return SERIES_BYTES + 4 * (len(name) + sum(len(key) + len(text) for key, text in labels))
 
 
 def _tags(labels: Mapping[str, str], series: _Series) -> dict[str, object]:

@@ -60,6 +60,7 @@ class TopicStats:
         self._lock = threading.Lock()
         self._meters: dict[str, Meter] = {}
         self._appends = Tally(len(_TALLIED))
+        self._is_gone = False
         if topic is None:
             for name in _ALL:
                 self._register(name)
@@ -80,6 +81,7 @@ class TopicStats:
     def unregister(self) -> None:
         """Remove the meters from the registry."""
         with self._lock:
+            self._is_gone = True
             for name in self._meters:
                 self._registry.remove(TYPE, name, **self._tags)
 
@@ -87,11 +89,10 @@ class TopicStats:
         with self._lock:
             meter = self._meters.get(name)
             if meter is None:
-                if name in _TALLIED:
-                    tallied = TallyMeter(self._registry.clock, self._appends, _TALLIED.index(name))
-                    meter = self._registry.add(tallied, TYPE, name, **self._tags)
-                else:
-                    meter = self._registry.meter(TYPE, name, **self._tags)
+                clock = self._registry.clock
+                meter = TallyMeter(clock, self._appends, _TALLIED.index(name)) if name in _TALLIED else Meter(clock)
+                if not self._is_gone:  # a request may be under way whose topic is deleted
+                    self._registry.add(meter, TYPE, name, **self._tags)
                 self._meters[name] = meter
             return meter
 
@@ -128,7 +129,7 @@ class BrokerTopicStats:
         self.all_topics = TopicStats(registry, None)
 
     def topic(self, topic: str) -> TopicStats:
-        """Return the topic's meters."""
+        """Return the meters of a topic of which this broker has a partition."""
         stats = self._topics.get(topic)
         if stats is None:
             with self._lock:
@@ -136,8 +137,10 @@ class BrokerTopicStats:
         return stats
 
     def mark(self, topic: str, name: str, amount: int) -> None:
-        """Add to a meter of the topic and to the same meter of all topics."""
-        self.topic(topic).mark(name, amount)
+        """Add to a meter of all topics, and to that of the topic if this broker has a partition of it."""
+        stats = self._topics.get(topic)
+        if stats is not None:
+            stats.mark(name, amount)
         self.all_topics.mark(name, amount)
 
     def replicated_in(self, size_bytes: int, *, is_joining: bool) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from twisted_kafka.bounded import bounded_text
+from twisted_kafka.client_text import bounded_text
 from twisted_kafka.metadata.features import SUPPORTED, FeatureCache, FinalizedFeatures, SupportedLevels
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
