@@ -198,7 +198,7 @@ def test_network_thread_that_is_lost_begins_anew_and_the_rest_serves_on(serving:
     eventually(lambda: server.server.quotas.total == 6)
     eventually(lambda: victim.stats.dropped_responses <= 1 and len(server.recorder.completed) == 11)
     globalLogPublisher.removeObserver(observer)  # type: ignore[arg-type]
-    assert len([message for message in messages if "failed, closing its 2 connections" in message]) == 1
+    assert len([message for message in messages if "which closes its 2 connections" in message]) == 1
     assert len([message for message in messages if "continues with a new reactor" in message]) == 1
 
 

@@ -28,7 +28,7 @@ from twisted_kafka.network.loop.processor_settings import ProcessorSettings
 from twisted_kafka.network.loop.reactors import make_reactor
 from twisted_kafka.network.loop.stall_watch import StallWatch
 from twisted_kafka.network.request_plane import CONTROL_PLANE, CONTROL_PLANE_QUEUE_SIZE, RequestPlane
-from twisted_kafka.network.requests.memory_pool import MemoryPool
+from twisted_kafka.network.requests.memory_pool import LARGE_BYTES, LARGE_REQUESTS_BYTES, MemoryPool
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.threads import make_thread
@@ -84,6 +84,8 @@ class SocketServer:
         pool_bytes = config.long("queued.max.request.bytes")
         self._memory_pool = MemoryPool(pool_bytes, clock) if pool_bytes > 0 else None
         register_memory_pool(metrics, clock, self._memory_pool)
+        if self._memory_pool is None:
+            self._memory_pool = MemoryPool(LARGE_REQUESTS_BYTES, clock, LARGE_BYTES + 1)
         self._listeners: dict[str, Listener] = {}
         self._next_number = 0
         self._retirements: list[threading.Thread] = []

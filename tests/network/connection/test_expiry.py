@@ -13,7 +13,7 @@ from twisted_kafka.network.connection.expiry import (
     idle_channels,
     idle_check_s,
     least_recently_used,
-    silent_holders,
+    slow_holders,
     start_check,
 )
 
@@ -41,9 +41,11 @@ def test_whose_request_is_being_handled_is_not_idle_but_who_does_not_read_its_re
     assert idle_channels([handled, unread], 5) == [unread]
 
 
-def test_silent_holders_have_begun_a_request_and_gone_quiet() -> None:
-    holders = [channel(at, holds_memory=True) for at in (4, 5, 6)]
-    assert silent_holders([*holders, channel(1)], 5) == holders[:2]
+def test_slow_holders_are_below_the_rate_after_the_time_of_grace() -> None:
+    asked: list[tuple[int, int]] = []
+    holders = [channel(1, is_slower_than=lambda *limits, slow=slow: asked.append(limits) or slow) for slow in (True, False)]
+    assert slow_holders(holders) == holders[:1]
+    assert asked == [(16 * 1024, 10_000_000_000)] * 2
 
 
 @pytest.mark.parametrize(("idle_ms", "check_s"), [(600_000, 60), (599_000, 59.9), (10_000, 1), (10_000_000, 60)])

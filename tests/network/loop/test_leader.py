@@ -11,8 +11,9 @@ from tests.network.loop.schedule import HookedReactor
 from tests.network.network_fakes import Layer, frame
 from twisted_kafka.network.loop.network_thread import NetworkThread
 from twisted_kafka.network.loop.processor import MAX_REQUESTS_PER_ROUND, MAX_ROUND_NS
+from twisted_kafka.network.requests.memory_pool import LARGE_BYTES
 from twisted_kafka.network.requests.parker import Parker
-from twisted_kafka.network.requests.request import LARGE_BYTES, Request
+from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import SHUTDOWN
 from twisted_kafka.protocol.errors import FatalExitError
 from twisted_kafka.server.request_handler import KafkaRequestHandler

@@ -7,7 +7,7 @@ from tests.cases import case
 from tests.network.network_fakes import FakeTransport, Layer, frame
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_state import MUTED, NOT_MUTED
-from twisted_kafka.network.connection.expiry import SILENCE_S
+from twisted_kafka.network.connection.expiry import GRACE_S, SLOW_BYTES_PER_S
 from twisted_kafka.network.requests.memory_pool import IMemoryWaiter, MemoryPool
 from twisted_kafka.timing.clock import ManualClock
 
@@ -204,45 +204,74 @@ def whatever_fails(seed: int) -> None:
     assert not layer.processor.channels
 
 
-def test_who_is_silent_may_not_keep_others_waiting_for_memory() -> None:
+@pytest.mark.parametrize("is_dripping", [False, True])
+def test_who_hardly_sends_may_not_keep_others_waiting_for_memory(is_dripping: bool) -> None:
     layer, pool = make_layer(1000)
-    silent, silent_transport = layer.connect()
     slow, slow_transport = layer.connect()
     announced = frame(1, b"x" * 500)
-    feed(silent, silent_transport, announced[:100])
     feed(slow, slow_transport, announced[:100])
-    for _ in range(30):
+    for second in range(30):
         layer.advance_ms(1000)
-    assert not silent_transport.is_closed, "nobody waits"
+        feed(slow, slow_transport, announced[100 + second : 101 + second] * is_dripping)
+    assert not slow_transport.is_closed, "nobody waits"
+    late, late_transport = layer.connect()
+    feed(late, late_transport, announced[:100] * 2)
     assert pool.available_bytes < 0
     waiting, _ = layer.connect()
     waiting.dataReceived(frame(3))
     assert layer.take() is None
     for second in range(9):
         layer.advance_ms(1000)
-        assert feed(slow, slow_transport, announced[100 + second : 101 + second]) == b""
-    assert not silent_transport.is_closed
-    layer.advance_ms(1000)
-    layer.advance_ms(1000)
-    assert silent_transport.is_closed
+        assert feed(slow, slow_transport, announced[130 + second : 131 + second] * is_dripping) == b""
     assert not slow_transport.is_closed
+    layer.advance_ms(1000)
+    layer.advance_ms(1000)
+    assert slow_transport.is_closed
     layer.reactor.run_asked()
     request = layer.take()
     assert request is not None, "there is memory again"
     assert request.context.connection is waiting.connection
 
 
-def test_a_silent_client_has_so_long_and_no_longer_while_others_wait() -> None:
+def test_a_client_has_some_time_and_then_a_rate_to_keep() -> None:
     layer, _ = make_layer(100)
-    silent, transport = layer.connect()
-    feed(silent, transport, frame(1, bytes(500))[:100])
+    slow, transport = layer.connect()
+    feed(slow, transport, frame(1, bytes(2 * SLOW_BYTES_PER_S))[: SLOW_BYTES_PER_S + 4])
     layer.connect()[0].dataReceived(frame(2))
-    layer.clock.advance_ms(SILENCE_S * 1000 - 1)
-    layer.processor.close_silent_holders()
+    layer.clock.advance_ms(GRACE_S * 1000 + 1000)
+    layer.processor.close_slow_holders()
     assert not transport.is_closed
     layer.clock.advance_ms(1)
-    layer.processor.close_silent_holders()
+    layer.processor.close_slow_holders()
     assert transport.is_closed
+
+
+@pytest.mark.parametrize("is_announced", [False, True])
+def test_large_requests_wait_for_memory_and_small_ones_do_not(is_announced: bool) -> None:
+    clock = ManualClock()
+    pool = MemoryPool(1000, clock, least_bytes=500)
+    layer = Layer(pool=pool, clock=clock)
+    for number in range(2):
+        channel, transport = layer.connect()
+        feed(channel, transport, frame(number, bytes(600))[: 100 if is_announced else 1000])
+    assert pool.available_bytes < 0
+    waiting, waiting_transport = layer.connect()
+    feed(waiting, waiting_transport, frame(5, bytes(600)))
+    assert not waiting_transport.is_reading
+    small, small_transport = layer.connect()
+    small.dataReceived(frame(6, bytes(400)) + frame(7))
+    if is_announced:
+        for holder in list(layer.processor.channels.values())[:2]:
+            holder.close()
+    for expected in [6] if is_announced else [0, 1, 6]:
+        request = layer.take()
+        assert request is not None
+        assert request.context.correlation_id == expected
+        request.release_buffer()
+        layer.answer(request)
+    left = [request.context.correlation_id for _ in range(2) if (request := layer.take()) is not None]
+    assert sorted(left) == [5, 7]
+    assert small_transport.written
 
 
 def test_an_upload_that_takes_long_is_not_idle() -> None:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from twisted_kafka.network.requests.memory_pool import LARGE_BYTES
 from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import (
     CLOSE_CONNECTION,
     END_THROTTLING,
-    LARGE_BYTES,
     NO_OP,
     SEND,
     START_THROTTLING,

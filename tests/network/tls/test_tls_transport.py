@@ -173,7 +173,7 @@ def test_no_further_record_is_read_when_the_channel_has_read_ahead_enough(monkey
         endless.setattr(client.transport, "_tls", Endless())
         assert client.transport.doRead() is None
     assert client.channel.is_paused
-    assert len(reads) == 1 + READ_AHEAD_BYTES // RECORD_BYTES + 1 < RECORDS_PER_TURN, "the request, and what is read ahead"
+    assert len(reads) == 1 + READ_AHEAD_BYTES // RECORD_BYTES < RECORDS_PER_TURN, "the request, and what is read ahead"
 
 
 def test_nothing_is_read_while_there_is_no_room_for_requests() -> None:

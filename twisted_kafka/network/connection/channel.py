@@ -31,7 +31,7 @@ from twisted_kafka.protocol.regions import Buffer
 READ_AHEAD_BYTES = 64 * 1024
 """A muted channel keeps reading until it holds more than this, so muting for a short request costs no system call.
 
-It is 0 with a memory pool: a channel then holds no more unaccounted bytes than it got in one read.
+It is 0 with a memory pool for all requests: a channel then holds no more unaccounted bytes than it got in one read.
 """
 
 MOST_CUT = 32
@@ -59,6 +59,12 @@ class IChannelOwner(Protocol):
 
     def stop_reading(self, channel: "KafkaChannel") -> None:
         """Mute a channel until there is room again."""
+
+    def note_held(self, channel: "KafkaChannel", size_bytes: int) -> bool:
+        """Note how much a channel holds of requests that are incomplete or wait; return whether it may read ahead.
+
+        If channels hold too much together, the one that has been silent for the longest time is closed.
+        """
 
     def reserve_memory(self, channel: "KafkaChannel", size_bytes: int) -> bool:
         """Allocate from the memory pool. If it is exhausted, mute the channel until memory is released and return False."""
@@ -94,11 +100,13 @@ class KafkaChannel:
     __slots__ = (
         "_backlog",
         "_backlog_bytes",
+        "_noted_bytes",
         "_owner",
         "_pool",
         "_read_ahead_bytes",
         "_reader",
         "_reserved_bytes",
+        "_reserved_ns",
         "connection",
         "in_flight",
         "is_eof",
@@ -120,9 +128,11 @@ class KafkaChannel:
         self._backlog: deque[Buffer] | None = None
         self._backlog_bytes = 0
         self._pool: MemoryPool | None = owner.memory_pool
-        self._read_ahead_bytes = READ_AHEAD_BYTES if self._pool is None else 0
+        self._read_ahead_bytes = READ_AHEAD_BYTES if self._pool is None or self._pool.least_bytes else 0
+        self._noted_bytes = 0
         self._reserved_bytes = 0
         """Allocated from the memory pool for the incomplete frame that becomes the next request."""
+        self._reserved_ns = 0
         self.read_header: HeaderReader = read_request_header
         self.state = NOT_MUTED
         self.in_flight: Request | None = None
@@ -154,6 +164,13 @@ class KafkaChannel:
     def holds_memory(self) -> bool:
         """Whether memory is allocated for a request that is still incomplete."""
         return bool(self._reserved_bytes)
+
+    def is_slower_than(self, bytes_per_s: int, grace_ns: int) -> bool:
+        """Whether it holds memory for a request that comes more slowly, after a time of grace."""
+        if not self._reserved_bytes:
+            return False
+        late_ns = self._owner.now_ns() - self._reserved_ns - grace_ns
+        return self._reader.held_bytes * 1_000_000_000 < late_ns * bytes_per_s
 
     @property
     def has_waiting_requests(self) -> bool:
@@ -232,6 +249,9 @@ class KafkaChannel:
         if self._pool is not None and self._reserved_bytes:
             self._pool.release(self._reserved_bytes)
             self._reserved_bytes = 0
+        if self._noted_bytes:
+            self._noted_bytes = 0
+            self._owner.note_held(self, 0)
         self._owner.process_disconnected(self)
 
     # Called by the processor.
@@ -273,10 +293,14 @@ class KafkaChannel:
         if self._backlog:
             frame = self._backlog.popleft()
             self._backlog_bytes -= len(frame) + FRAME_BYTES
+            if self._noted_bytes:
+                self._note_held()
+                if self.state == CLOSED:
+                    return
             owner.process_completed_receive(self, frame)
         elif self.is_eof:
             self.close()
-        elif self._pool is None or self._reserve():
+        elif not self._reader.held_bytes or self._reserve():
             self.state = NOT_MUTED
             if self.is_paused:
                 self.is_paused = False
@@ -316,10 +340,23 @@ class KafkaChannel:
             self._keep(frames)
         else:
             self.last_active_ns = self._owner.now_ns()  # part of a request counts as activity
-        if self.state != NOT_MUTED and self._backlog_bytes + self._reader.held_bytes > self._read_ahead_bytes:
-            self.pause()
-        elif self._pool is not None and self.state == NOT_MUTED:
+        if self._reader.held_bytes or self._backlog_bytes or self._noted_bytes:
+            self._hold()
+
+    def _hold(self) -> None:
+        """Take memory for the next request if it is incomplete, and note what else is held; stop reading if that is too much."""
+        if self.state == NOT_MUTED:
             self._reserve()
+        may_read_ahead = self._note_held()
+        if self.state != NOT_MUTED and (not may_read_ahead or self._noted_bytes > self._read_ahead_bytes):
+            self.pause()
+
+    def _note_held(self) -> bool:
+        held_bytes = self._backlog_bytes
+        if not self._reserved_bytes:  # otherwise the pool counts the incomplete frame
+            held_bytes += self._reader.held_bytes
+        self._noted_bytes = held_bytes
+        return self._owner.note_held(self, held_bytes)
 
     def _keep(self, frames: Sequence[Buffer]) -> None:
         if self._backlog is None:
@@ -343,9 +380,11 @@ class KafkaChannel:
         are complete or that wait for nothing but their client, and connections cannot deadlock on the pool.
         """
         size = self._reader.frame_bytes
-        if not size or self._reserved_bytes:
+        if not size or self._reserved_bytes or self._pool is None or size < self._pool.least_bytes:
             return True
         if self._owner.reserve_memory(self, size):
             self._reserved_bytes = size
+            self._reserved_ns = self._owner.now_ns()
+            self._reader.allocate()
             return True
         return False

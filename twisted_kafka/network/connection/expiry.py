@@ -19,10 +19,13 @@ IDLE_CHECKS = 10
 MAX_IDLE_CHECK_S = 60.0
 """... but the time between two checks is at most this."""
 
-SILENCE_S = 10.0
-"""How long a client may send nothing of a request that it has begun, while other connections wait for memory."""
+GRACE_S = 10.0
+"""How long a client may send as slowly as it likes a request that it has begun ..."""
 
-SILENCE_CHECK_S = 1.0
+SLOW_BYTES_PER_S = 16 * 1024
+"""... and how fast it has to send it after that, while other connections wait for memory."""
+
+HOLDERS_CHECK_S = 1.0
 
 HALF_CLOSED_S = 1.0
 """How long a connection waits for the response to its last request after its client has stopped sending."""
@@ -46,9 +49,9 @@ def least_recently_used(channels: Collection[KafkaChannel]) -> KafkaChannel:
     return min(channels, key=_last_active)
 
 
-def silent_holders(channels: Collection[KafkaChannel], limit_ns: int) -> list[KafkaChannel]:
-    """Return the channels that hold memory for an incomplete request and have received nothing since ``limit_ns``."""
-    return [channel for channel in channels if channel.holds_memory and channel.last_active_ns <= limit_ns]
+def slow_holders(channels: Collection[KafkaChannel]) -> list[KafkaChannel]:
+    """Return the channels that hold memory for a request which they receive too slowly."""
+    return [channel for channel in channels if channel.is_slower_than(SLOW_BYTES_PER_S, int(GRACE_S * 1e9))]
 
 
 def idle_check_s(idle_ms: int) -> float:

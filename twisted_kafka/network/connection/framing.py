@@ -17,8 +17,8 @@ from twisted_kafka.protocol.regions import Buffer
 
 SIZE_BYTES = 4
 
-FIRST_ALLOCATION_BYTES = 16 * 1024
-"""Least bytes that the buffer of a larger frame starts with: a client that sent a size alone holds no more."""
+FIRST_ALLOCATION_BYTES = 4 * 1024
+"""The buffer of a larger frame starts with so many bytes more than have come: a client that sent a size alone holds no more."""
 
 GROWTH = 4
 """Factor by which a full buffer grows, up to the size of its frame."""
@@ -224,10 +224,17 @@ class FrameReader:
         self.held_bytes = len(data)
         buffer = self._buffers.take(size)
         if buffer is None:
-            self._buffer = _grown(data, self._next_bytes(len(data)))
+            next_bytes = len(data) + FIRST_ALLOCATION_BYTES
+            self._buffer = _grown(data, next_bytes if next_bytes < size else self._buffers.size_for(size))
         else:
             self._buffer = buffer
             copy_into(buffer, data, 0)
+
+    def allocate(self) -> None:
+        """Give the incomplete frame its whole buffer now: its memory is accounted for."""
+        buffer = self._buffer
+        if buffer is not None and len(buffer) < self._size:
+            self._buffer = _grown(memoryview(buffer)[: self.held_bytes], self._buffers.size_for(self._size))
 
     def _next_bytes(self, held_bytes: int) -> int:
         """Return the size of the next buffer. The one that the whole frame fits into has a size that is kept."""

@@ -36,15 +36,16 @@ from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor, IConnec
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.connection_stats import ConnectionStats
 from twisted_kafka.network.connection.expiry import (
-    SILENCE_CHECK_S,
-    SILENCE_S,
+    GRACE_S,
+    HOLDERS_CHECK_S,
     close_after_last_response,
     idle_channels,
     idle_check_s,
     least_recently_used,
-    silent_holders,
+    slow_holders,
     start_check,
 )
+from twisted_kafka.network.connection.held_bytes import HeldBytes, memory_bytes
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.loop.new_connections import NewConnections
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings
@@ -69,6 +70,18 @@ from twisted_kafka.timing.clock import IClock
 
 MAX_REQUESTS_PER_ROUND = 32
 """After so many requests, no further one is handled before the thread sends their responses and polls its sockets again."""
+
+HELD_BYTES = 48 * 1024 * 1024
+"""Most bytes that one processor's connections may hold of requests that are small and incomplete, or that wait for room.
+
+Those that wait for memory have 64 KiB each. So 700 producers may wait whose requests do not fit the memory for large ones.
+"""
+
+READ_AHEAD_TOTAL_BYTES = 12 * 1024 * 1024
+"""Nothing is read ahead while they hold more than this."""
+
+UNSENT_BYTES = 32 * 1024 * 1024
+"""Most bytes in memory of responses that the clients of one processor do not read."""
 
 FAILURE_READ_S = 1.0
 """How long a client has to read why it is not authenticated before its connection is closed."""
@@ -98,6 +111,7 @@ class Processor:
         "_observers",
         "_polls_before",
         "_reactor",
+        "_received",
         "_refusal_observers",
         "_refusals",
         "_request_channel",
@@ -106,6 +120,7 @@ class Processor:
         "_steady_ns",
         "_stopped",
         "_unreadable_files",
+        "_unsent",
         "_waited_before_ns",
         "_wake_pending",
         "channels",
@@ -147,6 +162,8 @@ class Processor:
         self._responses: deque[Request | ThrottlingResponse] = deque()
         self._held: deque[Request] = deque()  # requests for which the queue was full
         self._stopped: dict[KafkaChannel, None] = {}  # in the order in which they stopped reading
+        self._received = HeldBytes(HELD_BYTES)
+        self._unsent = HeldBytes(UNSENT_BYTES)
         self._refusals = LogRateLimit(clock.monotonic_ns)
         self._unreadable_files = LogRateLimit(clock.monotonic_ns)
         self._checks: list[LoopingCall] = []
@@ -396,7 +413,7 @@ class Processor:
         if self.settings.idle_ms > 0:
             self._checks.append(start_check(self.close_idle_connections, idle_check_s(self.settings.idle_ms), self._reactor))
         if self.memory_pool is not None:
-            self._checks.append(start_check(self.close_silent_holders, SILENCE_CHECK_S, self._reactor))
+            self._checks.append(start_check(self.close_slow_holders, HOLDERS_CHECK_S, self._reactor))
 
     def process_disconnected(self, channel: KafkaChannel) -> None:
         """Forget a closed channel. A request that a handler has is completed when its response comes."""
@@ -404,6 +421,7 @@ class Processor:
             self.stats.connections_closed += 1
             self.settings.quotas.dec(self.settings.listener_name, channel.connection.client_address)
         self._stopped.pop(channel, None)
+        self._unsent.note(channel, 0)
         request, channel.in_flight = channel.in_flight, None
         if request is None:
             return
@@ -432,13 +450,13 @@ class Processor:
             _log.info("Closing idle connection {id}", id=channel.connection_id)
             channel.close()
 
-    def close_silent_holders(self) -> None:
-        """While others wait for memory, close connections that hold memory for a request and do not send it."""
+    def close_slow_holders(self) -> None:
+        """While others wait for memory, close connections that hold memory for a request and hardly send it."""
         pool = self.memory_pool
-        if pool is None or pool.waited_for_ns() < SILENCE_S * 1e9:
+        if pool is None or pool.waited_for_ns() < GRACE_S * 1e9:
             return
-        for channel in silent_holders(self.channels.values(), self.now_ns() - int(SILENCE_S * 1e9)):
-            self.refuse(channel, f"no further bytes of its request came for {SILENCE_S:g} s while others wait for memory")
+        for channel in slow_holders(self.channels.values()):
+            self.refuse(channel, "its request comes too slowly while others wait for memory")
 
     def refuse(self, channel: KafkaChannel, why: str) -> None:
         """Close a connection that sent something invalid, and log why in one line. The number of lines is limited."""
@@ -494,7 +512,9 @@ class Processor:
         """Parse the header of a complete frame and queue the request. An invalid header closes the connection."""
         now_ns = channel.last_active_ns = self.now_ns()
         pool = self.memory_pool
-        if pool is not None and not channel.allocate_memory(frame):
+        if pool is not None and len(frame) < pool.least_bytes:
+            pool = None
+        elif pool is not None and not channel.allocate_memory(frame):
             return
         try:
             api_key, api_version, correlation_id, client_id, body_offset = channel.read_header(frame)
@@ -526,9 +546,22 @@ class Processor:
         pool = self.memory_pool
         if pool is None or pool.try_allocate(size_bytes, self):
             return True
-        self.is_full = True
+        if not pool.least_bytes:  # otherwise others may send small requests
+            self.is_full = True
         self.stop_reading(channel)
         return False
+
+    def note_held(self, channel: KafkaChannel, size_bytes: int) -> bool:
+        """Note what a channel holds of requests; return whether it may read ahead (``IChannelOwner.note_held``)."""
+        received = self._received
+        if received.note(channel, size_bytes):
+            self._close_longest_silent(received, "requests that are incomplete or wait")
+        return received.total_bytes < READ_AHEAD_TOTAL_BYTES
+
+    def _close_longest_silent(self, held: HeldBytes, what: str) -> None:
+        channel = held.longest_silent()
+        if channel is not None:
+            self.refuse(channel, f"it is the longest silent of those that hold more than {held.max_bytes} bytes of {what}")
 
     def _hold(self, channel: KafkaChannel, request: Request) -> None:
         # The queue is full: stop reading this channel, keep sending. At most one request per connection is held.
@@ -582,6 +615,8 @@ class Processor:
                     if channel.transport.send(request.parts, request.response_bytes):
                         now_ns = request.sent_ns = self.now_ns()
                         sent.append((channel, request))
+                    elif channel.is_open and self._unsent.note(channel, memory_bytes(request.parts)):
+                        self._close_longest_silent(self._unsent, "responses that clients do not read")
                 elif kind == AUTHENTICATION_FAILED:
                     self._fail_authentication(channel, request)
                 elif kind == SESSION_EXPIRED:
@@ -602,6 +637,8 @@ class Processor:
     def process_completed_send(self, channel: KafkaChannel, request: Request) -> None:
         """Complete a request whose response has been sent, and continue with the channel's next one."""
         channel.last_active_ns = request.sent_ns
+        if self._unsent.total_bytes:
+            self._unsent.note(channel, 0)
         size = request.response_bytes
         stats = self.stats
         stats.responses += 1

@@ -1,15 +1,25 @@
 """Limits the bytes of requests in memory: key ``queued.max.request.bytes``. (Kafka: SimpleMemoryPool, not strict.)
 
+Without the key, only large requests take memory from a pool, of ``LARGE_REQUESTS_BYTES``: clients that begin requests and do not
+end them must not use up the machine's memory. Small ones are bounded otherwise (``Processor``).
+
 The rule: an allocation succeeds in full as long as any memory is left, so that the largest request cannot starve. The pool may be
 overdrawn by that one request. Memory is released when its request has been handled or refused, or its connection is closed. A
 processor whose allocation fails is notified once when memory is available.
 """
 
 import threading
+from typing import Final
 
 from zope.interface import Interface
 
 from twisted_kafka.timing.clock import IClock
+
+LARGE_BYTES: Final = 64 * 1024
+"""A larger request is a large one."""
+
+LARGE_REQUESTS_BYTES: Final = 32 * 1024 * 1024
+"""Memory for large requests: as much as 32 producers with batches of a megabyte have under way."""
 
 
 class IMemoryWaiter(Interface):
@@ -22,7 +32,9 @@ class IMemoryWaiter(Interface):
 class MemoryPool:
     """Counts allocated bytes. Thread-safe."""
 
-    def __init__(self, size_bytes: int, clock: IClock) -> None:
+    def __init__(self, size_bytes: int, clock: IClock, least_bytes: int = 0) -> None:
+        """Requests of fewer than ``least_bytes`` take no memory from it."""
+        self.least_bytes = least_bytes
         if size_bytes <= 0:
             raise ValueError(f"invalid pool size: {size_bytes} bytes")
         self._size_bytes = size_bytes

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from twisted_kafka.network.requests.memory_pool import MemoryPool
+from twisted_kafka.network.requests.memory_pool import LARGE_BYTES, MemoryPool
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.regions import Buffer, Part
 
@@ -21,11 +21,6 @@ AUTHENTICATION_FAILED = 7
 """The response, if there is one, is sent and the connection closed after ``connection.failed.authentication.delay.ms``."""
 SESSION_EXPIRED = 8
 """No response is sent, and the connection is closed: its client has not re-authenticated in time."""
-
-
-LARGE_BYTES = 64 * 1024
-"""A larger request is handled while its processor reads others: validating and writing it take long, mostly without the
-interpreter lock."""
 
 
 class IProcessor(Protocol):
@@ -113,7 +108,10 @@ class Request:
 
     @property
     def is_large(self) -> bool:
-        """Whether it is larger than ``LARGE_BYTES``."""
+        """Whether it is handled while its processor reads others.
+
+        Validating and writing it take long, mostly without the interpreter lock.
+        """
         return self.request_bytes > LARGE_BYTES
 
     def claim(self) -> bool:

@@ -1,0 +1,112 @@
+"""What the connections of a processor hold together: the one that has been silent for the longest time is closed."""
+
+from io import FileIO
+from pathlib import Path
+
+import pytest
+
+from tests.network.network_fakes import FakeTransport, Layer, frame, lines_of
+from twisted_kafka.network.connection.held_bytes import HeldBytes
+from twisted_kafka.network.loop.processor import HELD_BYTES, READ_AHEAD_TOTAL_BYTES, UNSENT_BYTES
+from twisted_kafka.protocol.regions import FileRegion
+
+PARTIAL = 60_000
+
+
+def _begin(layer: Layer) -> FakeTransport:
+    """Connect a client that sends most of a request and then nothing."""
+    layer.clock.advance_ms(1)
+    _, transport = layer.connect()
+    data = frame(1, bytes(PARTIAL))[:PARTIAL]
+    while data:
+        data = data[transport.read(data) :]
+    return transport
+
+
+def test_incomplete_requests_close_the_longest_silent_connections() -> None:
+    layer = Layer()
+    active, active_transport = layer.connect()
+    active.dataReceived(frame(7)[:5])
+    count = HELD_BYTES // PARTIAL + 5
+    begun: list[FakeTransport] = []
+    lines = lines_of(lambda: begun.extend(_begin(layer) for _ in range(count // 2)))
+    active.dataReceived(frame(7)[5:7])
+    lines += lines_of(lambda: begun.extend(_begin(layer) for _ in range(count // 2)))
+    closed = [transport.is_closed for transport in begun]
+    assert closed == sorted(closed, reverse=True), "the first ones"
+    assert 0 < sum(closed) < 10
+    assert len(lines) == sum(closed)
+    assert not active_transport.is_closed
+    active.dataReceived(frame(7)[7:])
+    assert layer.take() is not None
+
+
+def test_nothing_is_read_ahead_while_much_is_held() -> None:
+    layer = Layer()
+    busy, busy_transport = layer.connect()
+    busy.dataReceived(frame(1))
+    busy.dataReceived(frame(2))
+    assert busy_transport.is_reading
+    for _ in range(READ_AHEAD_TOTAL_BYTES // PARTIAL + 1):
+        _begin(layer)
+    busy.dataReceived(frame(3))
+    assert not busy_transport.is_reading
+    for number in (1, 2, 3):
+        request = layer.take()
+        assert request is not None
+        assert request.context.correlation_id == number
+        layer.answer(request)
+    assert busy_transport.is_reading
+
+
+def test_what_is_held_is_forgotten_with_its_connection_and_once_it_is_handled() -> None:
+    layer = Layer()
+    for _ in range(3 * HELD_BYTES // PARTIAL):
+        transport = _begin(layer)
+        transport.abortConnection()
+    for number in range(3 * HELD_BYTES // PARTIAL):
+        channel, transport = layer.connect()
+        channel.dataReceived(frame(number) + frame(number, bytes(PARTIAL)))
+        for _ in range(2):
+            request = layer.take()
+            assert request is not None
+            layer.answer(request)
+        assert not transport.is_closed
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_clients_that_do_not_read_their_responses_are_closed_the_longest_silent_first(is_file: bool, tmp_path: Path) -> None:
+    layer = Layer()
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(1_000_000))
+    transports = []
+    with FileIO(path) as file:
+        for number in range(2 * UNSENT_BYTES // 1_000_000):
+            layer.clock.advance_ms(1)
+            channel, transport = layer.connect()
+            transport.is_stuck = True
+            transports.append(transport)
+            channel.dataReceived(frame(number))
+            request = layer.take()
+            assert request is not None
+            part = FileRegion(file, 0, 1_000_000) if is_file else bytes(1_000_000)
+            layer.channel.send_response(request, [part], 1_000_000)
+            layer.reactor.run_asked()
+    closed = [transport.is_closed for transport in transports]
+    if is_file:
+        assert not any(closed)
+        return
+    assert closed == sorted(closed, reverse=True)
+    assert sum(closed) * 1_000_000 == pytest.approx(len(closed) * 1_000_000 - UNSENT_BYTES, abs=2_000_000)
+    for transport in transports:
+        if not transport.is_closed:
+            transport.unstick()
+    assert layer.processor.stats.responses == closed.count(False)
+
+
+def test_the_total_is_the_sum_of_what_was_noted_last() -> None:
+    layer = Layer()
+    held = HeldBytes(100)
+    (one, _), (other, _) = layer.connect(), layer.connect()
+    assert [held.note(one, 60), held.note(other, 41), held.note(one, 59), held.note(other, 0)] == [False, True, False, False]
+    assert held.total_bytes == 59
