@@ -36,7 +36,7 @@ from twisted_kafka.protocol.messages.inter_broker import (
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.alter_partition_manager import AlterPartitionManager, Proposer
 from twisted_kafka.replication.fetching.leader_requests import FetchLimits, LeaderRequests, Outgoing, PeerVersions
-from twisted_kafka.replication.fetching.replica_fetcher import Answer, FetcherHost, Pause, ReplicaFetcher
+from twisted_kafka.replication.fetching.replica_fetcher import Answer, FetcherHost, Overtaken, Pause, ReplicaFetcher
 from twisted_kafka.replication.fetching.replica_fetcher_manager import FetcherKey, ReplicaFetcherManager
 from twisted_kafka.replication.interfaces import IControllerChannel
 from twisted_kafka.replication.partition.partition import Partition
@@ -66,6 +66,11 @@ class HandThread:
 
     def wake(self) -> None:
         self.pause = None
+
+    def overtake(self) -> None:
+        """Leave the request to the leader that waits with it, and work on."""
+        assert self.fetcher.may_be_overtaken
+        self.step(Overtaken.OVERTAKEN)
 
     def refresh(self) -> None:
         pass
@@ -112,8 +117,7 @@ class Member(Apis):
             BACKOFF_MS,
             lambda: 1000 + broker_id,
             lambda partition, size_bytes: self.replicas.stats.replicated_in(size_bytes, is_joining=partition.is_joining),
-            self.replicas.purgatories.fetch.check_and_complete,
-            lambda _: None,
+            self.replicas.purgatories.check_fetches,
         )
         self.fetchers = ReplicaFetcherManager(host, self._make_thread, 1, lambda _: None, self.scheduler, self.metrics)
         self.replicas.set_fetchers(self.fetchers)

@@ -10,7 +10,6 @@ from twisted_kafka.protocol.errors import CorruptRecordError, ErrorCode
 from twisted_kafka.protocol.regions import FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.operations.delayed_fetch import DelayedFetch, FetchAnswer
-from twisted_kafka.replication.operations.purgatories import HURRIED_MS, HURRIED_WAIT_MS
 from twisted_kafka.replication.operations.reader import MOST_UNKNOWN
 from twisted_kafka.replication.operations.waiting_fetches import WaitingFetches
 from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch
@@ -274,47 +273,6 @@ class TestWaiting:
         assert not consumer.done()
         fetch(h, ask(1), replica=OTHER, isolation=FetchIsolation.LOG_END)
         assert consumer.result(0)[0].size_bytes > 0
-
-    @pytest.mark.parametrize("acks", [1, -1])
-    def test_a_follower_that_waits_for_others_is_answered_when_one_has_records_that_it_has_not_asked_for(
-        self, h: Harness, acks: int
-    ) -> None:
-        h.lead(replicas=BOTH)
-        h.lead(partition=1, replicas=BOTH)
-        answer = fetch(h, ask(0), wait_ms=500, replica=OTHER, isolation=FetchIsolation.LOG_END)
-        consumer = fetch(h, ask(0), wait_ms=500)
-        h.append(b"a", topic_partition=TP1, acks=acks)
-        assert [read.size_bytes for read in answer.result(0)] == [0]
-        assert not consumer.done()
-        fetch(h, ask(1, topic_partition=TP1), replica=OTHER, isolation=FetchIsolation.LOG_END)
-        answer = fetch(h, ask(0), wait_ms=500, replica=OTHER, isolation=FetchIsolation.LOG_END)
-        h.append(b"b", topic_partition=TP1)
-        assert not answer.done(), "the follower has asked for it in this leader epoch"
-        h.order(partition=1, epoch=1, replicas=BOTH, version=1)
-        h.append(b"c", topic_partition=TP1)
-        assert answer.done()
-
-    def test_a_follower_that_is_told_late_of_a_leader_does_not_wait_long_until_then(self, h: Harness) -> None:
-        h.lead(replicas=BOTH)
-        h.lead(partition=1, replicas=BOTH)
-        h.append(b"a", topic_partition=TP1)
-        how: Any = {"wait_ms": 500, "replica": OTHER, "isolation": FetchIsolation.LOG_END}
-        early = fetch(h, ask(0), **how)
-        h.advance_ms(HURRIED_WAIT_MS + 1)
-        assert early.done()
-        fetch(h, ask(0), ask(0, topic_partition=TP1), **how)
-        answer = fetch(h, ask(0), **how)
-        h.advance_ms(499)
-        assert not answer.done(), "it has asked for all"
-
-    def test_a_follower_that_is_never_told_of_a_leader_waits_again(self, h: Harness) -> None:
-        h.lead(replicas=BOTH)
-        h.lead(partition=1, replicas=BOTH)
-        h.append(b"a", topic_partition=TP1)
-        h.advance_ms(HURRIED_MS)
-        answer = fetch(h, ask(0), wait_ms=500, replica=OTHER, isolation=FetchIsolation.LOG_END)
-        h.advance_ms(499)
-        assert not answer.done()
 
     def test_a_follower_out_of_sync_is_not_answered_early(self, h: Harness) -> None:
         h.lead(replicas=BOTH)

@@ -24,11 +24,15 @@ class Client:
     def __init__(self) -> None:
         self.actions: list[Callable[[], object]] = []
         self.sent: list[tuple[Node, Any, Future[Any]]] = []
+        self.lines: list[int] = []
         self.is_broken = False
         self.is_stopped = False
 
-    def send(self, node: Node, request: Any, latest_version: int | None = None, timeout_ms: int | None = None) -> "Future[Any]":
+    def send(
+        self, node: Node, request: Any, latest_version: int | None = None, timeout_ms: int | None = None, line: int = 0
+    ) -> "Future[Any]":
         assert timeout_ms == TIMEOUT_MS
+        self.lines.append(line)
         request.encode(latest_version)
         future: Future[Any] = Future()
         self.sent.append((node, request, future))
@@ -188,3 +192,31 @@ class TestThread:
         thread.wake()
         client.pump()
         assert (len(client.sent), client.is_stopped) == (1, True)
+
+    def test_a_fetch_that_waits_is_overtaken_over_another_connection(
+        self, thread: ReplicaFetcherThread, client: Client, cluster: Cluster
+    ) -> None:
+        leader = cluster.members[1]
+        thread.wake()
+        client.pump()
+
+        def answer(sent: int) -> Any:
+            _, request, _ = client.sent[sent]
+            return leader.decoded(type(request), leader.start(request, 17), 17)
+
+        client.sent[0][2].set_result(answer(0))
+        assert [request.session_epoch for _, request, _ in client.sent] == [0, 1]
+        thread.wake()
+        client.pump()
+        assert len(client.sent) == 2, "there is nothing that it does not have"
+        for index in (1, 2):
+            cluster.create(index)
+            thread.wake()
+            client.pump()
+        assert client.lines == [0, 0, 1], "the second one overtakes, the third one waits for the first one's end"
+        leader.start(client.sent[1][1], 17)
+        client.sent[1][2].set_exception(ConnectionError("gone"))
+        assert len(client.sent) == 3
+        leader.write(b"a", index=1)
+        client.sent[2][2].set_result(answer(2))
+        assert (client.lines, client.sent[3][1].session_epoch) == ([0, 0, 1, 1], 3)

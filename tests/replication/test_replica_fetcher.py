@@ -1,12 +1,17 @@
 """Followers that copy their leaders' logs, byte for byte, and truncate what their leaders do not have."""
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.replication.several import BACKOFF_MS, Cluster
+from tests.replication.several import BACKOFF_MS, LIMITS, Cluster
+from twisted_kafka.protocol.errors import ErrorCode, KafkaStorageError
 from twisted_kafka.replication.fetching.leader_requests import PeerVersions
+from twisted_kafka.replication.fetching.replica_fetcher import FetchState
+from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.topic_stats import (
     REASSIGNMENT_BYTES_IN,
     REASSIGNMENT_BYTES_OUT,
@@ -70,7 +75,7 @@ def test_what_a_reassignment_moves_is_counted_apart(cluster: Cluster) -> None:
     assert counted() == [0, 3 * size, size]
 
 
-@pytest.mark.parametrize("versions", [PeerVersions(), PeerVersions(fetch=11, epochs=3, list_offsets=5)])
+@pytest.mark.parametrize("versions", [PeerVersions(), PeerVersions(fetch=12, list_offsets=6)])
 def test_what_a_deposed_leader_alone_has_goes(tmp_path: Path, versions: PeerVersions) -> None:
     cluster = Cluster(tmp_path, versions=versions)
     cluster.create()
@@ -180,21 +185,177 @@ def test_the_log_start_of_the_leader_is_taken_over(cluster: Cluster) -> None:
     assert next(iter(answer.result(0).values())).low_watermark == 1
 
 
-def test_a_partition_whose_disk_fails_is_not_fetched_and_the_others_are(cluster: Cluster) -> None:
+class Failing:
+    """Replaces a follower's append: it raises the error some times, and then appends."""
+
+    def __init__(self, partition: Partition, error: Exception, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = times
+        real = type(partition).append_as_follower
+
+        def append(appended_to: Partition, *args: Any) -> Any:
+            if appended_to is partition and self.left:
+                self.left -= 1
+                raise error
+            return real(appended_to, *args)
+
+        monkeypatch.setattr(type(partition), "append_as_follower", append)
+
+
+def no_descriptor() -> KafkaStorageError:
+    error = KafkaStorageError("no segment could be made")
+    error.__cause__ = OSError(errno.EMFILE, "Too many open files")
+    return error
+
+
+@pytest.mark.parametrize("error", [no_descriptor(), MemoryError(), ZeroDivisionError("a mistake of ours")])
+def test_whatever_fails_in_the_follower_is_tried_again(cluster: Cluster, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     for index in range(2):
         cluster.create(index)
     leader, follower = cluster.members.values()
     cluster.run(4)
-    follower.partition(1).log.close_handles()
+    failing = Failing(follower.partition(1), error, 2, monkeypatch)
     leader.write(b"a", index=0)
     leader.write(b"b", index=1)
-    cluster.run(4)
-    assert cluster.agree(0)
+    cluster.run(2)
+    assert follower.partition(0).log.log_end_offset == 1
     assert follower.fetchers.failed == {follower.partition(1).topic_partition}
-    cluster.elect(1, 0)
-    assert len(follower.fetchers.failed) == 1
-    follower.replicas.state.stop(1, [(follower.partition(1).topic_partition, -2, False)])
+    assert failing.left == 1, "not before replica.fetch.backoff.ms is over"
+    cluster.advance_ms(BACKOFF_MS)
+    cluster.run(8)
+    assert cluster.agree(0)
+    assert cluster.agree(1)
     assert follower.fetchers.failed == set()
+
+
+def test_a_truncation_that_fails_is_tried_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.create()
+    first, second = cluster.members.values()
+    first.write(b"both")
+    cluster.run(4)
+    cluster.is_reachable = lambda _from, _to: False
+    first.write(b"only the first")
+    cluster.elect(2)
+    cluster.is_reachable = lambda _from, _to: True
+    second.write(b"only the second")
+    real, failures = first.logs.truncate_to, [OSError(errno.EMFILE, "Too many open files")]
+
+    def truncate(*args: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(*args)
+
+    monkeypatch.setattr(first.logs, "truncate_to", truncate)
+    cluster.run(4)
+    assert failures == []
+    cluster.advance_ms(BACKOFF_MS)
+    cluster.run(8)
+    assert cluster.agree()
+
+
+def test_a_partition_on_a_failed_disk_is_not_fetched_any_more(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.create()
+    leader, follower = cluster.members.values()
+    cluster.run(2)
+    partition = follower.partition()
+    failing = Failing(partition, KafkaStorageError("the disk is gone"), 100, monkeypatch)
+    leader.write(b"a")
+    cluster.run(2)
+    assert follower.fetchers.failed == {partition.topic_partition}
+    follower.replicas.directory_failed(partition.log.parent)
+    left = failing.left
+    cluster.advance_ms(BACKOFF_MS)
+    cluster.run(4)
+    assert (failing.left, follower.fetchers.failed) == (left, set())
+
+
+@pytest.mark.parametrize("partitions", [5, 25])
+def test_a_fetch_costs_the_follower_what_has_changed(tmp_path: Path, partitions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(tmp_path, log_preallocate="false")
+    for index in range(partitions):
+        cluster.create(index)
+    cluster.run(4)
+    looks: list[FetchState] = []
+    real = FetchState.wanted
+
+    def wanted(state: FetchState) -> Any:
+        looks.append(state)
+        return real(state)
+
+    monkeypatch.setattr(FetchState, "wanted", wanted)
+    leader, follower = cluster.members.values()
+    (thread,) = follower.threads
+    leader.write(b"a", index=3)
+    if thread.request is None:
+        thread.step()
+    thread.step(cluster.deliver(thread).result(0))
+    assert thread.request is not None
+    message: Any = thread.request.message
+    assert [[each.partition for each in topic.partitions] for topic in message.topics] == [[3]]
+    assert len(looks) == 2, "after the answer, and for the next request"
+    cluster.close()
+
+
+def test_a_log_start_that_has_moved_is_reported_to_the_leader(cluster: Cluster) -> None:
+    cluster.create()
+    leader, follower = cluster.members.values()
+    leader.write(b"a")
+    leader.write(b"b")
+    cluster.run(4)
+    follower.partition().log.increment_log_start_offset(1, "retention")
+    answer = leader.replicas.offsets.delete_records(60_000, {follower.partition().topic_partition: 1})
+    assert not isinstance(answer, dict)
+    cluster.run(4)
+    assert answer.done()
+
+
+def test_a_waiting_fetch_is_overtaken_by_one_with_another_partition(cluster: Cluster) -> None:
+    for index in range(2):
+        cluster.create(index)
+    leader, follower = cluster.members.values()
+    cluster.run(4)
+    (thread,) = follower.threads
+    if thread.request is None:
+        thread.step()
+    waiting = cluster.deliver(thread)
+    assert not waiting.done()
+    cluster.create(2)
+    assert thread.fetcher.has_changes
+    thread.overtake()
+    assert thread.request is not None
+    message: Any = thread.request.message
+    assert [each.partition for topic in message.topics for each in topic.partitions] == [2]
+    overtaking = cluster.deliver(thread)
+    produced = leader.write(b"a", acks=-1, index=2)
+    thread.step(overtaking.result(0))
+    cluster.deliver(thread)
+    assert produced.done(), "without the time for which a fetch waits"
+    cluster.advance_ms(LIMITS.max_wait_ms)
+    late = waiting.result(0)
+    assert late.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    thread.fetcher.answered_late(late)
+    assert not thread.fetcher._is_out_of_step, "the session lasts"
+
+
+def test_a_leader_that_answers_while_it_is_overtaken_says_it_again(cluster: Cluster) -> None:
+    cluster.create()
+    leader, follower = cluster.members.values()
+    cluster.run(4)
+    (thread,) = follower.threads
+    if thread.request is None:
+        thread.step()
+    leader.write(b"a")
+    answered = cluster.deliver(thread).result(0)
+    assert answered.responses
+    thread.overtake()
+    overtaking = cluster.deliver(thread)
+    thread.fetcher.answered_late(answered)
+    cluster.advance_ms(LIMITS.max_wait_ms)
+    thread.step(overtaking.result(0))
+    assert thread.request is not None
+    message: Any = thread.request.message
+    assert message.session_epoch == 0, "another session"
+    cluster.run(4)
+    assert cluster.agree()
 
 
 def test_a_leader_of_a_later_epoch_makes_the_follower_wait_for_the_controller(cluster: Cluster) -> None:
@@ -291,7 +452,7 @@ def test_transactions_are_copied_with_their_state(cluster: Cluster) -> None:
     assert log.aborted_transactions(0, 2) == leader.partition().log.aborted_transactions(0, 2) != []
 
 
-@pytest.mark.parametrize("versions", [PeerVersions(), PeerVersions(fetch=11, epochs=3, list_offsets=5)])
+@pytest.mark.parametrize("versions", [PeerVersions(), PeerVersions(fetch=12, list_offsets=6)])
 def test_a_follower_that_is_told_before_its_leader_asks_again_soon(tmp_path: Path, versions: PeerVersions) -> None:
     cluster = Cluster(tmp_path, versions=versions)
     cluster.create()

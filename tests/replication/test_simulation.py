@@ -25,8 +25,8 @@ from twisted_kafka.replication.interfaces import IControllerChannel
 
 STEPS = 250
 SEEDS = 12
-OLD_VERSIONS = PeerVersions(fetch=11, epochs=4, list_offsets=5)
-"""Leaders of these do not compare epochs with each fetch, and followers ask them first."""
+OLD_VERSIONS = PeerVersions(fetch=12, list_offsets=6)
+"""Fetches of these name topics instead of their ids."""
 
 _VALUE = b"value-%06d;"
 

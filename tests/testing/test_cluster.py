@@ -116,6 +116,9 @@ def test_what_is_wrong_is_told_in_one_line(cluster: Cluster) -> None:
         pass
     with pytest.raises(StartError, match=r"zookeeper\.connect=in-process/none: this process shares no metadata of this name"):
         EmbeddedBroker({"zookeeper.connect": "in-process/none", "broker.id": 1}).start()
+    old = {"zookeeper.connect": "in-process/none", "broker.id": 1, "inter.broker.protocol.version": "2.7"}
+    with pytest.raises(StartError, match=r"Invalid value '2\.7' for inter\.broker\.protocol\.version.*at least 2\.8"):
+        EmbeddedBroker(old).start()
     with Cluster(1) as ended:
         pass
     with pytest.raises(BrokerError, match="no broker of the cluster runs: use it inside its with block, or start one"):

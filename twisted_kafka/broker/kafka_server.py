@@ -357,7 +357,7 @@ class KafkaServer:
         registrar: BrokerRegistrar,
         store: IMetadataStore,
     ) -> Replication:
-        parts = BrokerParts(scheduler, self._clock, self.metrics, cluster.controller_client, lambda: registrar.epoch, store)
+        parts = BrokerParts(scheduler, self._clock, self.metrics, cluster.controller_client, lambda: registrar.epoch)
         running.replication = replication = Replication(self.config, replicas, parts)
         return replication
 

@@ -94,9 +94,11 @@ class ContextLoader:
         known = self._context.assignments.setdefault(topic, {})
         new = []
         for index, replicas in sorted(node.partitions.items()):
+            partition = TopicPartition(topic, index)
             if index not in known:
-                new.append(TopicPartition(topic, index))
-            known[index] = ReplicaAssignment(replicas, node.adding_replicas.get(index, ()), node.removing_replicas.get(index, ()))
+                new.append(partition)
+            adding, removing = node.adding_replicas.get(index, ()), node.removing_replicas.get(index, ())
+            self._context.assign(partition, ReplicaAssignment(replicas, adding, removing))
         return new
 
     def _give_ids(self, topics: list[tuple[str, TopicNode, int]]) -> None:

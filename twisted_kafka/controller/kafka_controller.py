@@ -113,7 +113,7 @@ class KafkaController:
         self._loader = ContextLoader(self.context, fenced)
         self._replicas = ReplicaStateMachine(self.context, fenced, self._requests)
         self._partitions = PartitionStateMachine(
-            self.context, fenced, self._requests, self._unclean_election, elected_unclean=self._metrics.unclean_election
+            self.context, fenced, self._requests, self._allow_unclean_election, elected_unclean=self._metrics.unclean_election
         )
         machinery = Machinery(self.context, fenced, self._requests, self._partitions, self._replicas)
         self._deletion = TopicDeletion(machinery, deleted=self._topics_deleted)
@@ -490,7 +490,7 @@ class KafkaController:
                 if new:
                     self.log.warn("Topic {topic} is being deleted: new partitions are ignored", topic=topic)
                 for partition in new:
-                    self.context.assignments[topic].pop(partition.partition)
+                    self.context.unassign(partition)
             elif new:
                 self._new_partitions(new)
 
@@ -570,6 +570,11 @@ class KafkaController:
             self.log.warn("Brokers {brokers} have failed log directories", brokers=sorted(brokers))
             self._replicas.handle(self.context.replicas_on(brokers), ReplicaStatus.ONLINE)
 
-    def _unclean_election(self, topic: str) -> bool:
-        own = self._configs.topic_config(topic).get("unclean.leader.election.enable")
-        return self._config.boolean("unclean.leader.election.enable") if own is None else own.strip().lower() == "true"
+    def _allow_unclean_election(self, topics: Collection[str]) -> set[str]:
+        """Return those of the topics that allow it, by one read of the store."""
+        default = self._config.boolean("unclean.leader.election.enable")
+        configs = self._configs.configs(f"topics/{topic}" for topic in topics)
+        own = [each.get("unclean.leader.election.enable") for each in configs]
+        return {
+            topic for topic, text in zip(topics, own, strict=True) if (default if text is None else text.strip().lower() == "true")
+        }

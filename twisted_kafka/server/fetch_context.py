@@ -6,6 +6,7 @@ from typing import Final
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.fetch_data import PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.fetch_watch import FetchWatch, FetchWatches
 from twisted_kafka.server.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -28,6 +29,8 @@ class FetchContext:
 
     has_session = False
     """Whether ``answer`` does more than ``peek``."""
+    watch: FetchWatch | None = None
+    """What adds to ``fetches`` while a follower's fetch waits."""
 
     def __init__(self, fetches: Sequence[PartitionFetch]) -> None:
         self.fetches = fetches
@@ -61,21 +64,28 @@ class ErrorFetchContext(FetchContext):
 class FullFetchContext(FetchContext):
     """A fetch that starts a session if the cache has room (Kafka: ``FullFetchContext``)."""
 
-    __slots__ = ("_cache", "_is_from_follower", "_uses_topic_ids")
+    __slots__ = ("_cache", "_is_from_follower", "_uses_topic_ids", "_watches")
 
     has_session = True
 
     def __init__(
-        self, fetches: Sequence[PartitionFetch], cache: FetchSessionCache, is_from_follower: bool, uses_topic_ids: bool
+        self,
+        fetches: Sequence[PartitionFetch],
+        cache: FetchSessionCache,
+        watches: FetchWatches,
+        is_from_follower: bool,
+        uses_topic_ids: bool,
     ) -> None:
         super().__init__(fetches)
+        self._watches = watches
         self._cache = cache
         self._is_from_follower = is_from_follower
         self._uses_topic_ids = uses_topic_ids
 
     def answer(self, reads: Sequence[PartitionRead]) -> FetchedPartitions:
         """Return all partitions, and start the session."""
-        session = self._cache.maybe_create(self.fetches, self._is_from_follower, self._uses_topic_ids)
+        watch = FetchWatch(self._watches) if self._is_from_follower else None
+        session = self._cache.maybe_create(self.fetches, self._is_from_follower, self._uses_topic_ids, watch)
         if session is not None:
             self.session_id = session.id
             for cached, read in zip(session.partitions.values(), reads, strict=False):
@@ -86,13 +96,14 @@ class FullFetchContext(FetchContext):
 class IncrementalFetchContext(FetchContext):
     """A fetch that continues its session (Kafka: ``IncrementalFetchContext``)."""
 
-    __slots__ = ("_expected_epoch", "_session")
+    __slots__ = ("_expected_epoch", "_session", "watch")
 
     has_session = True
 
     def __init__(self, session: FetchSession) -> None:
         """Create it with the session's lock held, after advancing the session's epoch."""
-        super().__init__(list(session.partitions.values()))
+        super().__init__(session.to_read())
+        self.watch = session.watch
         self.session_id = session.id
         self._session = session
         self._expected_epoch = session.epoch
@@ -102,6 +113,8 @@ class IncrementalFetchContext(FetchContext):
         with self._session.lock:
             if self._session.epoch != self._expected_epoch:
                 self.error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+                if self.watch is not None:  # what was read is not sent
+                    self.watch.unsettle_all(self.fetches)
                 return ()
             return self._session.changed(self.fetches, reads)
 
@@ -121,9 +134,12 @@ class IncrementalFetchContext(FetchContext):
 class FetchManager:
     """Creates the context of each fetch (Kafka: ``FetchManager``)."""
 
-    def __init__(self, cache: FetchSessionCache, topic_name: Callable[[bytes], str | None]) -> None:
-        """``topic_name`` returns the name of the topic with an id."""
+    def __init__(
+        self, cache: FetchSessionCache, topic_name: Callable[[bytes], str | None], watches: FetchWatches | None = None
+    ) -> None:
+        """``topic_name`` returns the name of the topic with an id. ``watches`` hear of changed partitions."""
         self._cache = cache
+        self._watches = FetchWatches() if watches is None else watches
         self._topic_name = topic_name
 
     def new_context(
@@ -142,7 +158,8 @@ class FetchManager:
                 self._cache.remove(session_id)
             if epoch == FINAL_EPOCH:
                 return FetchContext(_distinct(fetches, uses_topic_ids))
-            return FullFetchContext(_distinct(fetches, uses_topic_ids), self._cache, is_from_follower, uses_topic_ids)
+            distinct = _distinct(fetches, uses_topic_ids)
+            return FullFetchContext(distinct, self._cache, self._watches, is_from_follower, uses_topic_ids)
         session = self._cache.get(session_id)
         if session is None:
             return ErrorFetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -162,6 +179,8 @@ class FetchManager:
         for fetch in context.fetches:
             if fetch.topic_partition is None:
                 self._resolve(fetch)
+                if context.watch is not None:
+                    context.watch.add(fetch)
         return context
 
     def _resolve(self, fetch: PartitionFetch) -> None:

@@ -19,6 +19,7 @@ from typing import Final
 
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.replication.partition.fetch_data import PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.fetch_watch import FetchWatch
 from twisted_kafka.timing.clock import IClock
 
 INVALID_SESSION_ID: Final = 0
@@ -93,6 +94,7 @@ class FetchSession:
     """The partitions of one session, in the order in which they are read; ``lock`` guards all attributes."""
 
     __slots__ = (
+        "_watch",
         "cached_size",
         "created_ms",
         "epoch",
@@ -111,7 +113,9 @@ class FetchSession:
         uses_topic_ids: bool,
         now_ms: int,
         partitions: dict[PartitionKey, CachedPartition],
+        watch: FetchWatch | None = None,
     ) -> None:
+        """``watch`` is that of a follower's session: it says what has to be read."""
         self.id = session_id
         self.is_privileged = is_privileged
         self.uses_topic_ids = uses_topic_ids
@@ -121,6 +125,27 @@ class FetchSession:
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.cached_size = len(partitions)
         self.lock = threading.Lock()
+        self._watch = watch
+        if watch is not None:
+            for cached in partitions.values():
+                watch.add(cached)
+
+    @property
+    def watch(self) -> FetchWatch | None:
+        """The watch of a follower's session."""
+        return self._watch
+
+    def to_read(self) -> list[PartitionFetch]:
+        """Return the partitions to read for a fetch: all of a consumer's session, of a follower's those that may have changed."""
+        if self._watch is None:
+            return list(self.partitions.values())
+        taken = self._watch.take()
+        return taken + self._watch.take_in_turn(taken)
+
+    def close(self) -> None:
+        """Forget the partitions, as the session is over."""
+        if self._watch is not None:
+            self._watch.close()
 
     def key(self, fetch: PartitionFetch) -> PartitionKey:
         """Return the key of the fetch's partition."""
@@ -132,11 +157,15 @@ class FetchSession:
             key = self.key(fetch)
             cached = self.partitions.get(key)
             if cached is None:
-                self.partitions[key] = CachedPartition(fetch)
+                cached = self.partitions[key] = CachedPartition(fetch)
             else:
                 cached.update(fetch)
+            if self._watch is not None:
+                self._watch.add(cached)
         for key in forgotten:
-            self.partitions.pop(key, None)
+            cached = self.partitions.pop(key, None)
+            if cached is not None and self._watch is not None:
+                self._watch.remove(cached)
 
     def changed(
         self, fetches: Sequence[PartitionFetch], reads: Sequence[PartitionRead]
@@ -191,18 +220,25 @@ class FetchSessionCache:
     def remove(self, session_id: int) -> FetchSession | None:
         """Remove and return the session with the id."""
         with self._lock:
-            return self._sessions.pop(session_id, None)
+            session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+        return session
 
     def touch(self, session: FetchSession) -> None:
         """Mark the session as just used."""
         now_ms = self._clock.wall_ms()
         with self._lock:
             session.last_used_ms = now_ms
+            if session.watch is not None:
+                session.watch.last_fetch_ms = now_ms
             session.cached_size = len(session.partitions)
             if session.id in self._sessions:
                 self._sessions.move_to_end(session.id)
 
-    def maybe_create(self, fetches: Sequence[PartitionFetch], is_privileged: bool, uses_topic_ids: bool) -> FetchSession | None:
+    def maybe_create(
+        self, fetches: Sequence[PartitionFetch], is_privileged: bool, uses_topic_ids: bool, watch: FetchWatch | None = None
+    ) -> FetchSession | None:
         """Create a session for these partitions; None if there is no room."""
         now_ms = self._clock.wall_ms()
         with self._lock:
@@ -212,7 +248,7 @@ class FetchSessionCache:
             while session_id in self._sessions:
                 session_id = self._random.randrange(1, _MAX_INT)
             partitions = {_key(fetch, uses_topic_ids): CachedPartition(fetch) for fetch in fetches}
-            session = FetchSession(session_id, is_privileged, uses_topic_ids, now_ms, partitions)
+            session = FetchSession(session_id, is_privileged, uses_topic_ids, now_ms, partitions, watch)
             self._sessions[session_id] = session
             return session
 
@@ -230,6 +266,7 @@ class FetchSessionCache:
             if (is_privileged, size, 0) < _rank(victim):
                 return False
         del self._sessions[victim.id]
+        victim.close()
         self._evictions.mark(1)
         return True
 

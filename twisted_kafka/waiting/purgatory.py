@@ -69,6 +69,13 @@ class DelayedOperation:
         with self._lock:
             return bool(self._pending) and self.try_complete()
 
+    def check(self, _: Hashable) -> bool:
+        """Complete the operation if its condition holds since its key has changed; return whether this call completed it.
+
+        A subclass need not look at anything but that key.
+        """
+        return self.safe_try_complete()
+
     def _expire(self) -> None:
         if self.force_complete():
             self.on_expiration()
@@ -133,19 +140,11 @@ class DelayedOperationPurgatory:
             operations = list(self._watched.get(key, ()))
         for operation in operations:
             try:
-                if operation.safe_try_complete():
+                if operation.check(key):
                     count += 1
             except Exception:  # noqa: BLE001 one failing operation must not block the others
                 _log.failure("Uncaught exception while completing an operation in purgatory {name}", name=self.name)
         return count
-
-    def complete_all(self, key: Hashable) -> int:
-        """Complete the operations watched under ``key``, whatever their conditions; return how many this call completed."""
-        if key not in self._watched:
-            return 0
-        with self._lock:
-            operations = list(self._watched.get(key, ()))
-        return sum(operation.force_complete() for operation in operations)
 
     def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
         """Stop watching ``key`` and return its operations. They stay watched under their other keys, and their timeouts remain."""

@@ -59,11 +59,17 @@ class InterBrokerClient:
         self._is_stopped = False
 
     def send(
-        self, node: Node, request: "IOutgoingRequest", latest_version: int | None = None, timeout_ms: int | None = None
+        self,
+        node: Node,
+        request: "IOutgoingRequest",
+        latest_version: int | None = None,
+        timeout_ms: int | None = None,
+        line: int = 0,
     ) -> "Future[Any]":
         """Send a request; see IBrokerClient.
 
-        ``latest_version`` is the newest version to use. ``timeout_ms`` is used in place of ``request.timeout.ms``.
+        ``latest_version`` is the newest version to use. ``timeout_ms`` is used in place of ``request.timeout.ms``. Each ``line``
+        is a connection of its own.
         """
         from twisted_kafka.network.client.client_settings import Node as Address  # loaded when there are other brokers
 
@@ -73,7 +79,7 @@ class InterBrokerClient:
             refused: Future[Any] = Future()
             refused.set_exception(error)
             return refused
-        address = Address(node.id, node.host, node.port)
+        address = Address(node.id, node.host, node.port, line)
         return client.send(address, request, latest_version=latest_version, timeout_ms=timeout_ms)
 
     def run(self, action: Callable[[], object]) -> None:

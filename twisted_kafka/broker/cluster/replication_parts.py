@@ -11,7 +11,6 @@ from zope.interface import implementer
 from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.inter_broker_protocol import is_at_least
-from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.interfaces import IControllerChannel, IInSyncReplicas, IReplicaFetchers
@@ -35,18 +34,11 @@ _FETCH_VERSIONS: Final = (
     ("3.5-IV1", 15),
     ("3.5-IV0", 14),
     ("3.1-IV0", 13),
-    ("2.7-IV1", 12),
-    ("2.3-IV1", 11),
-    ("2.1-IV2", 10),
-    ("2.0-IV1", 8),
+    ("2.8-IV0", 12),
 )
-_EPOCHS_VERSIONS: Final = (("2.8-IV0", 4), ("2.3-IV1", 3), ("2.1-IV1", 2), ("2.0-IV0", 1))
-_LIST_OFFSETS_VERSIONS: Final = (("3.0-IV1", 7), ("2.8-IV0", 6), ("2.2-IV1", 5), ("2.1-IV1", 4), ("2.0-IV1", 3))
+_LIST_OFFSETS_VERSIONS: Final = (("3.0-IV1", 7), ("2.8-IV0", 6))
 """The latest version of each request that followers may send, from a value of ``inter.broker.protocol.version`` on."""
 
-_OLDEST: Final = (7, 0, 1)
-_ALTER_PARTITION: Final = "2.7-IV2"
-"""From here on, leaders ask the controller for changes of in-sync replicas (KIP-497)."""
 _EPOCHS_OF_BROKERS: Final = "3.5-IV1"
 """From here on, requests tell the broker epochs of replicas (KIP-903)."""
 
@@ -60,7 +52,6 @@ class BrokerParts(NamedTuple):
     channel: IControllerChannel
     epoch: Callable[[], int]
     """Returns this broker's epoch."""
-    store: IMetadataStore
 
 
 @implementer(IReplicaFetchers, IInSyncReplicas)
@@ -127,8 +118,7 @@ class Replication:
         from twisted_kafka.replication.fetching.replica_fetcher_manager import ReplicaFetcherManager
 
         config, parts, replicas = self._config, self._parts, self._replicas
-        tables = (_FETCH_VERSIONS, _EPOCHS_VERSIONS, _LIST_OFFSETS_VERSIONS)
-        versions = PeerVersions(*[self._latest(table, oldest) for table, oldest in zip(tables, _OLDEST, strict=True)])
+        versions = PeerVersions(self._latest(_FETCH_VERSIONS), self._latest(_LIST_OFFSETS_VERSIONS))
         limits = FetchLimits(
             config.int("replica.fetch.wait.max.ms"),
             config.int("replica.fetch.min.bytes"),
@@ -142,14 +132,13 @@ class Replication:
             backoff_ms=config.int("replica.fetch.backoff.ms"),
             broker_epoch=parts.epoch,
             on_appended=lambda each, size_bytes: replicas.stats.replicated_in(size_bytes, is_joining=each.is_joining),
-            on_high_watermark=replicas.purgatories.fetch.check_and_complete,
-            on_failed=lambda _: None,
+            on_high_watermark=replicas.purgatories.check_fetches,
         )
         address = partial(self._replicas.metadata.node, listener_name=config.inter_broker_listener_name)
         return ReplicaFetcherManager(host, self._make_thread, config.int(_COUNT_KEY), address, parts.scheduler, parts.metrics)
 
-    def _latest(self, table: tuple[tuple[str, int], ...], oldest: int) -> int:
-        return next((version for since, version in table if is_at_least(self._config, since)), oldest)
+    def _latest(self, table: tuple[tuple[str, int], ...]) -> int:
+        return next((version for since, version in table if is_at_least(self._config, since)), table[-1][1])
 
     def _make_thread(self, key: "FetcherKey") -> "ReplicaFetcherThread":
         from twisted_kafka.replication.fetching.replica_fetcher_thread import Leader, ReplicaFetcherThread
@@ -189,7 +178,7 @@ class Replication:
                 if found is None:
                     found = self._in_sync = AlterPartitionManager(
                         Proposer(config.broker_id, parts.epoch, is_at_least(config, _EPOCHS_OF_BROKERS)),
-                        self._make_channel(),
+                        parts.channel,
                         replicas.partitions,
                         replicas.purgatories,
                         parts.scheduler,
@@ -197,11 +186,3 @@ class Replication:
                         parts.metrics,
                     )
         return found
-
-    def _make_channel(self) -> IControllerChannel:
-        parts = self._parts
-        if is_at_least(self._config, _ALTER_PARTITION):
-            return parts.channel
-        from twisted_kafka.replication.store_alter_partitions import StoreAlterPartitions
-
-        return StoreAlterPartitions(parts.store, parts.clock, parts.scheduler)

@@ -1,15 +1,19 @@
 """Opens the broker's metadata store: in ZooKeeper with ``zookeeper.connect``, else the embedded one in a log directory."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from twisted_kafka.broker.metadata.metadata_directory import METADATA_FILE, metadata_directory
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.inter_broker_protocol import is_at_least
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.metadata.embedded import IN_PROCESS, SqliteStore
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.timing.clock import IClock
+
+OLDEST_CLUSTER: Final = "2.8-IV0"
+"""The oldest ``inter.broker.protocol.version`` of a cluster."""
 
 
 class MetadataStore(NamedTuple):
@@ -27,6 +31,7 @@ def open_metadata_store(
     connect = config.optional_string("zookeeper.connect")
     if connect:
         _refuse_embedded(config, directories)
+        _refuse_old_brokers(config)
         if connect.startswith(IN_PROCESS):
             from twisted_kafka.metadata.shared import open_shared
 
@@ -46,6 +51,15 @@ def _refuse_embedded(config: KafkaConfig, directories: list[LogDirectory]) -> No
                 f"zookeeper.connect is set, but {path / METADATA_FILE} has the broker's metadata: copy them to ZooKeeper with "
                 "'twisted-kafka metadata export' and 'import', and move the file away; or remove zookeeper.connect"
             )
+
+
+def _refuse_old_brokers(config: KafkaConfig) -> None:
+    """Raise ConfigError if the cluster is said to have brokers that know no AlterPartition, or no leader epochs in fetches."""
+    if not is_at_least(config, OLDEST_CLUSTER):
+        raise ConfigError(
+            f"Invalid value {config.text('inter.broker.protocol.version')!r} for inter.broker.protocol.version: a broker in a "
+            "cluster requires at least 2.8"
+        )
 
 
 def _in_zookeeper(config: KafkaConfig, clock: IClock, *, threaded: bool) -> IMetadataStore:

@@ -76,6 +76,8 @@ class ControllerContext:
         self._topic_ids: dict[str, bytes] = {}
         self._topic_names: dict[bytes, str] = {}
         self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        """By topic and partition. Only ``assign``, ``unassign`` and ``forget_topic`` change it."""
+        self._reassigned: dict[TopicPartition, None] = {}
         self.leaderships: dict[TopicPartition, Leadership] = {}
         self.partition_states: dict[TopicPartition, PartitionStatus] = {}
         self.replica_states: dict[Replica, ReplicaStatus] = {}
@@ -95,6 +97,23 @@ class ControllerContext:
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
         """Return the partition's replicas; none when it is unknown."""
         return self.assignments.get(partition.topic, {}).get(partition.partition) or ReplicaAssignment(())
+
+    def assign(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        """Set the partition's replicas."""
+        self.assignments.setdefault(partition.topic, {})[partition.partition] = assignment
+        if assignment.is_reassigned:
+            self._reassigned[partition] = None
+        else:
+            self._reassigned.pop(partition, None)
+
+    def unassign(self, partition: TopicPartition) -> None:
+        """Forget the partition's replicas."""
+        self.assignments[partition.topic].pop(partition.partition, None)
+        self._reassigned.pop(partition, None)
+
+    def reassigned(self) -> dict[TopicPartition, ReplicaAssignment]:
+        """Return the partitions that are being reassigned. It costs nothing for the others."""
+        return {partition: self.assignment(partition) for partition in self._reassigned}
 
     def replicas(self, partitions: Iterable[TopicPartition]) -> list[Replica]:
         """Return all replicas of the partitions."""
@@ -149,6 +168,7 @@ class ControllerContext:
         for partition in partitions:
             self.leaderships.pop(partition, None)
             self.partition_states.pop(partition, None)
+            self._reassigned.pop(partition, None)
         self.assignments.pop(topic, None)
         self._forget_topic_id(topic)
         for topics in (self.topics_to_delete, self.topics_being_deleted, self.ineligible_for_deletion):

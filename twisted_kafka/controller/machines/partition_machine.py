@@ -1,6 +1,6 @@
 """The partition state machine: creates state nodes and elects leaders (Kafka: ``ZkPartitionStateMachine``)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from twisted.logger import Logger
@@ -33,11 +33,11 @@ class PartitionStateMachine:
         context: ControllerContext,
         store: FencedStore,
         requests: RequestBatch,
-        unclean_election: Callable[[str], bool],
+        allow_unclean: Callable[[Collection[str]], set[str]],
         *,
         elected_unclean: Callable[[], None],
     ) -> None:
-        """``unclean_election`` returns a topic's unclean.leader.election.enable.
+        """``allow_unclean`` returns those of some topics that have unclean.leader.election.enable; it asks the store once.
 
         ``elected_unclean`` is called for each leader that was not in sync.
         """
@@ -45,7 +45,7 @@ class PartitionStateMachine:
         self._context = context
         self._store = store
         self._requests = requests
-        self._unclean_election = unclean_election
+        self._allow_unclean = allow_unclean
 
     def startup(self) -> None:
         """Set every partition's state by whether its leader is online, then elect leaders for those without."""
@@ -82,9 +82,7 @@ class PartitionStateMachine:
             new = [partition for partition in valid if states[partition] is PartitionStatus.NEW]
             others = [partition for partition in valid if states[partition] is not PartitionStatus.NEW]
             self._initialize(new)
-            self._elect(
-                [partition for partition in others if partition in self._context.leaderships], elect or self._offline_election
-            )
+            self._elect([partition for partition in others if partition in self._context.leaderships], elect)
         else:
             for partition in valid:
                 self._context.partition_states[partition] = target
@@ -115,7 +113,10 @@ class PartitionStateMachine:
                 self.log.error("Partition {partition} has no leader: none of its replicas is alive", partition=partition)
             else:
                 chosen[partition] = Leadership(elected.leader, 0, elected.isr, self._context.epoch, 0)
-        parents = {_parent(each.topic) for each in chosen if not self._has_leader(each.topic)}
+        if not chosen:
+            return
+        topics = {each.topic for each in chosen}
+        parents = [_parent(topic) for topic in topics if not self._has_leader(topic)]
         left = self._create(chosen, self._missing(sorted(parents)))
         if left:
             self._create_the_rest(left)
@@ -129,10 +130,10 @@ class PartitionStateMachine:
     def _create(self, chosen: Mapping[TopicPartition, Leadership], missing: set[str]) -> dict[TopicPartition, Leadership]:
         """Create the partitions' nodes, and before them those that are ``missing``; return those of which a part exists."""
         groups: list[list[Operation]] = []
-        created: set[str] = set()
+        missing = set(missing)
         for partition, leadership in chosen.items():
-            paths = [path for path in (_parent(partition.topic), znodes.partition_path(partition)) if path in missing - created]
-            created.update(paths)
+            paths = [path for path in (_parent(partition.topic), znodes.partition_path(partition)) if path in missing]
+            missing.difference_update(paths)
             groups.append([*map(Create, paths), Create(state_path(partition), encoded_leadership(leadership))])
         left = {}
         for (partition, leadership), result in zip(chosen.items(), self._store.batch(groups), strict=True):
@@ -158,9 +159,10 @@ class PartitionStateMachine:
             if leadership is not None:
                 self._context.leaderships[partition] = leadership
                 self._context.partition_states[partition] = PartitionStatus.OFFLINE
-        self._elect([partition for partition in others if partition in self._context.leaderships], self._offline_election)
+        self._elect([partition for partition in others if partition in self._context.leaderships], None)
 
-    def _elect(self, partitions: Sequence[TopicPartition], elect: Elect) -> None:
+    def _elect(self, partitions: Sequence[TopicPartition], elect: Elect | None) -> None:
+        """Elect leaders with ``elect``; without it, for those that have lost theirs."""
         # The context's states first, which saves reading them: the write of one that is out of date is refused.
         known = {each: self._context.leaderships[each] for each in partitions if self._is_clean(each, elect)}
         waiting = [each for each in partitions if each not in known] + self._try_to_elect(known, elect)
@@ -173,13 +175,14 @@ class PartitionStateMachine:
         for partition in waiting:
             self.log.error("Partition {partition} has no leader: its state changes all the time", partition=partition)
 
-    def _is_clean(self, partition: TopicPartition, elect: Elect) -> bool:
+    def _is_clean(self, partition: TopicPartition, elect: Elect | None) -> bool:
         """Return whether the partition gets a leader that is in sync, by the state in the context."""
-        elected = elect(partition, self._context.leaderships[partition], self._alive(partition))
+        elected = (elect or self._clean_election)(partition, self._context.leaderships[partition], self._alive(partition))
         return elected is not None and not elected.is_unclean
 
-    def _try_to_elect(self, states: Mapping[TopicPartition, Leadership | None], elect: Elect) -> list[TopicPartition]:
+    def _try_to_elect(self, states: Mapping[TopicPartition, Leadership | None], elect: Elect | None) -> list[TopicPartition]:
         """Elect leaders; return the partitions whose state is not, or no longer, the given one."""
+        elect = elect or self._offline_election(states)
         chosen: list[tuple[TopicPartition, Leadership]] = []
         groups: list[list[Operation]] = []
         for partition, leadership in states.items():
@@ -220,12 +223,23 @@ class PartitionStateMachine:
         told = [broker for broker in replicas if self._context.is_reachable(partition, broker)]
         self._requests.add_leader_and_isr(told, partition, leadership, is_new=is_new)
 
-    def _offline_election(self, partition: TopicPartition, leadership: Leadership, alive: Sequence[int]) -> Elected | None:
-        assignment = self._context.assignment(partition).replicas
-        clean = offline_leader(assignment, leadership.isr, alive, unclean=False)
-        if clean is not None or not self._unclean_election(partition.topic):
-            return clean
-        return offline_leader(assignment, leadership.isr, alive, unclean=True)
+    def _offline_election(self, states: Mapping[TopicPartition, Leadership | None]) -> Elect:
+        """Return the election for partitions that have lost their leaders; the store is asked once about all their topics."""
+        leaderless = {
+            partition.topic
+            for partition, leadership in states.items()
+            if leadership is not None and self._clean_election(partition, leadership, self._alive(partition)) is None
+        }
+        allowed = self._allow_unclean(leaderless) if leaderless else frozenset()
+
+        def elect(partition: TopicPartition, leadership: Leadership, alive: Sequence[int]) -> Elected | None:
+            replicas = self._context.assignment(partition).replicas
+            return offline_leader(replicas, leadership.isr, alive, unclean=partition.topic in allowed)
+
+        return elect
+
+    def _clean_election(self, partition: TopicPartition, leadership: Leadership, alive: Sequence[int]) -> Elected | None:
+        return offline_leader(self._context.assignment(partition).replicas, leadership.isr, alive, unclean=False)
 
 
 def _parent(topic: str) -> str:

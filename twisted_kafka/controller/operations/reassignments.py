@@ -45,11 +45,7 @@ class Reassignments:
 
     def under_way(self) -> dict[TopicPartition, ReplicaAssignment]:
         """Return the partitions that are being reassigned."""
-        return {
-            partition: assignment
-            for partition in self._context.all_partitions()
-            if (assignment := self._context.assignment(partition)).is_reassigned
-        }
+        return self._context.reassigned()
 
     def alter(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> dict[TopicPartition, KafkaError | None]:
         """Start to move each partition to these replicas, or with None cancel; a result of None means success.
@@ -129,7 +125,8 @@ class Reassignments:
         targets, removed = assignment.target, [(partition, broker) for broker in assignment.removing]
         self._replicas.handle([(partition, broker) for broker in targets], ReplicaStatus.ONLINE)
         # A leader that learns of its replicas before the others go does not let them join again.
-        completed = self._context.assignments[partition.topic][partition.partition] = ReplicaAssignment(targets)
+        completed = ReplicaAssignment(targets)
+        self._context.assign(partition, completed)
         if self._context.leaderships[partition].leader in targets:
             self._tell(partition)
         else:
@@ -167,7 +164,7 @@ class Reassignments:
                 self._store.set(path, _changed(TopicNode.decode(found[0]), index, assignment).encode(), found[1].version)
             except BadVersionError:  # partitions were added
                 continue
-            self._context.assignments[topic][index] = assignment
+            self._context.assign(partition, assignment)
             return
         raise StoreError(f"{path} was changed {MAX_WRITE_ATTEMPTS} times while it was to be changed")
 

@@ -12,6 +12,8 @@ class Node(NamedTuple):
     id: int
     host: str
     port: int
+    line: int = 0
+    """Which of the connections to the node, where there are several."""
 
     @property
     def text(self) -> str:

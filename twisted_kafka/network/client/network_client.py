@@ -1,8 +1,8 @@
 """Requests to other brokers. (Kafka: NetworkClient, with its ClusterConnectionStates and InFlightRequests.)
 
-There is one connection per node. It is opened when there is a request to send, and reopened with exponential backoff after it was
-lost. A request fails with NetworkClientError if no response will come, or UnsupportedVersionError if both sides have no version in
-common. Nothing is sent twice: retrying is up to the caller.
+There is one connection per node, and for each line to it. It is opened when there is a request to send, and reopened with
+exponential backoff after it was lost. A request fails with NetworkClientError if no response will come, or UnsupportedVersionError
+if both sides have no version in common. Nothing is sent twice: retrying is up to the caller.
 """
 
 import random as chance
@@ -33,7 +33,8 @@ class NetworkClient:
         self._connector = connector
         self._settings = settings
         self._random = random
-        self._nodes: dict[int, NodeClient] = {}
+        self._nodes: dict[tuple[int, int], NodeClient] = {}
+        """By id and line."""
         self._is_closed = False
 
     def send(
@@ -55,18 +56,18 @@ class NetworkClient:
 
     def state_of(self, node_id: int) -> str:
         """Return the name of the state of the connection to a node."""
-        client = self._nodes.get(node_id)
+        client = self._nodes.get((node_id, 0))
         return node_connection_state.STATE_NAMES[client.state if client is not None else node_connection_state.DISCONNECTED]
 
     def in_flight(self, node_id: int) -> int:
         """Return how many requests to a node have been sent and not answered."""
-        client = self._nodes.get(node_id)
+        client = self._nodes.get((node_id, 0))
         return client.in_flight if client is not None else 0
 
     def disconnect(self, node_id: int) -> None:
-        """Close the connection to a node, fail its requests and forget the node."""
-        client = self._nodes.pop(node_id, None)
-        if client is not None:
+        """Close the connections to a node, fail its requests and forget the node."""
+        for key in [key for key in self._nodes if key[0] == node_id]:
+            client = self._nodes.pop(key)
             client.close(DisconnectedError(f"the connection to {client.node.text} was closed by this side"))
 
     def close(self) -> None:
@@ -77,10 +78,12 @@ class NetworkClient:
             client.close(ClientClosedError("the client was closed"))
 
     def _client_of(self, node: Node) -> NodeClient:
-        client = self._nodes.get(node.id)
+        client = self._nodes.get((node.id, node.line))
         if client is not None and client.node != node:
             self.disconnect(node.id)
             client = None
         if client is None:
-            client = self._nodes[node.id] = NodeClient(node, self._settings, self._connector, self._reactor, self._random)
+            client = self._nodes[node.id, node.line] = NodeClient(
+                node, self._settings, self._connector, self._reactor, self._random
+            )
         return client

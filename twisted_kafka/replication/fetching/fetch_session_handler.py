@@ -1,14 +1,15 @@
 """The follower's side of a fetch session (KIP-227; Kafka: ``FetchSessionHandler``).
 
 The first request of a session has all partitions. The following ones have those that were added, changed or removed, and their
-responses only what is new.
+responses only what is new. So a request costs what has changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.types import NO_UUID
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -23,7 +24,6 @@ class Wanted(NamedTuple):
     log_start_offset: int
     leader_epoch: int
     last_fetched_epoch: int
-    """-1: the leader need not compare it."""
 
 
 class SessionRequest(NamedTuple):
@@ -34,6 +34,10 @@ class SessionRequest(NamedTuple):
     wanted: Mapping[TopicPartition, Wanted]
     forgotten: Mapping[TopicPartition, bytes]
     """Topic ids by partition."""
+    has_ids: bool
+    """Whether all topics of the session have ids."""
+    may_wait: bool
+    """Whether the leader may wait for records. Until there is a session, nothing can be added to a request that waits."""
 
 
 class FetchSessionHandler:
@@ -42,20 +46,64 @@ class FetchSessionHandler:
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        self._partitions: Mapping[TopicPartition, Wanted] = {}
+        self._is_refused = False
+        """Whether the leader had no room for a session the last time."""
+        self._partitions: dict[TopicPartition, Wanted] = {}
+        """What is asked for, the partition that had records last at the end."""
+        self._topics: dict[bytes, tuple[str, int]] = {}
+        """The name of each topic id, and how many partitions of it are asked for."""
 
-    def build(self, wanted: Mapping[TopicPartition, Wanted]) -> SessionRequest:
-        """Return what a request for these partitions has to contain."""
-        before, self._partitions = self._partitions, wanted
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._partitions)
+
+    def asked(self, topic_partition: TopicPartition) -> Wanted | None:
+        """Return what the last request asked of a partition; None if it did not ask for it."""
+        return self._partitions.get(topic_partition)
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic that was asked for."""
+        found = self._topics.get(topic_id)
+        return None if found is None else found[0]
+
+    def build(self, changes: Mapping[TopicPartition, Wanted | None]) -> SessionRequest:
+        """Return the next request, after these changes of what is wanted; None: nothing of that partition."""
+        changed: dict[TopicPartition, Wanted] = {}
+        forgotten: dict[TopicPartition, bytes] = {}
+        for partition, wanted in changes.items():
+            before = self._partitions.get(partition)
+            if before == wanted:
+                continue
+            if before is not None:
+                del self._partitions[partition]
+                self._count(before.topic_id, partition.topic, -1)
+                if wanted is None or wanted.topic_id != before.topic_id:
+                    forgotten[partition] = before.topic_id
+            if wanted is not None:
+                self._partitions[partition] = changed[partition] = wanted
+                self._count(wanted.topic_id, partition.topic, 1)
+        has_ids = NO_UUID not in self._topics
         if self._epoch == INITIAL_EPOCH:
-            return SessionRequest(self._id, INITIAL_EPOCH, wanted, {})
-        changed = {partition: each for partition, each in wanted.items() if before.get(partition) != each}
-        forgotten = {}
-        for partition, each in before.items():
-            now = wanted.get(partition)
-            if now is None or now.topic_id != each.topic_id:
-                forgotten[partition] = each.topic_id
-        return SessionRequest(self._id, self._epoch, changed, forgotten)
+            return SessionRequest(self._id, INITIAL_EPOCH, dict(self._partitions), {}, has_ids, self._is_refused)
+        return SessionRequest(self._id, self._epoch, changed, forgotten, has_ids, may_wait=True)
+
+    def _count(self, topic_id: bytes, name: str, change: int) -> None:
+        count = self._topics.get(topic_id, (name, 0))[1] + change
+        if count:
+            self._topics[topic_id] = (name, count)
+        else:
+            del self._topics[topic_id]
+
+    @property
+    def may_be_overtaken(self) -> bool:
+        """Whether the next request may be sent before the last one is answered: there is a session."""
+        return self._epoch != INITIAL_EPOCH
+
+    def overtaken(self) -> None:
+        """Go on without the last response: the leader takes a request of the next epoch for its acknowledgement."""
+        self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
 
     def answered(self, error: int, session_id: int) -> bool:
         """Go on after a response; return False if it has nothing but an error of the session, after which another one begins."""
@@ -63,10 +111,9 @@ class FetchSessionHandler:
             self._id = NO_SESSION if error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND else self._id
             self._epoch = INITIAL_EPOCH
             return False
-        if session_id == NO_SESSION:  # the leader has no room for one
+        self._is_refused = session_id == NO_SESSION
+        if self._is_refused:
             self._epoch = INITIAL_EPOCH
-        elif self._epoch == INITIAL_EPOCH:
-            self._epoch = 1
         else:
             self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
         self._id = session_id

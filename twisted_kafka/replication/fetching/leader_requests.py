@@ -1,9 +1,8 @@
 """What a follower asks its leader, as ``inter.broker.protocol.version`` allows (Kafka: ``RemoteLeaderEndPoint``)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from twisted_kafka.log.results import EpochEndOffset
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.fetch import (
@@ -20,20 +19,14 @@ from twisted_kafka.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.replication.fetching.fetch_session_handler import SessionRequest
 
 LATEST: Final = -1
 EARLIEST: Final = -2
 
 _LAST_FETCH_WITH_NAMES: Final = 12
-_FIRST_FETCH_WITH_DIVERGING_EPOCHS: Final = 12
 _FIRST_FETCH_WITH_REPLICA_STATE: Final = 15
 
 
@@ -41,13 +34,8 @@ class PeerVersions(NamedTuple):
     """The latest versions of requests between brokers."""
 
     fetch: int = 17
-    epochs: int = 4
+    """At least 12, so that leaders compare leader epochs with each fetch (KIP-595)."""
     list_offsets: int = 9
-
-    @property
-    def truncates_on_fetch(self) -> bool:
-        """Whether leaders compare leader epochs with each fetch (KIP-595)."""
-        return self.fetch >= _FIRST_FETCH_WITH_DIVERGING_EPOCHS
 
 
 class Outgoing(NamedTuple):
@@ -74,10 +62,10 @@ class LeaderRequests:
         self._limits = limits
         self.versions = versions
 
-    def fetch(self, session: SessionRequest, replica_epoch: int, *, has_ids: bool) -> Outgoing:
-        """Return a fetch. ``has_ids``: all topics of the session have ids."""
+    def fetch(self, session: SessionRequest, replica_epoch: int) -> Outgoing:
+        """Return a fetch."""
         limits = self._limits
-        version = self.versions.fetch if has_ids else min(self.versions.fetch, _LAST_FETCH_WITH_NAMES)
+        version = self.versions.fetch if session.has_ids else min(self.versions.fetch, _LAST_FETCH_WITH_NAMES)
         topics: dict[tuple[str, bytes], FetchTopic] = {}
         for (name, index), wanted in session.wanted.items():
             topic = topics.get((name, wanted.topic_id))
@@ -98,7 +86,7 @@ class LeaderRequests:
             each = forgotten.setdefault((name, topic_id), ForgottenTopic(topic=name, topic_id=topic_id))
             each.partitions.append(index)
         request = FetchRequest(
-            max_wait_ms=limits.max_wait_ms,
+            max_wait_ms=limits.max_wait_ms if session.may_wait else 0,
             min_bytes=limits.min_bytes,
             max_bytes=limits.max_bytes,
             session_id=session.session_id,
@@ -112,15 +100,6 @@ class LeaderRequests:
             request.replica_id = self._replica_id
         return Outgoing(request, version)
 
-    def end_offsets(self, wanted: Mapping[TopicPartition, tuple[int, int]]) -> Outgoing:
-        """Return a question for the ends of leader epochs; ``wanted`` has the current leader epoch and the epoch asked for."""
-        topics: dict[str, OffsetForLeaderTopic] = {}
-        for (name, index), (current, epoch) in wanted.items():
-            topic = topics.setdefault(name, OffsetForLeaderTopic(topic=name))
-            topic.partitions.append(OffsetForLeaderPartition(partition=index, current_leader_epoch=current, leader_epoch=epoch))
-        request = OffsetForLeaderEpochRequest(replica_id=self._replica_id, topics=list(topics.values()))
-        return Outgoing(request, self.versions.epochs)
-
     def offset(self, topic_partition: TopicPartition, leader_epoch: int, timestamp: int) -> Outgoing:
         """Return a question for the beginning (EARLIEST) or the end (LATEST) of the leader's log."""
         name, index = topic_partition
@@ -129,24 +108,13 @@ class LeaderRequests:
         return Outgoing(request, self.versions.list_offsets)
 
 
-def fetched(response: FetchResponse, names: Mapping[bytes, str]) -> Iterator[tuple[TopicPartition, PartitionData]]:
-    """Return what a response has of each partition; ``names`` are those of topics by id."""
+def fetched(response: FetchResponse, name_of: Callable[[bytes], str | None]) -> Iterator[tuple[TopicPartition, PartitionData]]:
+    """Return what a response has of each partition; ``name_of`` returns the name of a topic by its id."""
     for topic in response.responses:
-        name = topic.topic or names.get(topic.topic_id)
+        name = topic.topic or name_of(topic.topic_id)
         if name is not None:
             for data in topic.partitions:
                 yield TopicPartition(name, data.partition_index), data
-
-
-def ends_of_epochs(response: OffsetForLeaderEpochResponse) -> Iterator[tuple[TopicPartition, int, EpochEndOffset]]:
-    """Return the error and the end of each partition's epoch."""
-    for topic in response.topics:
-        for data in topic.partitions:
-            yield (
-                TopicPartition(topic.topic, data.partition),
-                data.error_code,
-                EpochEndOffset(data.leader_epoch, data.end_offset),
-            )
 
 
 def listed(response: ListOffsetsResponse) -> tuple[int, int]:
@@ -155,8 +123,3 @@ def listed(response: ListOffsetsResponse) -> tuple[int, int]:
         for data in topic.partitions:
             return data.error_code, data.offset
     return ErrorCode.UNKNOWN_SERVER_ERROR, -1
-
-
-def all_have_ids(topic_ids: Iterable[bytes]) -> bool:
-    """Return whether no topic lacks an id."""
-    return all(topic_id != NO_UUID for topic_id in topic_ids)

@@ -3,20 +3,21 @@
 ``work`` is a generator: it yields a request or a pause, and is sent the response, the error that there was instead of one, or None
 after a pause. So it runs on a client's thread, and in tests step by step.
 
-A partition is in one of two states (Kafka: ``ReplicaState``):
+A partition is fetched from its log's end on. The leader says if the logs diverge (KIP-595), and the follower truncates its own. A
+log without leader epochs cannot be compared: what is above its high watermark goes before the first fetch.
 
-    truncating   its log may have what the leader's has not: the leader is asked where the log's last epoch ended (KIP-101,
-                 KIP-279), or, without epochs, all above the high watermark is removed       -> fetching
-    fetching     from the log's end on. The leader says if it diverges (KIP-595), which is truncated then; with leaders that do
-                 not compare epochs, followers begin with truncating
+What a fetch costs follows what has changed: ``_changed`` has the partitions whose part of the session has to be looked at, and only
+those are.
 
-After an error a partition is left alone for ``replica.fetch.backoff.ms``. If the leader does not know yet that it is, which takes
-milliseconds, the first pauses are shorter. A partition whose log cannot be written, or whose leader is not
-the latest any more, has failed: it is fetched again when the controller says who leads it.
+After an error, the leader's or our own, a partition is left alone for ``replica.fetch.backoff.ms`` and then tried again, until the
+controller says otherwise or its log directory goes offline. If the leader does not know yet that it is, which takes milliseconds,
+the first pauses are shorter. Only a partition with a later leader is not fetched before the controller says who that is.
 """
 
+import heapq
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable
+from enum import Enum
 from typing import Final, NamedTuple, cast
 
 from twisted.logger import Logger
@@ -33,25 +34,21 @@ from twisted_kafka.protocol.errors import (
     error_code_of,
 )
 from twisted_kafka.protocol.messages.fetch import FetchResponse, PartitionData
-from twisted_kafka.protocol.messages.list_offsets import ListOffsetsResponse, OffsetForLeaderEpochResponse
+from twisted_kafka.protocol.messages.list_offsets import ListOffsetsResponse
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.fetching.fetch_session_handler import FetchSessionHandler, Wanted
+from twisted_kafka.replication.fetching.fetch_session_handler import FetchSessionHandler, SessionRequest, Wanted
 from twisted_kafka.replication.fetching.leader_requests import (
     EARLIEST,
     LATEST,
     LeaderRequests,
     Outgoing,
-    all_have_ids,
-    ends_of_epochs,
     fetched,
     listed,
 )
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.replication_quota_manager import ReplicationQuotaManager
 from twisted_kafka.timing.clock import IClock
-
-NO_EPOCH: Final = -1
 
 _SESSION_ERRORS: Final = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR}
@@ -80,7 +77,13 @@ class Pause(NamedTuple):
     ms: int | None
 
 
-Answer = Message | Exception | None
+class Overtaken(Enum):
+    """What the work is sent in place of an answer to a fetch that waits, when there are partitions that it does not have."""
+
+    OVERTAKEN = "overtaken"
+
+
+Answer = Message | Exception | Overtaken | None
 Work = Generator["Outgoing | Pause", Answer, None]
 
 
@@ -97,8 +100,6 @@ class FetcherHost(NamedTuple):
     """Is called with the bytes that were appended to a partition."""
     on_high_watermark: Callable[[TopicPartition], object]
     """Is called when consumers may read more, without any lock."""
-    on_failed: Callable[[TopicPartition], object]
-    """Is called when a partition is not fetched any more. It may not call the fetcher."""
 
 
 class FetchState:
@@ -107,7 +108,7 @@ class FetchState:
     __slots__ = (
         "early",
         "fetch_offset",
-        "is_truncating",
+        "has_unknown_end",
         "lag",
         "last_fetched_epoch",
         "leader_epoch",
@@ -115,19 +116,18 @@ class FetchState:
         "partition",
     )
 
-    def __init__(self, partition: Partition, truncates_on_fetch: bool) -> None:
-        log = partition.log
+    def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
-        self.last_fetched_epoch = log.latest_epoch
-        has_epochs = truncates_on_fetch and self.last_fetched_epoch != UNDEFINED_EPOCH
-        self.is_truncating = not has_epochs
-        self.fetch_offset = log.log_end_offset if has_epochs else log.high_watermark
         self.lag: int | None = None
         """In records; None before the first answer."""
         self.not_before_ns = 0
         self.early = 0
         """How often in a row the leader did not know that it is."""
+        self.go_on()
+        log = partition.log
+        self.has_unknown_end = self.last_fetched_epoch == UNDEFINED_EPOCH and log.log_end_offset > log.high_watermark
+        """Whether the log may end with what the leader's has not, and the leader cannot know: the log has no epochs."""
 
     def next_backoff_ms(self, why: object, most_ms: int) -> int:
         """Return how long to leave the partition alone after an error."""
@@ -141,19 +141,37 @@ class FetchState:
         log = self.partition.log
         self.fetch_offset = log.log_end_offset
         self.last_fetched_epoch = log.latest_epoch
-        self.is_truncating = False
+
+    def wanted(self) -> Wanted:
+        """Return what to ask of the partition."""
+        partition = self.partition
+        start_offset = partition.log.log_start_offset
+        return Wanted(partition.topic_id, self.fetch_offset, start_offset, self.leader_epoch, self.last_fetched_epoch)
 
 
 class ReplicaFetcher:
     """The partitions that are copied from one leader. Any thread may add and remove some; one thread at a time works."""
 
     def __init__(self, host: FetcherHost, requests: Meter, size: Meter, wake: Callable[[], object]) -> None:
-        """``requests`` and ``size`` count fetches and their bytes. ``wake`` ends the worker's pause."""
+        """``requests`` and ``size`` count fetches and their bytes. ``wake`` has the worker look at what has changed."""
         self._host = host
         self._session = FetchSessionHandler()
         self._lock = threading.Lock()
         self._states: dict[TopicPartition, FetchState] = {}
+        self._changed: dict[TopicPartition, None] = {}
+        """The partitions of which something else may have to be asked than before."""
+        self._delayed: list[tuple[int, TopicPartition]] = []
+        """A heap of when partitions may be fetched again; later delays and removals are noticed then."""
+        self._behind: set[TopicPartition] = set()
+        """The partitions that are not in sync, as far as is known: a quota applies to them."""
+        self._held: dict[TopicPartition, None] = {}
+        """The partitions that the quota holds back."""
+        self._failed: set[TopicPartition] = set()
+        self._is_out_of_step = False
+        """Whether the leader may believe that the follower had an answer that it did not take."""
         self._wake = wake
+        self.may_be_overtaken = False
+        """Whether the work waits for a fetch, and may be sent OVERTAKEN. For the thread that works."""
         self.requests = requests
         self.size = size
 
@@ -161,62 +179,142 @@ class ReplicaFetcher:
 
     def add(self, partitions: Iterable[Partition]) -> None:
         """Copy these partitions, from their logs' ends on. One that is copied in the same leader epoch goes on."""
-        truncates_on_fetch = self._host.requests.versions.truncates_on_fetch
         with self._lock:
             for partition in partitions:
-                known = self._states.get(partition.topic_partition)
+                topic_partition = partition.topic_partition
+                self._failed.discard(topic_partition)
+                known = self._states.get(topic_partition)
                 if known is None or known.leader_epoch != partition.leader_epoch:
-                    self._states[partition.topic_partition] = FetchState(partition, truncates_on_fetch)
+                    self._states[topic_partition] = FetchState(partition)
+                    self._changed[topic_partition] = None
+                    self._behind.add(topic_partition)
         self._wake()
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Stop copying these partitions; return when nothing of them will be appended any more."""
         with self._lock:
             for topic_partition in topic_partitions:
-                self._states.pop(topic_partition, None)
+                self._drop(topic_partition)
+                self._failed.discard(topic_partition)
+
+    def _drop(self, topic_partition: TopicPartition) -> None:
+        if self._states.pop(topic_partition, None) is not None:
+            self._changed[topic_partition] = None
+            self._behind.discard(topic_partition)
+            self._held.pop(topic_partition, None)
 
     def remove_all(self) -> list[Partition]:
         """Stop copying; return the partitions."""
-        with self._lock:
-            states, self._states = self._states, {}
-        return [state.partition for state in states.values()]
+        partitions = [state.partition for state in list(self._states.values())]
+        self.remove([each.topic_partition for each in partitions])
+        return partitions
 
     def retry(self) -> None:
         """Try again at once what is left alone because of an error."""
         with self._lock:
-            for state in self._states.values():
-                state.not_before_ns = 0
-        self._wake()
+            delayed, self._delayed = self._delayed, []
+            for _, topic_partition in delayed:
+                state = self._states.get(topic_partition)
+                if state is not None:
+                    state.not_before_ns = 0
+                    self._changed[topic_partition] = None
+        if delayed:
+            self._wake()
 
     @property
     def count(self) -> int:
-        """The number of partitions."""
-        return len(self._states)
+        """The number of partitions, also of those that failed."""
+        return len(self._states.keys() | self._failed)
 
-    def lags(self) -> dict[TopicPartition, int]:
-        """Return by how many records each partition is behind, where that is known."""
+    @property
+    def failed(self) -> set[TopicPartition]:
+        """The partitions that cannot be copied at the moment, because of this broker or until the controller says more."""
         with self._lock:
-            return {each: state.lag for each, state in self._states.items() if state.lag is not None}
+            return set(self._failed)
+
+    def lag(self, topic_partition: TopicPartition) -> int:
+        """Return by how many records a partition is behind; 0 if that is not known."""
+        state = self._states.get(topic_partition)
+        return 0 if state is None else state.lag or 0
+
+    @property
+    def max_lag(self) -> int:
+        """The largest lag of a partition, in records."""
+        with self._lock:
+            return max((state.lag or 0 for state in self._states.values()), default=0)
 
     # The work.
 
     def work(self) -> Work:
         """Copy for ever."""
+        self.may_be_overtaken = False
         while True:
-            yield from self._truncate()
-            wanted = self._wanted()
-            session = self._session.build(wanted)
-            if not wanted and not session.forgotten:
+            request = self._next_request()
+            if request is None:
                 yield self._pause()
                 continue
-            has_ids = all_have_ids([each.topic_id for each in wanted.values()])
             self.requests.mark()
-            answer = yield self._host.requests.fetch(session, self._host.broker_epoch(), has_ids=has_ids)
-            if isinstance(answer, FetchResponse):
-                yield from self._take(wanted, answer)
+            self.may_be_overtaken = self._session.may_be_overtaken
+            answer = yield self._host.requests.fetch(request, self._host.broker_epoch())
+            self.may_be_overtaken = False
+            if answer is Overtaken.OVERTAKEN:
+                self._session.overtaken()
+            elif isinstance(answer, FetchResponse):
+                yield from self._take(answer)
             else:
                 self._session.failed()
-                self._delay(wanted, answer)
+                self._delay(list(self._session), answer)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is something to ask for that the last request did not have."""
+        return bool(self._changed)
+
+    def answered_late(self, answer: Answer) -> None:
+        """Note the answer to a fetch that was overtaken; for the thread that works.
+
+        Usually it says that the session is at a later epoch. A leader that answered before it had the next request believes that
+        the follower knows what it said: only another session says it again.
+        """
+        if isinstance(answer, FetchResponse) and answer.responses:
+            self._is_out_of_step = True
+
+    def _next_request(self) -> SessionRequest | None:
+        """Return the next fetch; None if there is nothing to fetch now."""
+        if self._is_out_of_step:
+            self._is_out_of_step = False
+            self._session.failed()
+        now_ns = self._host.clock.monotonic_ns()
+        with self._lock:
+            while self._delayed and self._delayed[0][0] <= now_ns:
+                self._changed[heapq.heappop(self._delayed)[1]] = None
+            if self._host.quota.has_throttled:
+                self._changed.update(dict.fromkeys(self._behind))
+            changed, self._changed = self._changed | self._held, {}
+            changes = {each: self._wanted(each, now_ns) for each in changed}
+        request = self._session.build(changes)
+        return request if len(self._session) or request.forgotten else None
+
+    def _wanted(self, topic_partition: TopicPartition, now_ns: int) -> Wanted | None:
+        """Return what to ask of a partition; None if it is nothing at the moment. Call it with the lock."""
+        state = self._states.get(topic_partition)
+        if state is None or state.not_before_ns > now_ns:
+            return None
+        if self._is_throttled(topic_partition):
+            self._held[topic_partition] = None
+            return None
+        self._held.pop(topic_partition, None)
+        if state.has_unknown_end:
+            why = self._attempt(topic_partition, state, self._cut_unknown_end)
+            if why is not None:
+                self._leave_alone(topic_partition, state, now_ns, self._host.backoff_ms)
+                _log.warn("{partition}: not fetched for now: {why}", partition=str(topic_partition), why=why)
+                return None
+        return state.wanted()
+
+    def _is_throttled(self, topic_partition: TopicPartition) -> bool:
+        quota = self._host.quota  # what is in sync is not throttled
+        return quota.has_throttled and topic_partition in self._behind and quota.is_throttled(topic_partition) and quota.is_exceeded
 
     def _pause(self) -> Pause:
         """Return a pause until the first partition may be fetched again."""
@@ -224,31 +322,33 @@ class ReplicaFetcher:
         with self._lock:
             if not self._states:
                 return Pause(None)
-            left_ns = [state.not_before_ns - now_ns for state in self._states.values()]
+            left_ns = self._delayed[0][0] - now_ns if self._delayed else 0
         # One that the quota holds back has nothing to wait for.
-        return Pause(min([most_ms, *(-(-ns // 1_000_000) for ns in left_ns if ns > 0)]))
+        return Pause(min(most_ms, -(-left_ns // 1_000_000)) if left_ns > 0 else most_ms)
 
-    def _wanted(self) -> dict[TopicPartition, Wanted]:
-        """Return what can be fetched now, in order of turn."""
-        now_ns, truncates_on_fetch = self._host.clock.monotonic_ns(), self._host.requests.versions.truncates_on_fetch
-        with self._lock:
-            return {
-                topic_partition: Wanted(
-                    state.partition.topic_id,
-                    state.fetch_offset,
-                    state.partition.log.log_start_offset,
-                    state.leader_epoch,
-                    state.last_fetched_epoch if truncates_on_fetch else NO_EPOCH,
-                )
-                for topic_partition, state in self._states.items()
-                if not state.is_truncating and state.not_before_ns <= now_ns and not self._is_throttled(topic_partition, state)
-            }
+    # Errors.
 
-    def _is_throttled(self, topic_partition: TopicPartition, state: FetchState) -> bool:
-        quota = self._host.quota
-        if not quota.has_throttled or (state.lag is not None and state.lag <= 0):
-            return False  # who is in sync is not throttled
-        return quota.is_throttled(topic_partition) and quota.is_exceeded
+    def _attempt(self, topic_partition: TopicPartition, state: FetchState, action: Callable[[FetchState], object]) -> str | None:
+        """Do something to a partition's log; return why it has to be tried again, None if it has not. Call it with the lock.
+
+        This is the only place that says what an error of our own means: whatever it is, it may be over after a pause. A disk that
+        fails takes its partitions away from here.
+        """
+        try:
+            action(state)
+        except FencedLeaderEpochError:
+            return None  # this thread is not told yet
+        except CorruptRecordError as error:
+            return str(error)  # what is fetched the next time may be intact
+        except Exception as error:  # noqa: BLE001 one partition must not stop the others
+            if topic_partition not in self._failed:
+                self._failed.add(topic_partition)
+                if not isinstance(error, KafkaStorageError):
+                    _log.failure("Cannot copy {partition}", partition=str(topic_partition))
+            state.go_on()
+            return str(error) or type(error).__name__
+        self._failed.discard(topic_partition)
+        return None
 
     def _delay(self, topic_partitions: Iterable[TopicPartition], why: object) -> None:
         """Leave these partitions alone for a while."""
@@ -259,7 +359,7 @@ class ReplicaFetcher:
                 state = self._states.get(topic_partition)
                 if state is not None:
                     backoff_ms = state.next_backoff_ms(why, most_ms)
-                    state.not_before_ns = now_ns + backoff_ms * 1_000_000
+                    self._leave_alone(topic_partition, state, now_ns, backoff_ms)
                     if backoff_ms == most_ms:
                         delayed.append(str(topic_partition))
         if delayed:
@@ -267,45 +367,44 @@ class ReplicaFetcher:
             said = why.name if isinstance(why, ErrorCode) else why
             _log.warn("{partition}{more}: not fetched for now: {why}", partition=delayed[0], more=more, why=said)
 
-    def _fail(self, topic_partition: TopicPartition, why: object) -> None:
-        """Stop fetching a partition until the controller says who leads it. Call it with the lock."""
-        _log.error("{partition} is not fetched any more: {why}", partition=str(topic_partition), why=why)
-        self._drop(topic_partition)
+    def _leave_alone(self, topic_partition: TopicPartition, state: FetchState, now_ns: int, backoff_ms: int) -> None:
+        state.not_before_ns = now_ns + backoff_ms * 1_000_000
+        heapq.heappush(self._delayed, (state.not_before_ns, topic_partition))
+        self._changed[topic_partition] = None
 
     def _fenced(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        """Stop fetching likewise. This is no error: whenever leaders change, some are told before their followers."""
+        """Stop fetching a partition until the controller says who leads it. Call it with the lock.
+
+        This is no error: whenever leaders change, some are told before their followers.
+        """
         _log.info(
             "{partition} has a leader with a later epoch than {epoch}: not fetched until the controller says more",
             partition=str(topic_partition),
             epoch=leader_epoch,
         )
         self._drop(topic_partition)
-
-    def _drop(self, topic_partition: TopicPartition) -> None:
-        self._states.pop(topic_partition, None)
-        self._host.on_failed(topic_partition)
+        self._failed.add(topic_partition)
 
     # Responses.
 
-    def _take(self, wanted: Mapping[TopicPartition, Wanted], response: FetchResponse) -> Work:
+    def _take(self, response: FetchResponse) -> Work:
         if not self._session.answered(response.error_code, response.session_id):
             if response.error_code not in _SESSION_ERRORS:
-                self._delay(wanted, error_code_of(response.error_code))
+                self._delay(list(self._session), error_code_of(response.error_code))
             return
-        names = {each.topic_id: topic_partition.topic for topic_partition, each in wanted.items()}
         failed: dict[ErrorCode | str, list[TopicPartition]] = {}
-        out_of_range: list[TopicPartition] = []
-        for topic_partition, data in fetched(response, names):
-            asked = wanted.get(topic_partition)
+        out_of_range: list[tuple[TopicPartition, Wanted]] = []
+        for topic_partition, data in fetched(response, self._session.topic_name):
+            asked = self._session.asked(topic_partition)
             if asked is None:
                 continue
             error = self._take_partition(topic_partition, asked, data)
             if error == ErrorCode.OFFSET_OUT_OF_RANGE:
-                out_of_range.append(topic_partition)
+                out_of_range.append((topic_partition, asked))
             elif error is not None:
                 failed.setdefault(error, []).append(topic_partition)
-        for topic_partition in out_of_range:
-            yield from self._reset(topic_partition, wanted[topic_partition])
+        for topic_partition, asked in out_of_range:
+            yield from self._reset(topic_partition, asked)
         for why, topic_partitions in failed.items():
             self._delay(topic_partitions, why)
 
@@ -320,25 +419,23 @@ class ReplicaFetcher:
                 return None
             if data.error_code:
                 return error_code_of(data.error_code)
-            try:
+            has_moved = False
+
+            def take(state: FetchState) -> None:
+                nonlocal has_moved
                 if data.diverging_epoch is not None and data.diverging_epoch.epoch != UNDEFINED_EPOCH:
                     diverging = data.diverging_epoch
                     self._truncate_one(state, EpochEndOffset(diverging.epoch, diverging.end_offset))
                     state.go_on()
-                    return None
-                has_moved = self._append(topic_partition, state, data)
-            except CorruptRecordError as error:
-                return str(error)  # it may be intact the next time
-            except FencedLeaderEpochError:
-                return None  # this thread is not told yet
-            except Exception as error:  # noqa: BLE001 one partition must not stop the others
-                if not isinstance(error, KafkaStorageError):
-                    _log.failure("Cannot append to {partition}", partition=str(topic_partition))
-                self._fail(topic_partition, error)
-                return None
+                else:
+                    has_moved = self._append(topic_partition, state, data)
+
+            why = self._attempt(topic_partition, state, take)
+            if state.wanted() != asked:
+                self._changed[topic_partition] = None
         if has_moved:
             self._host.on_high_watermark(topic_partition)
-        return None
+        return why
 
     def _append(self, topic_partition: TopicPartition, state: FetchState, data: PartitionData) -> bool:
         """Append, and take over the leader's watermarks; return whether the high watermark moved."""
@@ -351,9 +448,11 @@ class ReplicaFetcher:
         has_moved = partition.leader_said(data.high_watermark, data.log_start_offset)
         if size_bytes or state.lag is None:
             state.go_on()
-            if len(self._states) > 1:  # it is the others' turn
-                self._states[topic_partition] = self._states.pop(topic_partition)
         state.lag = max(0, data.high_watermark - state.fetch_offset)
+        if state.lag:
+            self._behind.add(topic_partition)
+        else:
+            self._behind.discard(topic_partition)
         if size_bytes:
             self.size.mark(size_bytes)
             self._host.on_appended(partition, size_bytes)
@@ -363,85 +462,31 @@ class ReplicaFetcher:
 
     # Truncation.
 
-    def _truncate(self) -> Work:
-        """Truncate the partitions in that state; ask the leader where epochs ended."""
-        asked: dict[TopicPartition, tuple[int, int]] = {}
-        now_ns = self._host.clock.monotonic_ns()
-        for topic_partition, state in self._truncating(now_ns):
-            epoch = state.partition.log.latest_epoch
-            if epoch == UNDEFINED_EPOCH:
-                self._truncate_to(topic_partition, state, state.fetch_offset)
-            else:
-                asked[topic_partition] = (state.leader_epoch, epoch)
-        if not asked:
-            return
-        answer = yield self._host.requests.end_offsets(asked)
-        if not isinstance(answer, OffsetForLeaderEpochResponse):
-            self._delay(asked, answer)
-            return
-        for topic_partition, code, end in ends_of_epochs(answer):
-            if topic_partition in asked:
-                self._take_end(topic_partition, asked.pop(topic_partition)[0], code, end)
-        self._delay(asked, "the leader did not say where its epoch ended")
-
-    def _truncating(self, now_ns: int) -> Sequence[tuple[TopicPartition, FetchState]]:
-        with self._lock:
-            states = self._states.items()
-            return [(each, state) for each, state in states if state.is_truncating and state.not_before_ns <= now_ns]
-
-    def _take_end(self, topic_partition: TopicPartition, leader_epoch: int, code: int, end: EpochEndOffset) -> None:
-        """Truncate to where an epoch ended at the leader."""
-        with self._lock:
-            state = self._states.get(topic_partition)
-            if state is None or state.leader_epoch != leader_epoch or not state.is_truncating:
-                return
-            if code == ErrorCode.FENCED_LEADER_EPOCH:
-                self._fenced(topic_partition, leader_epoch)
-            elif not code:
-                try:
-                    if self._truncate_one(state, end):
-                        state.go_on()
-                except FencedLeaderEpochError:
-                    pass  # this thread is not told yet
-                except KafkaStorageError as error:
-                    self._fail(topic_partition, error)
-                return
-        if code != ErrorCode.FENCED_LEADER_EPOCH:
-            self._delay([topic_partition], error_code_of(code))
-
-    def _truncate_to(self, topic_partition: TopicPartition, state: FetchState, offset: int) -> None:
-        with self._lock:
-            if self._states.get(topic_partition) is not state:
-                return
-            try:
-                state.partition.truncate_to(offset, state.leader_epoch)
-                state.go_on()
-            except FencedLeaderEpochError:
-                pass  # this thread is not told yet
-            except KafkaStorageError as error:
-                self._fail(topic_partition, error)
+    @staticmethod
+    def _cut_unknown_end(state: FetchState) -> None:
+        """Remove all above the high watermark: nothing of it can be relied on."""
+        state.partition.truncate_to(state.partition.log.high_watermark, state.leader_epoch)
+        state.has_unknown_end = False
+        state.go_on()
 
     @staticmethod
-    def _truncate_one(state: FetchState, end: EpochEndOffset) -> bool:
-        """Truncate to what both logs have, as far as is known; return whether that is all that has to go.
+    def _truncate_one(state: FetchState, end: EpochEndOffset) -> None:
+        """Truncate to what both logs have, as far as is known; the next fetch says if more has to go.
 
-        ``end`` is the leader's largest epoch up to the one that was asked for, and where it ended.
+        ``end`` is the leader's largest epoch up to that of the last record here, and where it ended.
         """
         partition, epoch = state.partition, state.leader_epoch
         log = partition.log
         if end.end_offset == UNDEFINED_OFFSET:  # the leader has no epochs: nothing above the high watermark can be relied on
             partition.truncate_to(log.high_watermark, epoch)
-            return True
-        own = log.end_offset_for_epoch(end.leader_epoch) if end.leader_epoch != UNDEFINED_EPOCH else None
-        if own is None or own.end_offset == UNDEFINED_OFFSET:
+            return
+        own = log.end_offset_for_epoch(end.leader_epoch)
+        if own.end_offset == UNDEFINED_OFFSET:
             partition.truncate_to(end.end_offset, epoch)
-            return True
-        if own.leader_epoch == end.leader_epoch:
+        elif own.leader_epoch == end.leader_epoch:
             partition.truncate_to(min(own.end_offset, end.end_offset), epoch)
-            return True
-        # The leader's epoch is unknown here. What follows the epoch before it goes, and the leader is asked about that one.
-        partition.truncate_to(own.end_offset, epoch)
-        return False
+        else:  # the leader's epoch is unknown here: what follows the epoch before it goes
+            partition.truncate_to(own.end_offset, epoch)
 
     def _reset(self, topic_partition: TopicPartition, asked: Wanted) -> Work:
         """Go on where the leader's log allows, as it does not have the offset that was fetched (Kafka: ``fetchOffsetAndTruncate``).
@@ -472,20 +517,21 @@ class ReplicaFetcher:
                 start=start_offset,
                 end=end_offset,
             )
-            try:
+            has_changed_meanwhile = log.log_end_offset <= end_offset and start_offset <= log.log_end_offset
+
+            def reset(state: FetchState) -> None:
                 if end_offset < log.log_end_offset:
                     state.partition.truncate_to(end_offset, state.leader_epoch)
                 elif start_offset > log.log_end_offset:
                     state.partition.truncate_fully_and_start_at(start_offset, state.leader_epoch)
-                else:  # the leader's log has changed meanwhile: the next fetch may be in range
-                    state.not_before_ns = self._host.clock.monotonic_ns() + self._host.backoff_ms * 1_000_000
                 state.go_on()
-            except FencedLeaderEpochError:
-                pass  # this thread is not told yet
-            except KafkaStorageError as error:
-                self._fail(topic_partition, error)
+
+            failure = self._attempt(topic_partition, state, reset)
+            self._changed[topic_partition] = None
+        if failure is not None or has_changed_meanwhile:  # the next fetch may be in range
+            self._delay([topic_partition], failure or "the leader's log has changed meanwhile")
 
 
 def _is_answer_to(asked: Wanted, state: FetchState) -> bool:
     """Return whether the partition is as it was when it was asked for: it may have been removed and added, or truncated."""
-    return asked.fetch_offset == state.fetch_offset and asked.leader_epoch == state.leader_epoch and not state.is_truncating
+    return asked.fetch_offset == state.fetch_offset and asked.leader_epoch == state.leader_epoch

@@ -85,7 +85,7 @@ class ReplicaFetcherManager:
         metrics: MetricsRegistry,
     ) -> None:
         """``count`` is ``num.replica.fetchers``. ``address`` returns a broker's address, for the names of metrics."""
-        self._host = host._replace(on_failed=self._failed)
+        self._host = host
         self._make_thread = make_thread
         self._count = count
         self._address = address
@@ -96,15 +96,12 @@ class ReplicaFetcherManager:
         self._lagging: dict[TopicPartition, dict[str, object]] = {}
         """The tags of the partitions' gauges."""
         self._is_stopped = False
-        self.failed: set[TopicPartition] = set()
-        """The partitions that are not fetched any more, and should be."""
 
     def follow(self, partitions: Iterable[Partition]) -> None:
         """Fetch these partitions from their leaders (``IReplicaFetchers``)."""
         by_key: dict[FetcherKey, list[Partition]] = defaultdict(list)
         with self._lock:
             for partition in partitions:
-                self.failed.discard(partition.topic_partition)
                 if partition.leader_id == NO_LEADER:
                     continue
                 by_key[FetcherKey(partition.leader_id, fetcher_id(partition.topic_partition, self._count))].append(partition)
@@ -119,7 +116,6 @@ class ReplicaFetcherManager:
         """Stop fetching these partitions (``IReplicaFetchers``)."""
         gone = list(topic_partitions)
         with self._lock:
-            self.failed.difference_update(gone)
             for each in self._fetchers.values():
                 each.fetcher.remove(gone)
             self._remove_lags(gone)
@@ -186,15 +182,17 @@ class ReplicaFetcherManager:
         for name in ("RequestsPerSec", "BytesPerSec"):
             self._metrics.remove(_STATS, name, **fetcher.stats_tags)
 
-    def _failed(self, topic_partition: TopicPartition) -> None:
-        self.failed.add(topic_partition)
-
     # Metrics.
+
+    @property
+    def failed(self) -> set[TopicPartition]:
+        """The partitions that should be copied, and cannot be at the moment."""
+        return {partition for each in list(self._fetchers.values()) for partition in each.fetcher.failed}
 
     @property
     def max_lag(self) -> int:
         """The largest lag of a partition, in records."""
-        return max((lag for each in list(self._fetchers.values()) for lag in each.fetcher.lags().values()), default=0)
+        return max((each.fetcher.max_lag for each in list(self._fetchers.values())), default=0)
 
     @property
     def min_fetch_rate(self) -> float:
@@ -209,14 +207,10 @@ class ReplicaFetcherManager:
             topic, index = topic_partition
             tags: dict[str, object] = {"clientId": fetcher.name, "topic": topic, "partition": index}
             self._lagging[topic_partition] = tags
-            self._metrics.gauge(_LAG, "ConsumerLag", partial(_lag_of, fetcher.fetcher, topic_partition), **tags)
+            self._metrics.gauge(_LAG, "ConsumerLag", partial(fetcher.fetcher.lag, topic_partition), **tags)
 
     def _remove_lags(self, topic_partitions: Iterable[TopicPartition]) -> None:
         for topic_partition in topic_partitions:
             tags = self._lagging.pop(topic_partition, None)
             if tags is not None:
                 self._metrics.remove(_LAG, "ConsumerLag", **tags)
-
-
-def _lag_of(fetcher: ReplicaFetcher, topic_partition: TopicPartition) -> int:
-    return fetcher.lags().get(topic_partition, 0)

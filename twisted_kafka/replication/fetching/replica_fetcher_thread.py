@@ -11,7 +11,7 @@ from twisted.logger import Logger
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.replication.fetching.leader_requests import Outgoing
-from twisted_kafka.replication.fetching.replica_fetcher import Answer, Pause, ReplicaFetcher
+from twisted_kafka.replication.fetching.replica_fetcher import Answer, Overtaken, Pause, ReplicaFetcher
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
 
 _log = Logger()
@@ -24,8 +24,10 @@ class UnknownLeaderError(Exception):
 class IFetcherClient(Protocol):
     """A client with a thread of its own (implemented by ``InterBrokerClient``)."""
 
-    def send(self, node: Node, request: Message, latest_version: int | None = None, timeout_ms: int | None = None) -> "Future[Any]":
-        """Return a future of the response, which is set on the client's thread."""
+    def send(
+        self, node: Node, request: Message, latest_version: int | None = None, timeout_ms: int | None = None, line: int = 0
+    ) -> "Future[Any]":
+        """Return a future of the response, which is set on the client's thread. Each line is a connection of its own."""
 
     def run(self, action: Callable[[], object]) -> None:
         """Call ``action`` on the client's thread. Raises an exception if there is none, as the listener's settings are wrong."""
@@ -44,8 +46,16 @@ class Leader(NamedTuple):
     node: Callable[[], Node | None]
 
 
+_LINES: Final = 2
+"""How many connections there are, so that a fetch can overtake one that waits."""
+
+
 class ReplicaFetcherThread:
-    """Sends what the fetcher asks for, and gives it the answers: all on the client's thread, so that nobody else has to wake up."""
+    """Sends what the fetcher asks for, and gives it the answers: all on the client's thread, so that nobody else has to wake up.
+
+    A fetch that waits at the leader does not know of partitions that were added since. The next one is sent over another connection
+    then: the leader answers the first one when its time is over, with no more than an error.
+    """
 
     def __init__(self, leader: Leader, client: IFetcherClient, scheduler: IScheduler, *, timeout_ms: int, retry_ms: int) -> None:
         """``timeout_ms`` is ``replica.socket.timeout.ms``, ``retry_ms`` the pause after a failure of this thread."""
@@ -60,6 +70,9 @@ class ReplicaFetcherThread:
         """Whether the work has to go on without a pause, because of what happened since it was looked at."""
         self._task: ScheduledTask | None = None
         self._is_stopped = False
+        self._line = 0
+        self._in_flight: Future[Any] | None = None
+        self._overtaken: Future[Any] | None = None
         self.fetcher: ReplicaFetcher
 
     def run(self, fetcher: ReplicaFetcher) -> None:
@@ -69,16 +82,17 @@ class ReplicaFetcherThread:
         self._is_begun = False
 
     def wake(self) -> None:
-        """End a pause: there is something to do."""
+        """End a pause, or overtake a fetch that waits: there is something to do."""
         with self._lock:
-            if not self._is_paused:
-                self._is_awaited = True
-                return
-            self._is_paused = False
+            is_paused, self._is_paused = self._is_paused, False
+            self._is_awaited = not is_paused
             task, self._task = self._task, None
         if task is not None:
             task.cancel()
-        self._go_on()
+        if is_paused:
+            self._run(partial(self._advance, None))
+        elif self._in_flight is not None:
+            self._run(self._overtake)
 
     def refresh(self) -> None:
         """Use certificates that have changed."""
@@ -93,11 +107,12 @@ class ReplicaFetcherThread:
             task.cancel()
         self._client.stop()
 
-    def _go_on(self) -> None:
+    def _run(self, action: Callable[[], object]) -> None:
+        """Do something on the client's thread."""
         if self._is_stopped:
             return
         try:
-            self._client.run(partial(self._advance, None))
+            self._client.run(action)
         except Exception as error:  # noqa: BLE001 whatever it is, it may be another time
             _log.error("Nothing is fetched from broker {id} for now: {error}", id=self._leader.id, error=error)
             self._pause(self._retry_ms)
@@ -119,12 +134,29 @@ class ReplicaFetcherThread:
                 continue
             done = self._send(step)
             if not done.done():
+                self._in_flight = done
                 done.add_done_callback(self._answered)
+                if self._is_awaited:  # something was added while the request was made
+                    self._overtake()
                 return
             answer = _outcome(done)
 
     def _answered(self, done: "Future[Any]") -> None:
-        self._advance(_outcome(done))
+        if done is self._overtaken:
+            self._overtaken = None
+            self.fetcher.answered_late(_outcome(done))
+        elif done is self._in_flight:
+            self._in_flight = None
+            self._advance(_outcome(done))
+
+    def _overtake(self) -> None:
+        """Ask again beside the fetch that waits, if there is something that it does not ask for."""
+        fetcher = self.fetcher
+        if self._in_flight is None or self._overtaken is not None or not (fetcher.may_be_overtaken and fetcher.has_changes):
+            return
+        self._overtaken, self._in_flight = self._in_flight, None
+        self._line = (self._line + 1) % _LINES
+        self._advance(Overtaken.OVERTAKEN)
 
     def _send(self, request: Outgoing) -> "Future[Any]":
         node = self._leader.node()
@@ -132,7 +164,7 @@ class ReplicaFetcherThread:
             unknown: Future[Any] = Future()
             unknown.set_exception(UnknownLeaderError(f"broker {self._leader.id} is not known to be alive"))
             return unknown
-        return self._client.send(node, request.message, request.latest_version, self._timeout_ms)
+        return self._client.send(node, request.message, request.latest_version, self._timeout_ms, self._line)
 
     def _pause(self, ms: int | None) -> bool:
         """Wait; return False if there is something to do already."""

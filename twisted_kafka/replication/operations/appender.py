@@ -173,9 +173,7 @@ class RecordAppender:
         if moved:
             self._purgatories.check_all(partition.topic_partition)
         else:
-            self._purgatories.fetch.check_and_complete(partition.topic_partition)  # followers wait for the log end offset
-        if partition.unheard:
-            self._purgatories.hurry(partition.unheard, partition.topic_partition)
+            self._purgatories.check_fetches(partition.topic_partition)  # followers wait for the log end offset
 
     def _invalid_acks(self, topic_partition: TopicPartition) -> PartitionResult:
         # As in Kafka, a partition that does not exist is reported first.

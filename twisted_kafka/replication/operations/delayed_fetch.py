@@ -1,11 +1,12 @@
 """A fetch that waits until there is enough to read (Kafka: ``DelayedFetch``)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 
 from twisted_kafka.log.results import LogOffsetMetadata
 from twisted_kafka.protocol.errors import KafkaError
 from twisted_kafka.replication.partition.fetch_data import NO_EPOCH, FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.fetch_watch import FetchWatch
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.waiting.purgatory import DelayedOperation
@@ -19,10 +20,35 @@ class FetchAnswer(Future[list[PartitionRead]]):
         self.give_up: Callable[[], object] | None = give_up
 
 
-class DelayedFetch(DelayedOperation):
-    """Waits for ``min_bytes`` bytes in all, or for a change of a partition: another leader, a truncation, a new segment."""
+class _Waiting:
+    """A partition that is waited for; ``start`` is the position of its offset, where it is known."""
 
-    __slots__ = ("_has_just_read", "_is_withheld", "_params", "_partitions", "_read", "_waiting", "future", "on_end")
+    __slots__ = ("available_bytes", "fetch", "start")
+
+    def __init__(self, fetch: PartitionFetch, start: LogOffsetMetadata | None) -> None:
+        self.fetch = fetch
+        self.start = start
+        self.available_bytes = 0
+
+
+class DelayedFetch(DelayedOperation):
+    """Waits for ``min_bytes`` bytes in all, or for a change of a partition: another leader, a truncation, a new segment.
+
+    When a partition changes, only that one is looked at.
+    """
+
+    __slots__ = (
+        "_available_bytes",
+        "_has_just_read",
+        "_is_withheld",
+        "_params",
+        "_partitions",
+        "_read",
+        "_waiting",
+        "_watch",
+        "future",
+        "on_end",
+    )
 
     def __init__(
         self,
@@ -31,17 +57,21 @@ class DelayedFetch(DelayedOperation):
         waiting: Sequence[tuple[PartitionFetch, LogOffsetMetadata | None]],
         is_withheld: Callable[[Partition, int], bool] | None,
         read: Callable[[], list[PartitionRead]],
+        watch: FetchWatch | None = None,
     ) -> None:
         """``waiting`` are the partitions worth waiting for, and the positions of their offsets where known; ``read`` reads all.
 
         ``is_withheld`` says whether a follower gets nothing of a partition because of a quota, so that its bytes do not count.
+        With a ``watch``, all of its partitions are waited for.
         """
         super().__init__(params.max_wait_ms)
         self._partitions = partitions
         self._params = params
         self._is_withheld = is_withheld
         self._read = read
-        self._waiting = list(waiting)
+        self._watch = watch
+        self._waiting: dict[Hashable, _Waiting] = {fetch.topic_partition: _Waiting(fetch, start) for fetch, start in waiting}
+        self._available_bytes = 0
         self._has_just_read = True
         self.future = FetchAnswer(self.force_complete)
         self.on_end: Callable[[DelayedFetch], object] = _do_nothing
@@ -53,17 +83,38 @@ class DelayedFetch(DelayedOperation):
             # The purgatory asks once before it watches and once after: the first answer is known.
             self._has_just_read = False
             return False
-        available = 0
-        min_bytes = self._params.min_bytes
-        for index, (fetch, start) in enumerate(self._waiting):
-            available += self._available(index, fetch, start)
-            if available >= min_bytes:
-                return self.force_complete()
-        return False
+        watch = self._watch
+        if watch is None:
+            return any(self._has_enough(each) for each in list(self._waiting.values())) and self.force_complete()
+        # What was read since its last change has not changed: it would be unsettled.
+        changed = [fetch.topic_partition for fetch in watch.unsettled if fetch.topic_partition is not None]
+        return any(self._has_enough(each) for each in map(self._waiting_for, changed) if each is not None) and self.force_complete()
 
-    def _available(self, index: int, fetch: PartitionFetch, start: LogOffsetMetadata | None) -> int:
+    def check(self, key: Hashable) -> bool:
+        """Complete when there is enough after a change of the partition ``key``."""
+        with self._lock:
+            waiting = self._waiting_for(key)
+            return bool(self._pending) and waiting is not None and self._has_enough(waiting) and self.force_complete()
+
+    def _waiting_for(self, key: Hashable) -> _Waiting | None:
+        waiting = self._waiting.get(key)
+        if waiting is None and self._watch is not None:
+            fetch = self._watch.fetch_of(key)  # type: ignore[arg-type]  # a watch announces partitions
+            if fetch is not None:
+                waiting = self._waiting[key] = _Waiting(fetch, None)
+        return waiting
+
+    def _has_enough(self, waiting: _Waiting) -> bool:
+        """Look at one partition; return whether there is enough in all now."""
+        available_bytes = self._available(waiting)
+        self._available_bytes += available_bytes - waiting.available_bytes
+        waiting.available_bytes = available_bytes
+        return self._available_bytes >= self._params.min_bytes
+
+    def _available(self, waiting: _Waiting) -> int:
         """Return how many bytes there are for one partition, or ``min_bytes`` when it changed otherwise."""
         enough = self._params.min_bytes
+        fetch = waiting.fetch
         try:
             # Partitions with an unknown topic id are not waited for.
             partition = self._partitions.get_or_raise(fetch.topic_partition)  # type: ignore[arg-type]
@@ -79,10 +130,9 @@ class DelayedFetch(DelayedOperation):
                 return 0
             if enough <= 1:
                 return enough
-            if start is None:
-                start = partition.log.offset_metadata(fetch.fetch_offset)
-                self._waiting[index] = (fetch, start)
-            return self._bytes_between(start, fetch, partition, end_offset)
+            if waiting.start is None:
+                waiting.start = partition.log.offset_metadata(fetch.fetch_offset)
+            return self._bytes_between(waiting.start, fetch, partition, end_offset)
         except (KafkaError, OSError):
             # Another leader, fenced, deleted or offline: reading again says which.
             return enough
@@ -100,6 +150,8 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         """Read again, and resolve the future."""
+        if self._watch is not None and self._watch.on_change == self.check:
+            self._watch.on_change = None
         self.on_end(self)
         self.future.give_up = None  # a reference to this
         try:

@@ -30,6 +30,7 @@ from twisted_kafka.replication.partition.fetch_data import (
     PartitionRead,
     RedirectedRead,
 )
+from twisted_kafka.replication.partition.fetch_watch import FetchWatch
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.replication.partition.topic_stats import FAILED_FETCHES, FETCH_REQUESTS, REASSIGNMENT_BYTES_OUT, BrokerTopicStats
@@ -90,16 +91,21 @@ class LogReader:
         """Set what lets followers join the in-sync replicas once they have caught up."""
         self._in_sync = in_sync
 
-    def fetch(self, params: FetchParams, fetches: Sequence[PartitionFetch]) -> list[PartitionRead] | FetchAnswer:
+    def fetch(
+        self, params: FetchParams, fetches: Sequence[PartitionFetch], watch: FetchWatch | None = None
+    ) -> list[PartitionRead] | FetchAnswer:
         """Read each partition, in the order of ``fetches``; return a future if there is something to wait for.
+
+        ``watch`` has all partitions of a follower's session: what changes of the others while this waits is added to ``fetches``,
+        which is a list then.
 
         It does not wait when ``max_wait_ms`` is 0 or less, no partition was asked for, ``min_bytes`` bytes are there, or a
         partition has an error or a diverging epoch. Unknown partitions do wait, as with Kafka: a client that keeps asking for a
         deleted topic would otherwise spin. Only more than ``MOST_UNKNOWN`` of them are answered at once.
         """
-        reads = self.read(params, fetches)
+        reads = self.read(params, fetches, watch)
         self._stats.all_topics.mark(FETCH_REQUESTS, len(reads))
-        if params.max_wait_ms <= 0 or not reads:
+        if params.max_wait_ms <= 0 or not (reads or watch is not None):
             return reads
         if params.client is not None and any(read.preferred_read_replica >= 0 for read in reads):
             return reads
@@ -114,33 +120,54 @@ class LogReader:
                 unknown[position] = read
             else:
                 return reads
-        if available >= params.min_bytes or not waiting or len(unknown) > MOST_UNKNOWN:
+        if available >= params.min_bytes or not (waiting or watch is not None) or len(unknown) > MOST_UNKNOWN:
             return reads
-        is_withheld = None
-        keys: list[Hashable] = [fetch.topic_partition for fetch, _ in waiting]
-        if params.is_from_follower:
-            is_withheld = self._is_withheld
-            keys.append(params.replica_id)  # see Purgatories.hurry
-        operation = DelayedFetch(
-            self._partitions, params, waiting, is_withheld, partial(self._read_again, params, fetches, unknown)
-        )
-        if params.is_from_follower:
-            operation.delay_ms = self._purgatories.wait_ms(params.replica_id, params.max_wait_ms)
+        is_withheld = self._is_withheld if params.is_from_follower else None
+        number = 0 if watch is None else watch.begin()
+        read_again = partial(self._read_again, params, fetches, unknown, watch, number)
+        operation = DelayedFetch(self._partitions, params, waiting, is_withheld, read_again, watch)
+        keys: list[Hashable]
+        if watch is None:
+            keys = [fetch.topic_partition for fetch, _ in waiting]
+        else:
+            keys = [watch]
+            watch.on_change = operation.check
         self._waiting.add(operation, len(fetches))
         self._purgatories.fetch.try_complete_else_watch(operation, keys)
         return operation.future
 
     def _read_again(
-        self, params: FetchParams, fetches: Sequence[PartitionFetch], unknown: Mapping[int, PartitionRead]
+        self,
+        params: FetchParams,
+        fetches: Sequence[PartitionFetch],
+        unknown: Mapping[int, PartitionRead],
+        watch: FetchWatch | None,
+        number: int,
     ) -> list[PartitionRead]:
-        """Read the partitions of a fetch that has waited. Those that were unknown stay so in its answer, as in Kafka."""
+        """Read the partitions of a fetch that has waited. Those that were unknown stay so in its answer, as in Kafka.
+
+        What has changed meanwhile of a follower's other partitions is read, too, unless another fetch of the session does.
+        """
+        if watch is not None and watch.is_last(number):
+            asked = set(fetches)
+            assert isinstance(fetches, list)
+            fetches += [fetch for fetch in watch.take() if fetch not in asked]
         if not unknown:
-            return self.read(params, fetches, from_purgatory=True)
+            return self.read(params, fetches, watch, from_purgatory=True)
+        if watch is not None:
+            watch.unsettle_all(fetches[position] for position in unknown)
         known = [fetch for position, fetch in enumerate(fetches) if position not in unknown]
-        again = iter(self.read(params, known, from_purgatory=True))
+        again = iter(self.read(params, known, watch, from_purgatory=True))
         return [unknown.get(position) or next(again) for position in range(len(fetches))]
 
-    def read(self, params: FetchParams, fetches: Sequence[PartitionFetch], *, from_purgatory: bool = False) -> list[PartitionRead]:
+    def read(
+        self,
+        params: FetchParams,
+        fetches: Sequence[PartitionFetch],
+        watch: FetchWatch | None = None,
+        *,
+        from_purgatory: bool = False,
+    ) -> list[PartitionRead]:
         """Read each partition, all within ``params.max_bytes``; errors are values in the results.
 
         The first batch of the first partition that has any is read whole, whatever its size (KIP-74), except for versions up to 2.
@@ -158,6 +185,8 @@ class LogReader:
                     absence = self._absence(fetch)
                     if absence:  # not an exception: a client may ask for many that do not exist
                         reads.append(PartitionRead(absence))
+                        if watch is not None:
+                            watch.unsettle(fetch)
                         continue
                     partition = self._partitions.get_or_raise(fetch.topic_partition)  # type: ignore[arg-type]
                 if not from_purgatory:
@@ -168,11 +197,15 @@ class LogReader:
                 read = partition.read(fetch, params, max_bytes, min_one_message)
                 if params.is_from_follower:
                     if not from_purgatory:
-                        self._follower_fetched(partition, params, fetch, read)
+                        self._follower_fetched(partition, params, fetch, read, watch)
+                    if watch is not None and not _is_settled(partition, params.replica_id, fetch, read):
+                        watch.unsettle(fetch)
                     if self._is_withheld(partition, params.replica_id):
                         read.withhold()
             except Exception as error:  # noqa: BLE001 one partition's failure is its own
                 read = self._failed(fetch, error)
+                if watch is not None:
+                    watch.unsettle(fetch)
             size_bytes = read.size_bytes
             if size_bytes:
                 min_one_message = False
@@ -219,13 +252,16 @@ class LogReader:
             return ErrorCode.UNKNOWN_TOPIC_ID
         return self._partitions.absence(fetch.topic_partition)
 
-    def _follower_fetched(self, partition: Partition, params: FetchParams, fetch: PartitionFetch, read: PartitionRead) -> None:
+    def _follower_fetched(
+        self, partition: Partition, params: FetchParams, fetch: PartitionFetch, read: PartitionRead, watch: FetchWatch | None
+    ) -> None:
         if read.diverging_epoch is not None:
             return
-        if params.replica_id in partition.unheard:
-            self._purgatories.has_asked(params.replica_id, partition.topic_partition)
-        if partition.follower_fetched(params, fetch, read.log_end_offset):
+        moved = partition.follower_fetched(params, fetch, read.log_end_offset, watch)
+        if moved:
             self._purgatories.check_all(partition.topic_partition)
+        elif moved is None and watch is not None:
+            watch.unsettle(fetch)
         if params.replica_id not in partition.isr:
             self._in_sync.maybe_expand(partition, params.replica_id)
 
@@ -239,3 +275,12 @@ class LogReader:
             return PartitionRead(ErrorCode.KAFKA_STORAGE_ERROR)
         _log.failure("Cannot read {partition} at {offset}", partition=fetch.topic_partition, offset=fetch.fetch_offset)
         return PartitionRead(error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _is_settled(partition: Partition, replica_id: int, fetch: PartitionFetch, read: PartitionRead) -> bool:
+    """Return whether a follower needs nothing of a partition until it changes, nor the partition anything of the follower.
+
+    A high watermark that is behind may wait for a replica that stops to count with time.
+    """
+    has_all = read.high_watermark == read.log_end_offset == fetch.fetch_offset
+    return has_all and read.diverging_epoch is None and replica_id in partition.isr

@@ -5,7 +5,8 @@ never taken back, and a follower that reads past it finds a truncation out by th
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple, Protocol
 
 from twisted_kafka.log.batch_headers import batches_in
@@ -27,12 +28,15 @@ from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.replication.partition.fetch_data import NO_EPOCH, UNKNOWN_OFFSET, FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.fetch_watch import FetchWatch
 from twisted_kafka.replication.partition.isr_proposal import APPLIED_ELSEWHERE, NOT_APPLIED, CommittedIsr, IsrProposal
 from twisted_kafka.replication.partition.replica import UNKNOWN_BROKER_EPOCH, Replica
 from twisted_kafka.replication.partition.topic_stats import ProduceMeters, TopicStats
 from twisted_kafka.timing.clock import IClock
 
 ACKS_ALL: Final = -1
+STALL_S: Final = 0.02
+"""How long what concerns other partitions, too, waits for a partition's lock."""
 DELETE_TO_HIGH_WATERMARK: Final = -1
 NO_LEADER: Final = -1
 
@@ -116,7 +120,6 @@ class Partition:
         "stats",
         "topic_id",
         "topic_partition",
-        "unheard",
     )
 
     def __init__(self, log: UnifiedLog, topic_id: bytes, stats: TopicStats, host: PartitionHost) -> None:
@@ -146,8 +149,6 @@ class Partition:
         self._pending: IsrProposal | None = None
         """The change that the controller was asked for and has not answered yet."""
         self.remote_replicas: dict[int, Replica] = {}
-        self.unheard: frozenset[int] = frozenset()
-        """The in-sync followers that have not fetched in this leader epoch yet: they may be waiting for other partitions."""
         # The usual case is decided once: without other replicas the high watermark is the log end offset.
         self.is_alone = False
         self._clock = host.clock
@@ -175,8 +176,6 @@ class Partition:
                 now_ms, end_offset = self._clock.wall_ms(), log.log_end_offset
                 for replica in self.remote_replicas.values():
                     replica.reset(now_ms, end_offset, in_sync=replica.broker_id in self.isr, is_new_leader=is_new_leader)
-                self.unheard = self.isr
-            self.unheard &= self.isr & self.remote_replicas.keys()
             self.leader_id = self.local_broker_id
             self.leader_epoch = state.leader_epoch
             self.is_leader = True
@@ -192,7 +191,6 @@ class Partition:
             self._assign(state)
             self.isr = frozenset()  # only a leader knows it
             self.remote_replicas = {}
-            self.unheard = frozenset()
             self.leader_id = state.leader
             self.leader_epoch = state.leader_epoch
             self.leader_epoch_start_offset = UNKNOWN_OFFSET
@@ -268,6 +266,7 @@ class Partition:
             if self.is_alone:
                 info = self.log.append_as_leader(records, self.leader_epoch, origin, guard, is_alone=True)
                 return info, bool(info.size_bytes)
+            self._note_who_is_caught_up()
             info = self.log.append_as_leader(records, self.leader_epoch, origin, guard)
             return info, self._advance_high_watermark()
 
@@ -279,10 +278,19 @@ class Partition:
         with self._lock:
             self._check_appendable(required_acks)
             before = self.log.high_watermark
+            self._note_who_is_caught_up()
             results = self.log.append_each_as_leader(each, self.leader_epoch, is_alone=self.is_alone)
             if not self.is_alone:
                 return results, self._advance_high_watermark()
             return results, self.log.high_watermark > before
+
+    def _note_who_is_caught_up(self) -> None:
+        """Before an append: followers that have everything have had it until their last fetch, even if that did not ask for it."""
+        end_offset = self.log.log_end_offset
+        for replica in self.remote_replicas.values():
+            watch = replica.watch
+            if watch is not None and replica.log_end_offset == end_offset and watch.last_fetch_ms > replica.last_caught_up_ms:
+                replica.last_caught_up_ms = watch.last_fetch_ms
 
     def _check_appendable(self, required_acks: int) -> None:
         if not self.is_leader:
@@ -354,9 +362,11 @@ class Partition:
     def propose_expansion(self, replica_id: int, broker_epoch: int) -> IsrProposal | None:
         """Return the change that lets a follower join, if it has all that is committed; nothing else may be proposed then.
 
-        ``broker_epoch`` is this broker's.
+        ``broker_epoch`` is this broker's. While the disk stalls there is none.
         """
-        with self._lock:
+        with self._unless_stalled() as is_free:
+            if not is_free:
+                return None
             replica = self.remote_replicas.get(replica_id)
             if replica is None or not self.is_leader or self._pending is not None or replica_id in self.isr:
                 return None
@@ -368,9 +378,12 @@ class Partition:
             return self._propose(self.isr | {replica_id}, broker_epoch)
 
     def propose_shrinking(self, broker_epoch: int) -> IsrProposal | None:
-        """Return the change that takes out the followers that lag for longer than ``replica.lag.time.max.ms``, if there are any."""
-        with self._lock:
-            if not self.is_leader or self._pending is not None or self.is_alone:
+        """Return the change that takes out the followers that lag for longer than ``replica.lag.time.max.ms``, if there are any.
+
+        While the disk stalls there is none.
+        """
+        with self._unless_stalled() as is_free:
+            if not is_free or not self.is_leader or self._pending is not None or self.is_alone:
                 return None
             lagging = self._lagging()
             return self._propose(self.isr - lagging, broker_epoch) if lagging else None
@@ -400,7 +413,6 @@ class Partition:
             if committed.leader_epoch != self.leader_epoch or committed.partition_epoch < self.partition_epoch:
                 return False, False
             self.isr = committed.isr
-            self.unheard &= committed.isr
             self.partition_epoch = committed.partition_epoch
             self._pending = None
             return True, self._advance_high_watermark()
@@ -542,26 +554,51 @@ class Partition:
         """Return where ``epoch`` ended; leader only. Raises what ``log_for`` raises."""
         return self.log_for(current_leader_epoch, leader_only=True).end_offset_for_epoch(epoch)
 
-    def follower_fetched(self, params: FetchParams, fetch: PartitionFetch, leader_end_offset: int) -> bool:
+    @contextmanager
+    def _unless_stalled(self) -> Iterator[bool]:
+        """Hold the lock, if it is free soon: an append holds it while the disk stalls, and others must not wait for that."""
+        is_free = self._lock.acquire(timeout=STALL_S)
+        try:
+            yield is_free
+        finally:
+            if is_free:
+                self._lock.release()
+
+    def follower_fetched(
+        self, params: FetchParams, fetch: PartitionFetch, leader_end_offset: int, watch: FetchWatch | None = None
+    ) -> bool | None:
         """Note a follower's fetch; return whether the high watermark or the low watermark moved.
+
+        None: it is not noted, as the disk stalls. ``watch`` is that of the follower's session. A fetch that says nothing new does
+        not take the lock.
 
         Raises NotLeaderOrFollowerError when that broker has no replica, and when the leader epoch is another one since the read:
         the follower's log was compared with this one as it was then, and this one may have been truncated.
         """
-        with self._lock:
-            if fetch.current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
-                raise NotLeaderOrFollowerError(f"{self.topic_partition} has another leader epoch than the fetch")
-            replica = self.remote_replicas.get(params.replica_id)
-            if replica is None or not self.is_leader:
-                raise NotLeaderOrFollowerError(f"broker {params.replica_id} has no replica of {self.topic_partition} here")
-            if self.unheard:
-                self.unheard -= {params.replica_id}
+        replica = self._follower(params.replica_id, fetch)
+        is_committed = self.log.high_watermark == fetch.fetch_offset
+        if is_committed and replica.says_nothing_new(fetch.fetch_offset, fetch.log_start_offset, params.replica_epoch, watch):
+            replica.fetched_again(self._clock.wall_ms(), leader_end_offset)
+            return False
+        with self._unless_stalled() as is_free:
+            if not is_free:
+                return None
+            replica = self._follower(params.replica_id, fetch)
             low_watermark = self.low_watermark()
             replica.fetched(
                 fetch.fetch_offset, fetch.log_start_offset, self._clock.wall_ms(), leader_end_offset, params.replica_epoch
             )
+            replica.watch = watch
             moved = self._advance_high_watermark()
             return moved or self.low_watermark() > low_watermark
+
+    def _follower(self, replica_id: int, fetch: PartitionFetch) -> Replica:
+        if fetch.current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
+            raise NotLeaderOrFollowerError(f"{self.topic_partition} has another leader epoch than the fetch")
+        replica = self.remote_replicas.get(replica_id)
+        if replica is None or not self.is_leader:
+            raise NotLeaderOrFollowerError(f"broker {replica_id} has no replica of {self.topic_partition} here")
+        return replica
 
     # Deleting records
 

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from twisted_kafka.replication.partition.fetch_watch import FetchWatch
+
 UNKNOWN_OFFSET: Final = -1
 UNKNOWN_BROKER_EPOCH: Final = -1
 
@@ -21,6 +23,7 @@ class Replica:
         "last_fetch_ms",
         "log_end_offset",
         "log_start_offset",
+        "watch",
     )
 
     def __init__(self, broker_id: int) -> None:
@@ -31,6 +34,21 @@ class Replica:
         self.last_fetch_leader_end_offset = UNKNOWN_OFFSET
         self.last_caught_up_ms = 0
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
+        self.watch: FetchWatch | None = None
+        """The watch of the follower's session. Its later fetches do not ask for this partition while it does not change."""
+
+    def says_nothing_new(self, fetch_offset: int, log_start_offset: int, broker_epoch: int, watch: FetchWatch | None) -> bool:
+        """Return whether a fetch says what the last one said."""
+        return (
+            fetch_offset == self.log_end_offset
+            and log_start_offset == self.log_start_offset
+            and broker_epoch == self.broker_epoch
+            and watch is self.watch
+        )
+
+    def fetched_again(self, now_ms: int, leader_end_offset: int) -> None:
+        """Record a fetch that says nothing new; only the times change, so it needs no lock."""
+        self._note_time(self.log_end_offset, now_ms, leader_end_offset)
 
     def fetched(
         self,
@@ -41,20 +59,24 @@ class Replica:
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
     ) -> None:
         """Record a fetch: the follower has everything before ``fetch_offset``."""
+        self._note_time(fetch_offset, now_ms, leader_end_offset)
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = fetch_offset
+        self.broker_epoch = broker_epoch
+
+    def _note_time(self, fetch_offset: int, now_ms: int, leader_end_offset: int) -> None:
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif fetch_offset >= self.last_fetch_leader_end_offset:
             # It has everything that the leader had at its previous fetch.
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = fetch_offset
         self.last_fetch_leader_end_offset = leader_end_offset
         self.last_fetch_ms = now_ms
-        self.broker_epoch = broker_epoch
 
     def reset(self, now_ms: int, leader_end_offset: int, *, in_sync: bool, is_new_leader: bool) -> None:
         """Begin a leader epoch. An in-sync replica has ``replica.lag.time.max.ms`` from now on to fetch."""
         if is_new_leader:
+            self.watch = None
             self.log_end_offset = UNKNOWN_OFFSET
             self.log_start_offset = UNKNOWN_OFFSET
             self.last_fetch_leader_end_offset = UNKNOWN_OFFSET

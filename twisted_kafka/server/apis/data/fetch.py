@@ -35,6 +35,7 @@ from twisted_kafka.replication.partition.fetch_data import (
     PartitionFetch,
     PartitionRead,
 )
+from twisted_kafka.replication.partition.fetch_watch import FetchWatch
 from twisted_kafka.replication.partition.topic_stats import BYTES_OUT, REPLICATION_BYTES_OUT
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
@@ -99,7 +100,7 @@ class FetchApis:
         self._replicas = replicas
         self._quotas = quotas
         self._metadata = replicas.metadata
-        self._manager = FetchManager(sessions, replicas.metadata.topic_name)
+        self._manager = FetchManager(sessions, replicas.metadata.topic_name, replicas.purgatories.watches)
         self._conversion = DownConversion(replicas, clock)
         self._max_bytes = config.int("fetch.max.bytes")
         self._prefers_replicas = replicas.reader.prefers_replicas
@@ -178,15 +179,21 @@ class FetchApis:
         )
         respond = partial(self._respond, context, params, fetch_context)
         if self._authorization.enforces and not self._is_known_to_be_allowed(context, params, fetch_context.fetches):
-            denied = self._denied(context, params, fetch_context.fetches)
-            if denied:
-                return self._fetch_allowed(context, params, fetch_context.fetches, denied, respond)
-        return when_done(self._read(context, params, fetch_context.fetches), respond)
+            if params.is_from_follower:
+                if not self._authorization.is_allowed_on_cluster(context, AclOperation.CLUSTER_ACTION):
+                    if fetch_context.watch is not None:
+                        fetch_context.watch.unsettle_all(fetch_context.fetches)
+                    return respond([PartitionRead(ErrorCode.TOPIC_AUTHORIZATION_FAILED) for _ in fetch_context.fetches])
+            else:
+                denied = self._denied(context, fetch_context.fetches)
+                if denied:
+                    return self._fetch_allowed(context, params, fetch_context.fetches, denied, respond)
+        return when_done(self._read(context, params, fetch_context.fetches, fetch_context.watch), respond)
 
     def _read(
-        self, context: RequestContext, params: FetchParams, fetches: Sequence[PartitionFetch]
+        self, context: RequestContext, params: FetchParams, fetches: Sequence[PartitionFetch], watch: FetchWatch | None = None
     ) -> "list[PartitionRead] | FetchAnswer":
-        reads = self._replicas.reader.fetch(params, fetches)
+        reads = self._replicas.reader.fetch(params, fetches, watch)
         if isinstance(reads, FetchAnswer):
             context.give_up = reads.give_up
         return reads
@@ -204,11 +211,8 @@ class FetchApis:
                     return False
         return True
 
-    def _denied(self, context: RequestContext, params: FetchParams, fetches: Sequence[PartitionFetch]) -> set[int]:
+    def _denied(self, context: RequestContext, fetches: Sequence[PartitionFetch]) -> set[int]:
         """Return the positions of what may not be read; topics whose ids are unknown are not among them."""
-        if params.is_from_follower:
-            is_allowed = self._authorization.is_allowed_on_cluster(context, AclOperation.CLUSTER_ACTION)
-            return set() if is_allowed else set(range(len(fetches)))
         topics = [None if fetch.topic_partition is None else fetch.topic_partition.topic for fetch in fetches]
         names = {name for name in topics if name is not None}
         allowed = self._authorization.allowed_of(context, AclOperation.READ, ResourceType.TOPIC, names)

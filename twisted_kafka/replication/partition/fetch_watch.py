@@ -1,0 +1,155 @@
+"""What has changed of the partitions of a follower's session: its fetches read nothing else.
+
+A follower fetches all partitions that it follows, many times a second, and few of them change. A ``FetchWatch`` has those that
+have to be read for the next fetch. A partition is settled, and needs no reading, once its follower is in sync and has all of its
+records, all of them are committed, and it was read without an error. Appends, moves of the high watermark and changes of roles are
+announced to ``FetchWatches``, and unsettle it.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from twisted.logger import Logger
+
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.partition.fetch_data import PartitionFetch
+
+READ_IN_TURN: Final = 8
+"""How many settled partitions each fetch reads nevertheless, in turn: retention moves beginnings of logs and announces nothing."""
+
+_log = Logger()
+
+
+class FetchWatches:
+    """The watches of all followers' sessions, by partition. Thread-safe."""
+
+    __slots__ = ("_by_partition", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_partition: dict[TopicPartition, tuple[FetchWatch, ...]] = {}
+
+    def changed(self, topic_partition: TopicPartition) -> None:
+        """Have the partition read for the next fetch of each follower; complete fetches that wait for it."""
+        for watch in self._by_partition.get(topic_partition, ()):
+            watch.changed(topic_partition)
+
+    def add(self, topic_partition: TopicPartition, watch: "FetchWatch") -> None:
+        """Tell the watch of changes of a partition."""
+        with self._lock:
+            self._by_partition[topic_partition] = (*self._by_partition.get(topic_partition, ()), watch)
+
+    def remove(self, topic_partition: TopicPartition, watch: "FetchWatch") -> None:
+        """Do so no more."""
+        with self._lock:
+            left = tuple(each for each in self._by_partition.get(topic_partition, ()) if each is not watch)
+            if left:
+                self._by_partition[topic_partition] = left
+            else:
+                self._by_partition.pop(topic_partition, None)
+
+    def __len__(self) -> int:
+        return len(self._by_partition)
+
+
+class FetchWatch:
+    """The partitions of one session.
+
+    The session adds, removes and takes partitions with its lock held. Any thread announces changes.
+    """
+
+    __slots__ = ("_fetches", "_in_turn", "_number", "_unsettled", "_watches", "last_fetch_ms", "on_change")
+
+    def __init__(self, watches: FetchWatches) -> None:
+        self._watches = watches
+        self._fetches: dict[TopicPartition, PartitionFetch] = {}
+        self._unsettled: dict[PartitionFetch, None] = {}
+        self._in_turn: deque[TopicPartition] = deque()
+        self._number = 0
+        self.on_change: Callable[[TopicPartition], object] | None = None
+        """Is called with a partition that has changed, while a fetch waits."""
+        self.last_fetch_ms = 0
+        """When the last fetch arrived, by the wall clock. The follower had all of the settled partitions then."""
+
+    def add(self, fetch: PartitionFetch) -> None:
+        """Watch a partition, if it is known, and have it read for the next fetch."""
+        topic_partition = fetch.topic_partition
+        if topic_partition is not None and topic_partition not in self._fetches:
+            self._fetches[topic_partition] = fetch
+            self._watches.add(topic_partition, self)
+            self._in_turn.append(topic_partition)
+        self.unsettle(fetch)
+
+    def remove(self, fetch: PartitionFetch) -> None:
+        """Watch a partition no more."""
+        topic_partition = fetch.topic_partition
+        if topic_partition is not None and self._fetches.get(topic_partition) is fetch:
+            del self._fetches[topic_partition]
+            self._watches.remove(topic_partition, self)
+        self._unsettled.pop(fetch, None)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        for fetch in list(self._fetches.values()):
+            self.remove(fetch)
+
+    def begin(self) -> int:
+        """Return the number of a fetch that begins to wait."""
+        self._number += 1
+        return self._number
+
+    def is_last(self, number: int) -> bool:
+        """Return whether no later fetch has begun to wait: it would have what this one takes."""
+        return self._number == number
+
+    def unsettle(self, fetch: PartitionFetch) -> None:
+        """Have a partition read for the next fetch."""
+        self._unsettled[fetch] = None
+
+    def unsettle_all(self, fetches: Iterable[PartitionFetch]) -> None:
+        """Have these partitions read again for the next fetch."""
+        self._unsettled.update(dict.fromkeys(fetches))
+
+    def changed(self, topic_partition: TopicPartition) -> None:
+        """Have a partition read that has changed, and complete the fetch that waits if that is enough. Any thread may call this."""
+        fetch = self._fetches.get(topic_partition)
+        if fetch is None:
+            return
+        self._unsettled[fetch] = None
+        on_change = self.on_change
+        if on_change is not None:
+            try:
+                on_change(topic_partition)
+            except Exception:  # noqa: BLE001 one follower's fetch must not fail what was appended
+                _log.failure("Uncaught exception while completing a follower's fetch")
+
+    def fetch_of(self, topic_partition: TopicPartition) -> PartitionFetch | None:
+        """Return what is fetched of a partition."""
+        return self._fetches.get(topic_partition)
+
+    @property
+    def unsettled(self) -> list[PartitionFetch]:
+        """The partitions that have to be read."""
+        return list(self._unsettled)
+
+    def take(self) -> list[PartitionFetch]:
+        """Return the partitions to read now. What changes from now on is read for the next fetch, or when this one has waited."""
+        taken = list(self._unsettled)
+        for fetch in taken:
+            self._unsettled.pop(fetch, None)
+        return taken
+
+    def take_in_turn(self, taken: Iterable[PartitionFetch]) -> list[PartitionFetch]:
+        """Return the next partitions to read although they are settled, without those that are read in any case."""
+        chosen = set(taken)
+        found: list[PartitionFetch] = []
+        for _ in range(min(READ_IN_TURN, len(self._in_turn))):
+            topic_partition = self._in_turn.popleft()
+            fetch = self._fetches.get(topic_partition)
+            if fetch is not None:
+                self._in_turn.append(topic_partition)
+                if fetch not in chosen:
+                    found.append(fetch)
+        return found
