@@ -2,11 +2,8 @@ import functools
 from typing import Any
 
 import pytest
-from zope.interface.verify import verifyObject
 
 from tests.controller.cluster import Cluster
-from twisted_kafka.controller.channels.broker_channels import InProcessChannels
-from twisted_kafka.controller.channels.interfaces import IBrokerChannels
 from twisted_kafka.controller.context.states import PARTITION_SOURCES, REPLICA_SOURCES, PartitionStatus, ReplicaStatus
 from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.metadata import znodes
@@ -17,7 +14,6 @@ from twisted_kafka.metadata.znodes_admin import PartitionsNode
 from twisted_kafka.protocol.errors import ErrorCode, NotControllerError
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
@@ -454,41 +450,6 @@ def test_the_cluster_id_is_made_once(cluster: Cluster) -> None:
     assert len(made) == 22
     assert cluster_id(cluster.store, "other") == made
     assert ClusterIdNode.decode(cluster.store.get("/cluster/id")[0]).cluster_id == made
-
-
-def test_in_process_channels_call_the_own_broker_only() -> None:
-    class Control:
-        def leader_and_isr(self, request: Any) -> Any:
-            return LeaderAndIsrResponse(error_code=7)
-
-        def stop_replica(self, request: Any) -> Any:
-            return "stopped"
-
-        def update_metadata(self, request: Any) -> Any:
-            return None
-
-    channels = InProcessChannels(1, Control())  # type: ignore[arg-type]
-    assert verifyObject(IBrokerChannels, channels)
-    answers: list[Any] = []
-    channels.send(1, LeaderAndIsrRequest(), answers.append)
-    channels.send(1, StopReplicaRequest(), answers.append)
-    channels.send(1, UpdateMetadataRequest(), answers.append)
-    channels.send(2, UpdateMetadataRequest(), answers.append)
-    assert answers == [LeaderAndIsrResponse(error_code=7), "stopped", None]
-
-
-def test_what_goes_wrong_in_the_own_broker_is_an_error_response() -> None:
-    class Control:
-        def leader_and_isr(self, request: Any) -> Any:
-            raise OSError("full")
-
-        stop_replica = update_metadata = leader_and_isr
-
-    channels = InProcessChannels(1, Control())  # type: ignore[arg-type]
-    answers: list[Any] = []
-    for request in (LeaderAndIsrRequest(), StopReplicaRequest(), UpdateMetadataRequest()):
-        channels.send(1, request, answers.append)
-    assert [getattr(each, "error_code", None) for each in answers] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2 + [None]
 
 
 def test_every_state_can_be_reached_and_left() -> None:

@@ -7,18 +7,20 @@ import pytest
 from zope.interface.verify import verifyObject
 
 from twisted_kafka.controller.channels import network_channels
-from twisted_kafka.controller.channels.broker_channels import ClusterChannels, InProcessChannels
 from twisted_kafka.controller.channels.interfaces import IBrokerChannels
 from twisted_kafka.controller.channels.network_channels import RETRY_BACKOFF_MS, NetworkChannels
+from twisted_kafka.controller.channels.own_broker import ControlClients
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.metadata.znodes import BrokerNode
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.client.errors import DisconnectedError
 from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     StopReplicaRequest,
+    StopReplicaResponse,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
@@ -26,6 +28,7 @@ from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.scheduler import ManualScheduler
 
 LISTENER = "INSIDE"
+OWN = Node(1, "", 0, None)
 TYPE = "ControllerChannelManager"
 LATEST: dict[type[Message], int] = {LeaderAndIsrRequest: 5, UpdateMetadataRequest: 7, StopReplicaRequest: 3}
 
@@ -34,8 +37,32 @@ def node(port: int = 9092, listener: str = LISTENER) -> BrokerNode:
     return BrokerNode([f"OUTSIDE://public:{port}", f"{listener}://[::1]:{port}"], {}, 0)
 
 
+class Control:
+    """The controller's own broker."""
+
+    def __init__(self) -> None:
+        self.carried_out: list[int] = []
+        self.error: Exception | None = None
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        if self.error is not None:
+            raise self.error
+        self.carried_out.append(request.controller_epoch)
+        return LeaderAndIsrResponse()
+
+    def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        if self.error is not None:
+            raise self.error
+        return StopReplicaResponse()
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> bool:
+        if self.error is not None:
+            raise self.error
+        return request.controller_epoch > 0
+
+
 class World:
-    """Brokers 2 and 3, and the controller's channels to them."""
+    """Broker 1 with the controller, brokers 2 and 3, and the controller's channels to them."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -43,8 +70,11 @@ class World:
         self.metrics = MetricsRegistry(self.clock)
         self.sent: list[tuple[Node, Any, int, Future[Any]]] = []
         self.disconnected: list[int] = []
-        self.channels = NetworkChannels(self, LATEST, LISTENER, self.scheduler, self.clock, self.metrics)
+        self.control = Control()
+        self.clients = ControlClients(OWN.id, self.control, self, threaded=False)  # type: ignore[arg-type]
+        self.channels = NetworkChannels(self.clients, LATEST, OWN, LISTENER, self.scheduler, self.clock, self.metrics)
         self.answers: list[Any] = []
+        self.channels.add_broker(1, node(listener="ELSE"))
         for broker_id in (2, 3):
             self.channels.add_broker(broker_id, node())
 
@@ -77,7 +107,6 @@ def world() -> World:
 
 def test_the_interface_is_kept(world: World) -> None:
     assert verifyObject(IBrokerChannels, world.channels)
-    assert verifyObject(IBrokerChannels, ClusterChannels(1, InProcessChannels(1, None), world.channels))
 
 
 def test_a_request_goes_to_the_listener_in_a_version_that_brokers_speak(world: World) -> None:
@@ -196,3 +225,52 @@ def test_a_refusal_does_not_keep_the_next_request(world: World) -> None:
     world.order(2, 2)
     world.take()[2].set_result(UpdateMetadataResponse(error_code=77))
     assert world.take()[:2] == (2, 2)
+
+
+def test_the_own_broker_is_one_like_the_others(world: World) -> None:
+    for epoch in (1, 2):
+        world.order(1, epoch)
+    assert (world.control.carried_out, world.answers) == ([], []), "its disk may hang: nothing waits for it"
+    world.order(2, 3)
+    assert world.take()[:2] == (2, 3)
+    assert world.metrics.value(TYPE, "QueueSize", **{"broker-id": 1}) == 1
+    world.clients.pump()
+    assert world.control.carried_out == [1, 2]
+    assert world.answers == [LeaderAndIsrResponse()] * 2
+    assert not world.sent
+    world.clients.stop()
+
+
+def test_what_goes_wrong_in_the_own_broker_is_an_error_response(world: World) -> None:
+    world.control.error = OSError("full")
+    for request in (LeaderAndIsrRequest(), StopReplicaRequest(), UpdateMetadataRequest(controller_epoch=1)):
+        world.channels.send(1, request, world.answers.append)
+    world.clients.pump()
+    assert [each.error_code for each in world.answers] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 3
+
+
+def test_the_own_broker_says_which_metadata_are_stale(world: World) -> None:
+    for epoch in (0, 1):
+        world.channels.send(1, UpdateMetadataRequest(controller_epoch=epoch), world.answers.append)
+    world.clients.pump()
+    assert [each.error_code for each in world.answers] == [ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.NONE]
+
+
+def test_nothing_of_a_former_term_is_carried_out(world: World) -> None:
+    world.order(1, 1)
+    world.order(1, 2)
+    drained = world.channels.drained(1)
+    world.channels.remove_all()
+    assert drained.done()
+    world.clients.pump()
+    assert (world.control.carried_out, world.answers) == ([1], []), "what had begun ends, and nobody hears of it"
+
+
+@pytest.mark.parametrize("broker_id", [1, 9])
+def test_a_start_waits_for_what_its_controller_has_decided(world: World, broker_id: int) -> None:
+    world.order(1, 1)
+    drained = world.channels.drained(broker_id)
+    assert drained.done() == (broker_id == 9), "there is no broker 9"
+    world.clients.pump()
+    assert drained.done()
+    assert world.channels.drained(1).done()

@@ -1,6 +1,7 @@
 """KafkaServer: makes, starts and stops the parts of a broker, in the order of Kafka's ``KafkaServer.startup`` and ``shutdown``."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +13,7 @@ from twisted_kafka.broker.api_families import ApiDependencies
 from twisted_kafka.broker.cluster.cluster_parts import ClusterParts
 from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient
 from twisted_kafka.broker.cluster.replication_parts import BrokerParts, Replication
-from twisted_kafka.broker.errors import StartError
+from twisted_kafka.broker.errors import StartError, StartInterruptedError
 from twisted_kafka.broker.main_reactor import MainReactor
 from twisted_kafka.broker.metadata.registrar import BrokerRegistrar
 from twisted_kafka.broker.request_serving import Guise, RequestServing
@@ -40,7 +41,8 @@ from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig, IRec
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
-from twisted_kafka.controller.channels.interfaces import IBrokerChannels, IControlPlane
+from twisted_kafka.controller.channels.interfaces import IControlPlane
+from twisted_kafka.controller.channels.network_channels import NetworkChannels
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
@@ -87,7 +89,8 @@ if TYPE_CHECKING:
     from twisted_kafka.metrics.listener import MetricsListener
 
 _METRICS_TICK_MS: Final = 5_000
-_CONTROLLER_TIMEOUT_S: Final = 60.0
+_PATIENCE_S: Final = 10.0
+"""How often a start says what it waits for."""
 _CERTIFICATES_MS: Final = 10_000
 """How often the files of certificates are looked at."""
 
@@ -267,7 +270,7 @@ class KafkaServer:
         self._main.call(listener.stop)
 
     def interrupt_start(self) -> None:
-        """End a start that loads logs at the next log; after that it has no effect."""
+        """End a start that loads logs at the next log, or that waits for its controller; after that it has no effect."""
         self._storage.interrupt()
 
     # Timing, storage, tokens
@@ -436,19 +439,29 @@ class KafkaServer:
         running: Running,
         store: IMetadataStore,
         configs: ConfigRepository,
-        channels: IBrokerChannels,
+        channels: NetworkChannels,
         registrar: BrokerRegistrar,
     ) -> KafkaController:
         """Take part in the election of a controller, and again in each new session of the metadata store."""
         assert running.cluster is not None
         running.controller = controller = KafkaController(self.config, store, configs, channels, self._clock, metrics=self.metrics)
         running.cluster.follow(controller, configs)
-        try:
-            controller.startup().result(_CONTROLLER_TIMEOUT_S)
-        except TimeoutError:
-            raise StartError(f"The controller did not start within {_CONTROLLER_TIMEOUT_S:g} s") from None
+        self._await(controller.startup(), "a controller")
+        self._await(channels.drained(self.config.broker_id), "the partitions that it is to lead")
         registrar.follow(controller, self._on_fatal)
         return controller
+
+    def _await(self, done: "Future[None]", what: str) -> None:
+        """Wait until the future is done or the start is interrupted: for how long depends on the number of partitions."""
+        while True:
+            try:
+                return done.result(_PATIENCE_S)
+            except TimeoutError:
+                if done.done():
+                    raise
+                if self._storage.is_interrupted:
+                    raise StartInterruptedError("the start was interrupted") from None
+                _log.info("This broker waits for {what} as it starts", what=what)
 
     # Requests
 

@@ -67,6 +67,11 @@ class Storage:
         """Whether the metadata store is this broker's own, the embedded one."""
         return self._metadata_path is not None
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the start is to end."""
+        return self._interrupted
+
     def start(self, scheduler: KafkaScheduler) -> Stored:
         """Lock the log directories, open the metadata store, establish the identity, read features and configs, load the logs.
 
@@ -90,7 +95,7 @@ class Storage:
         return Stored(logs, store, cluster_id, features, configs, broker_configs)
 
     def interrupt(self) -> None:
-        """End a start that loads logs at the next log; after that it has no effect."""
+        """End a start that loads logs at the next log, or that waits later."""
         self._interrupted = True
         if self._logs is not None:
             self._logs.progress.interrupt()

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from zope.interface import implementer
+
 from twisted_kafka.admin.config_resource_types import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from twisted_kafka.admin.config_resources import BrokerConfigs, ClientMetricsConfigs, TopicConfigs
 from twisted_kafka.admin.configs import ConfigAdmin
@@ -14,7 +16,7 @@ from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
 from twisted_kafka.config.endpoints import EndPoint
-from twisted_kafka.controller.channels.broker_channels import InProcessChannels
+from twisted_kafka.controller.channels.interfaces import ControlRequest, IBrokerChannels, OnResponse
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager, GroupConfigResource
 from twisted_kafka.coordinator.group.group_coordinator_config import GroupCoordinatorConfig
@@ -23,6 +25,7 @@ from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.features import FeatureCache
 from twisted_kafka.metadata.registration import broker_node, cluster_id, prepare_store, register_broker
+from twisted_kafka.metadata.znodes import BrokerNode
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.codec import Message
@@ -69,6 +72,31 @@ class Control:
         )
 
 
+@implementer(IBrokerChannels)
+class Channels:
+    """The controller's channel to its only broker, which carries out at once what it is sent."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    def send(self, broker_id: int, request: ControlRequest, on_response: OnResponse | None) -> None:
+        response: LeaderAndIsrResponse | StopReplicaResponse | None = None
+        if isinstance(request, LeaderAndIsrRequest):
+            response = self._control.leader_and_isr(request)
+        elif isinstance(request, StopReplicaRequest):
+            response = self._control.stop_replica(request)
+        else:
+            self._control.update_metadata(request)
+        if on_response is not None:
+            on_response(response)
+
+    def add_broker(self, broker_id: int, node: BrokerNode) -> None: ...
+
+    def remove_broker(self, broker_id: int) -> None: ...
+
+    def remove_all(self) -> None: ...
+
+
 class OneBroker:
     def __init__(self, path: Path, **properties: Any) -> None:
         self.config = KafkaConfig.embedded(
@@ -81,7 +109,7 @@ class OneBroker:
         self.features.startup()
         self.cache = MetadataCache(1, cluster_id(self.store, "a-cluster"))
         self.configs = ConfigRepository(self.store, self.clock, threaded=False)
-        channels = InProcessChannels(1, Control(self.cache))  # type: ignore[arg-type]
+        channels = Channels(Control(self.cache))
         self.controller = KafkaController(self.config, self.store, self.configs, channels, self.clock, threaded=False)
         end_points = [EndPoint("in", 9092, "PLAINTEXT", "PLAINTEXT"), EndPoint("out", 9093, "OUT", "PLAINTEXT")]
         register_broker(self.store, 1, broker_node(end_points, rack="r", now_ms=0))

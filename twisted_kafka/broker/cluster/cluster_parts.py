@@ -8,12 +8,11 @@ from twisted_kafka.broker.cluster.controlled_shutdown import ControlledShutdown
 from twisted_kafka.broker.cluster.controller_client import ControllerClient
 from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.controller.channels.broker_channels import ClusterChannels, InProcessChannels
-from twisted_kafka.controller.channels.interfaces import IBrokerChannels
 from twisted_kafka.controller.channels.network_channels import NetworkChannels
+from twisted_kafka.controller.channels.own_broker import ControlClients
 from twisted_kafka.controller.channels.request_shapes import latest_versions
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.replication.control_plane import ControlPlane
@@ -32,6 +31,10 @@ class ClusterParts:
     ) -> None:
         self._config = config
         self._scheduler = scheduler
+        self._clock = clock
+        self._metrics = metrics
+        self._clients: ControlClients | None = None
+        self._channels: NetworkChannels | None = None
         self._balancing: ScheduledTask | None = None
         listener_name = config.control_plane_listener_name or config.inter_broker_listener_name
 
@@ -42,17 +45,23 @@ class ClusterParts:
         self._to_brokers = make_client("ControllerSendThread", "controller")
         timeout_ms = config.int("request.timeout.ms")
         self.controller_client = ControllerClient(self._to_controller, metadata, listener_name, scheduler, clock, timeout_ms)
-        self._others = NetworkChannels(self._to_brokers, latest_versions(config), listener_name, scheduler, clock, metrics)
         self._shutdown = ControlledShutdown(config, metadata, self._to_controller, listener_name, threading.Event().wait)
 
-    def make_channels(self, control: ControlPlane) -> IBrokerChannels:
+    def make_channels(self, control: ControlPlane) -> NetworkChannels:
         """Return the channels of this broker's controller."""
-        broker_id = self._config.broker_id
-        return ClusterChannels(broker_id, InProcessChannels(broker_id, control), self._others)
+        config = self._config
+        own = Node(config.broker_id, "", 0, None)
+        self._clients = clients = ControlClients(own.id, control, self._to_brokers)
+        listener_name = config.control_plane_listener_name or config.inter_broker_listener_name
+        self._channels = NetworkChannels(
+            clients, latest_versions(config), own, listener_name, self._scheduler, self._clock, self._metrics
+        )
+        return self._channels
 
     def follow(self, controller: KafkaController, configs: ConfigRepository) -> None:
         """Have the controller hear of brokers whose requests were dropped and of topics' configs, and balance leaders."""
-        self._others.set_overflow_listener(controller.tell_anew)
+        assert self._channels is not None, "made before the controller"
+        self._channels.set_overflow_listener(controller.tell_anew)
         controller.set_elected_listener(partial(self._balance_from_now_on, controller))
 
         def topic_changed(_: str, settings: dict[str, str]) -> None:
@@ -81,6 +90,8 @@ class ClusterParts:
     def stop(self) -> None:
         """Fail all requests, and send no more."""
         self.controller_client.stop()
-        self._others.remove_all()
+        if self._channels is not None and self._clients is not None:
+            self._channels.remove_all()
+            self._clients.stop()
         for client in (self._to_controller, self._to_brokers):
             client.stop()

@@ -23,7 +23,7 @@ OnResponse = Callable[[ControlResponse], None]
 class IControlPlane(Interface):
     """A broker as the controller sees it; the requests have the shape of their newest versions (grouped by topic).
 
-    Called on the controller's event thread, one request at a time, in the order in which the controller decided.
+    Called on one thread, one request at a time, in the order in which the controller decided.
     """
 
     def leader_and_isr(request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
@@ -37,7 +37,7 @@ class IControlPlane(Interface):
 
 
 class IBrokerChannels(Interface):
-    """Channels to all brokers: to the own one in process, to the others over the network."""
+    """Channels to all brokers."""
 
     def send(broker_id: int, request: ControlRequest, on_response: OnResponse | None) -> None:
         """Send a request behind those sent before. ``on_response`` is called, on any thread, if a response arrives."""

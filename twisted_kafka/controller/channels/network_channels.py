@@ -1,4 +1,4 @@
-"""The controller's channels to other brokers (Kafka: ``ControllerChannelManager``, with its ``RequestSendThread``).
+"""The controller's channels to all brokers, its own included (Kafka: ``ControllerChannelManager``, with its ``RequestSendThread``).
 
 Each broker has a queue, and one request at a time in flight: what the controller decides arrives in that order. A request without
 a response is sent again until there is one, or until the broker is gone.
@@ -6,7 +6,7 @@ a response is sent again until there is one, or until the broker is gone.
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, Protocol
@@ -37,7 +37,7 @@ _MS_PER_NS: Final = 1e-6
 
 
 class IControlClient(Protocol):
-    """Sends the controller's requests to other brokers (implemented by ``InterBrokerClient``)."""
+    """Sends the controller's requests (implemented by ``InterBrokerClient`` and ``ControlClients``)."""
 
     def send(self, node: Node, request: ShapedRequest, latest_version: int) -> "Future[Any]":
         """Return a future of the response; nothing is sent twice."""
@@ -51,7 +51,8 @@ class _Queued:
 
     __slots__ = ("on_response", "queued_ns", "request")
 
-    def __init__(self, request: ControlRequest, on_response: OnResponse | None, queued_ns: int) -> None:
+    def __init__(self, request: ControlRequest | None, on_response: OnResponse | None, queued_ns: int) -> None:
+        """Without a request, ``on_response`` is called when it is its turn."""
         self.request = request
         self.on_response = on_response
         self.queued_ns = queued_ns
@@ -71,10 +72,16 @@ class _Channel:
         self.is_closed = False
         self.queue_times = queue_times
 
+    def drop(self) -> list[_Queued]:
+        """Drop what waits, and return it."""
+        dropped = list(self.waiting)
+        self.waiting.clear()
+        return dropped
+
 
 @implementer(IBrokerChannels)
 class NetworkChannels:
-    """Channels to all other brokers, over the network. Methods may be called on any thread."""
+    """A channel to each broker. Methods may be called on any thread."""
 
     log = Logger()
 
@@ -82,12 +89,14 @@ class NetworkChannels:
         self,
         client: IControlClient,
         latest_versions: dict[type[Message], int],
+        own: Node,
         listener_name: str,
         scheduler: IScheduler,
         clock: IClock,
         metrics: MetricsRegistry,
     ) -> None:
-        """``listener_name`` is the control plane's, or the inter-broker listener."""
+        """``own`` is this broker, which needs no listener. ``listener_name`` is the others' control plane or inter-broker listener."""
+        self._own = own
         self._client = client
         self._latest_versions = latest_versions
         self._listener_name = listener_name
@@ -112,16 +121,29 @@ class NetworkChannels:
                 self.log.warn("Broker {broker} is not sent a request: it is offline", broker=broker_id)
                 return
             is_full = len(channel.waiting) >= MAX_QUEUED
-            if is_full:
-                channel.waiting.clear()
-            else:
+            dropped = channel.drop() if is_full else []
+            if not is_full:
                 channel.waiting.append(_Queued(request, on_response, self._clock.monotonic_ns()))
+        _tell(dropped)
         if is_full:
             self.log.error("Broker {broker} does not answer: dropping its {n} requests", broker=broker_id, n=MAX_QUEUED)
             if self._on_overflow is not None:
                 self._on_overflow(broker_id)
             return
         self._send_next(channel)
+
+    def drained(self, broker_id: int) -> "Future[None]":
+        """Return a future that is done when a broker has answered all requests up to now, or is gone."""
+        answered: Future[None] = Future()
+        with self._lock:
+            channel = self._channels.get(broker_id)
+            if channel is not None:
+                channel.waiting.append(_Queued(None, lambda _: answered.set_result(None), self._clock.monotonic_ns()))
+        if channel is None:
+            answered.set_result(None)
+        else:
+            self._send_next(channel)
+        return answered
 
     def add_broker(self, broker_id: int, node: BrokerNode) -> None:
         """Make a channel, which connects for its first request; one that there is uses the new address from now on."""
@@ -149,7 +171,8 @@ class NetworkChannels:
             if channel is None:
                 return
             channel.is_closed = True
-            channel.waiting.clear()
+            dropped = channel.drop()
+        _tell(dropped)
         for name in ("QueueSize", "RequestRateAndQueueTimeMs"):
             self._metrics.remove(_METRICS, name, **{"broker-id": broker_id})
         self._client.disconnect(broker_id)
@@ -160,6 +183,8 @@ class NetworkChannels:
             self.remove_broker(broker_id)
 
     def _address(self, broker_id: int, node: BrokerNode) -> Node | None:
+        if broker_id == self._own.id:
+            return self._own
         for text in node.endpoints:
             try:
                 point = EndPointText.parse(text)
@@ -174,7 +199,13 @@ class NetworkChannels:
         with self._lock:
             if channel.is_closed or channel.in_flight is not None or not channel.waiting:
                 return
-            queued = channel.in_flight = channel.waiting.popleft()
+            queued = channel.waiting.popleft()
+            if queued.request is not None:
+                channel.in_flight = queued
+        if queued.request is None:
+            _tell([queued])
+            self._send_next(channel)
+            return
         channel.queue_times.update(self._clock.monotonic_ns() - queued.queued_ns)
         self._attempt(channel, queued)
 
@@ -185,6 +216,7 @@ class NetworkChannels:
         if node is None:
             self._again(channel, queued, f"it has no listener {self._listener_name}")
             return
+        assert queued.request is not None
         latest = self._latest_versions[type(queued.request)]
         sent = self._client.send(node, ShapedRequest(queued.request), latest)
         sent.add_done_callback(partial(self._answered, channel, queued))
@@ -222,3 +254,10 @@ class NetworkChannels:
                 more=self._failures.take_suppressed(),
             )
         self._scheduler.schedule_once("send-to-broker-again", partial(self._attempt, channel, queued), RETRY_BACKOFF_MS)
+
+
+def _tell(dropped: Iterable[_Queued]) -> None:
+    """Let those go on that wait for their turn, without a request."""
+    for queued in dropped:
+        if queued.request is None and queued.on_response is not None:
+            queued.on_response(None)
