@@ -43,6 +43,7 @@ THREADS = {
     "config-change-thread": "config changes",
     "metadata-watch-thread": "metadata watches",
     "controller-event-thread": "controller",
+    "controller-to-own-broker-thread": "the controller's own broker",
 }
 """The threads that are followed, by the beginning of their names."""
 
