@@ -63,6 +63,7 @@ class FakeTransport:
         self.is_reading = False
         self.is_closed = False
         self.has_ended_sending = False
+        self.has_arrived = False
 
     def send(self, parts: Sequence[Part], size_bytes: int) -> bool:
         data = b"".join(part.read() if isinstance(part, FileRegion) else bytes(part) for part in parts)
@@ -92,6 +93,9 @@ class FakeTransport:
         self.written += self.waiting
         self.waiting = b""
         self.channel.send_completed()
+
+    def has_unread(self) -> bool:
+        return self.has_arrived
 
     def end_sending(self) -> None:
         self.has_ended_sending = True

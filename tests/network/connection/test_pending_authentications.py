@@ -4,6 +4,7 @@ from typing import Any
 
 from tests.network.network_fakes import FakeTransport, Layer
 from twisted_kafka.network.connection.channel import KafkaChannel
+from twisted_kafka.network.connection.newcomers import SILENT_S
 from twisted_kafka.network.connection.pending_authentications import AuthenticationLimits, PendingAuthentications
 
 
@@ -15,9 +16,9 @@ class Authentication:
 
 
 class Pending:
-    def __init__(self, max_pending: int = 3) -> None:
+    def __init__(self, max_pending: int = 3, timeout_s: float = 5.0) -> None:
         self.layer = Layer()
-        self.pending = PendingAuthentications(self.layer.reactor, AuthenticationLimits(5.0, max_pending, 1000))
+        self.pending = PendingAuthentications(self.layer.reactor, AuthenticationLimits(timeout_s, max_pending, 1000))
 
     def connect(self) -> tuple[KafkaChannel, FakeTransport]:
         channel, transport = self.layer.connect()
@@ -46,13 +47,25 @@ def test_one_that_takes_too_long_is_closed_and_others_are_not() -> None:
     assert len(pending.pending) == 0
 
 
-def test_too_many_close_the_oldest_unless_others_are_settled() -> None:
-    pending = Pending()
-    first, second, third = (pending.connect() for _ in range(3))
-    second[0].close()
-    fourth = pending.connect()
-    assert not first[1].is_closed
-    fifth = pending.connect()
-    assert first[1].is_closed
-    assert not any(each[1].is_closed for each in (third, fourth, fifth))
-    assert len(pending.pending) == 3
+def test_too_many_close_those_that_have_sent_nothing() -> None:
+    pending = Pending(timeout_s=60)
+    begun = [pending.connect() for _ in range(5)]
+    begun[1][0].dataReceived(b"\0")
+    begun[2][1].has_arrived = True
+    begun[3][0].close()
+    pending.layer.reactor.advance(SILENT_S)
+    assert not begun[0][1].is_closed
+    late = [pending.connect() for _ in range(2)]
+    assert [transport.is_closed for _, transport in begun] == [True, False, False, True, True]
+    assert not any(transport.is_closed for _, transport in late)
+    assert pending.layer.processor.stats.failed_authentications == 2
+
+
+def test_a_storm_of_clients_that_send_something_closes_none_of_them() -> None:
+    pending = Pending(timeout_s=60)
+    for _ in range(50):
+        channel, transport = pending.connect()
+        channel.dataReceived(b"\0\0")
+        pending.layer.reactor.advance(SILENT_S / 20)
+        assert not transport.is_closed
+    assert pending.layer.processor.stats.failed_authentications == 0

@@ -214,7 +214,7 @@ def test_a_file_that_cannot_be_read_is_named_in_the_log(pair: Pair, monkeypatch:
     """Apache Kafka takes it for a client that went away, and says nothing (KAFKA-16304)."""
     monkeypatch.setattr(transport, "_HAS_SENDFILE", has_sendfile)
     lines = send_from_broken_disk(pair)
-    assert lines == [line for line in lines if "Closing connection c of L: cannot read /proc/self/mem: [Errno" in line]
+    assert lines == [line for line in lines if "Closing connection c of L: cannot read /proc/self/mem: " in line]
     assert len(lines) == 1
     assert not pair.channel.is_open
 

@@ -6,6 +6,7 @@ from twisted.internet.task import Clock
 
 from tests.network.network_fakes import lines_of
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.connection.newcomers import SILENT_S
 from twisted_kafka.network.log_rate_limit import LINES
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.tls.handshakes import HandshakeLimits, Handshakes
@@ -16,6 +17,7 @@ class Handshaking:
     def __init__(self, owner: Handshakes) -> None:
         self.owner = owner
         self.why: str | None = None
+        self.is_silent = True
 
     def give_up(self, why: str) -> None:
         self.why = why
@@ -23,7 +25,7 @@ class Handshaking:
 
 
 class Setup:
-    def __init__(self, timeout_s: float = 10, max_pending: int = 3) -> None:
+    def __init__(self, timeout_s: float = 30, max_pending: int = 3) -> None:
         self.reactor = Clock()
         self.metrics = MetricsRegistry(ManualClock())
         tags: dict[str, object] = {"listener": "L", "networkProcessor": 1}
@@ -40,15 +42,15 @@ class Setup:
         return self.metrics.value("socket-server-metrics", "connections", **tags)
 
 
-def test_of_too_many_the_oldest_is_given_up() -> None:
+def test_of_too_many_those_that_have_sent_nothing_are_given_up() -> None:
     setup = Setup(max_pending=3)
-    begun = [setup.begin() for _ in range(3)]
+    begun = [setup.begin() for _ in range(5)]
+    begun[0].is_silent = False
+    setup.reactor.advance(SILENT_S)
+    begun += [setup.begin() for _ in range(2)]
     assert setup.handshakes.pending == 3
-    assert [one.why for one in begun] == [None] * 3
-    fourth = setup.begin()
-    assert setup.handshakes.pending == 3
-    assert [bool(one.why) for one in (*begun, fourth)] == [True, False, False, False]
-    assert "3 newer handshakes" in str(begun[0].why)
+    assert [bool(one.why) for one in begun] == [False, True, True, True, True, False, False]
+    assert "it sent nothing, and 3 others" in str(begun[1].why)
 
 
 def test_each_has_its_own_time() -> None:

@@ -10,6 +10,7 @@ from tests.certificates import Authority
 from tests.network.network_fakes import frame, lines_of
 from tests.network.tls.tls_harness import ALICE, CA, Listener, TlsClient, client_context
 from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES
+from twisted_kafka.network.connection.newcomers import SILENT_S
 from twisted_kafka.network.tls import tls_transport
 from twisted_kafka.network.tls.tls_transport import PIECE_BYTES, RECORD_BYTES, RECORDS_PER_TURN
 from twisted_kafka.protocol.regions import FileRegion
@@ -127,7 +128,8 @@ def test_a_file_that_ends_too_early_closes_the_connection(tmp_path: Path) -> Non
             )
         )
     assert client.is_closed
-    assert f"cannot read {path}: the file ends" in lines[0]
+    assert f"cannot read {path}: " in lines[0]
+    assert "ends at byte 5" in lines[0]
     assert listener.layer.observer.completed == [request]
 
 
@@ -146,7 +148,7 @@ def test_a_file_that_cannot_be_read_closes_the_connection() -> None:
             )
         )
     assert client.is_closed
-    assert [line.rpartition("cannot read ")[2] for line in lines] == ["/proc/self/mem: [Errno 5] Input/output error"]
+    assert [line.rpartition("cannot read ")[2] for line in lines] == ["/proc/self/mem: Input/output error at byte 0"]
 
 
 def test_a_client_that_sends_without_end_is_not_read_without_end() -> None:
@@ -336,14 +338,19 @@ def test_a_handshake_has_its_time() -> None:
     assert done.channel.is_open
 
 
-def test_too_many_handshakes_cost_the_oldest() -> None:
-    listener = Listener(ssl_handshake_max_pending=3)
+def test_too_many_handshakes_cost_those_that_have_sent_nothing() -> None:
+    listener = Listener(ssl_handshake_max_pending=3, ssl_handshake_timeout_ms=60_000)
     flood = [listener.connect() for _ in range(3)]
+    flood[0].socket.send(b"\x16\x03\x01")
+    begun = listener.connect()
+    begun.raw(b"\x16\x03\x01")
+    listener.reactor.advance(SILENT_S)
     honest = listener.connect().handshake()
     flood.append(listener.connect())
-    assert [one.channel.is_open for one in flood] == [False, True, True, True]
+    assert [one.channel.is_open for one in flood] == [True, False, False, True]
+    assert begun.channel.is_open
     assert honest.channel.is_open
-    assert listener.stats.failed_authentications == 1
+    assert listener.stats.failed_authentications == 2
 
 
 def test_a_probe_that_says_nothing_is_no_failed_authentication() -> None:

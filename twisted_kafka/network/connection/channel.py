@@ -108,6 +108,7 @@ class KafkaChannel:
         "_reserved_bytes",
         "_reserved_ns",
         "connection",
+        "has_sent",
         "in_flight",
         "is_eof",
         "is_paused",
@@ -135,6 +136,8 @@ class KafkaChannel:
         self._reserved_ns = 0
         self.read_header: HeaderReader = read_request_header
         self.state = NOT_MUTED
+        self.has_sent = False
+        """Whether anything has come over the connection."""
         self.in_flight: Request | None = None
         self.is_paused = False
         self.is_eof = False
@@ -331,6 +334,7 @@ class KafkaChannel:
             self.transport.pauseProducing()
 
     def _process_frames(self, frames: Sequence[Buffer]) -> None:
+        self.has_sent = True
         if frames and self.state == NOT_MUTED and not self._backlog:
             # Keep the later frames first: the first request may already be answered when the call returns.
             if len(frames) > 1:

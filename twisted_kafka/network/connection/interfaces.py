@@ -22,5 +22,8 @@ class IChannelTransport(Interface):
     def resumeProducing() -> None:
         """Start or resume reading."""
 
+    def has_unread() -> bool:
+        """Whether the client has sent something that was not read yet."""
+
     def abortConnection() -> None:
         """Close at once and discard what is not sent yet."""

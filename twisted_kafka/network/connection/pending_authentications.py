@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 from twisted.logger import Logger
 
 from twisted_kafka.network.connection.channel import KafkaChannel
+from twisted_kafka.network.connection.newcomers import Newcomers
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 
 CHECK_S: Final = 1.0
@@ -28,6 +29,7 @@ class PendingAuthentications:
         self._reactor = reactor
         self._limits = limits
         self._pending: dict[KafkaChannel, float] = {}  # with the end of its time, oldest first
+        self._newcomers: Newcomers[KafkaChannel] = Newcomers(reactor.seconds, _is_silent)
         self._timer_runs = False
         self._limit = LogRateLimit(lambda: int(reactor.seconds() * 1e9))
 
@@ -35,13 +37,11 @@ class PendingAuthentications:
         return len(self._pending)
 
     def begin(self, channel: KafkaChannel) -> None:
-        """Add a new connection. If there are too many, the oldest one is closed: a flood of silent ones displaces itself."""
-        if len(self._pending) >= self._limits.max_pending:
-            self._forget_settled()
-            if len(self._pending) >= self._limits.max_pending:
-                oldest = next(iter(self._pending))
-                limit = self._limits.max_pending
-                self._give_up(oldest, f"{limit} newer connections authenticate (sasl.server.authentication.max.pending)")
+        """Add a new connection. If there are too many, those that have sent nothing are closed."""
+        limit = self._limits.max_pending
+        while len(self._pending) >= limit and (silent := self._newcomers.take_silent()) is not None:
+            self._give_up(silent, f"it sent nothing, and {limit} others authenticate (sasl.server.authentication.max.pending)")
+        self._newcomers.add(channel)
         self._pending[channel] = self._reactor.seconds() + self._limits.timeout_s
         if not self._timer_runs:
             self._timer_runs = True
@@ -60,10 +60,14 @@ class PendingAuthentications:
 
     def _forget_settled(self) -> None:
         for channel in [channel for channel in self._pending if not _is_pending(channel)]:
-            del self._pending[channel]
+            self._forget(channel)
+
+    def _forget(self, channel: KafkaChannel) -> None:
+        self._pending.pop(channel, None)
+        self._newcomers.forget(channel)
 
     def _give_up(self, channel: KafkaChannel, why: str) -> None:
-        del self._pending[channel]
+        self._forget(channel)
         channel.stats.failed_authentications += 1
         if self._limit.allow():
             _log.info(
@@ -74,6 +78,10 @@ class PendingAuthentications:
                 more=self._limit.take_suppressed(),
             )
         channel.close()
+
+
+def _is_silent(channel: KafkaChannel) -> bool:
+    return channel.is_open and not channel.has_sent and not channel.transport.has_unread()
 
 
 def _is_pending(channel: KafkaChannel) -> bool:

@@ -66,7 +66,7 @@ def read_region(region: FileRegion) -> bytes:
     try:
         return region.read()
     except OSError as error:
-        raise UnreadableFileError(region, error) from error
+        raise UnreadableFileError(region, error.strerror) from error
 
 
 @implementer(IChannelTransport)
@@ -147,6 +147,13 @@ class KafkaTransport(Connection):
         self.stopWriting()  # type: ignore[no-untyped-call]
         with suppress(OSError):  # the client may have disconnected
             self.socket.shutdown(socket.SHUT_WR)
+
+    def has_unread(self) -> bool:
+        """Whether the client has sent something that was not read yet (``IChannelTransport.has_unread``)."""
+        try:
+            return bool(self.socket.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False
 
     def readConnectionLost(self, reason: Failure) -> None:
         """Close. A client that has only shut down its sending side is handled by ``KafkaChannel.eof_received``."""

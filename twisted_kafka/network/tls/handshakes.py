@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from twisted.logger import Logger
 
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.connection.newcomers import Newcomers
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request_context import ConnectionInfo
@@ -29,6 +30,10 @@ class HandshakeLimits(NamedTuple):
 class IHandshaking(Protocol):
     """A connection whose handshake is in progress."""
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether its client has sent nothing."""
+
     def give_up(self, why: str) -> None:
         """Close the connection."""
 
@@ -49,6 +54,7 @@ class Handshakes:
         self.to_principal = to_principal
         self.reactor = reactor
         self._pending: dict[IHandshaking, float] = {}
+        self._newcomers: Newcomers[IHandshaking] = Newcomers(reactor.seconds, lambda handshake: handshake.is_silent)
         self._timer_runs = False
         self._metrics = metrics
         self._tags = tags
@@ -61,13 +67,12 @@ class Handshakes:
         return len(self._pending)
 
     def begin(self, handshake: IHandshaking) -> None:
-        """Add a handshake. If there are too many, the oldest one is given up.
-
-        So a flood of silent connections displaces itself, not the clients that connect meanwhile.
-        """
-        if len(self._pending) >= self.limits.max_pending:
-            oldest = next(iter(self._pending))
-            oldest.give_up(f"{self.limits.max_pending} newer handshakes are in progress (ssl.handshake.max.pending)")
+        """Add a handshake. If there are too many, those whose clients have sent nothing are given up."""
+        limit = self.limits.max_pending
+        while len(self._pending) >= limit and (silent := self._newcomers.take_silent()) is not None:
+            silent.give_up(f"it sent nothing, and {limit} others are in progress (ssl.handshake.max.pending)")
+            self.forget(silent)
+        self._newcomers.add(handshake)
         self._pending[handshake] = self.reactor.seconds() + self.limits.timeout_s
         if not self._timer_runs:
             self._timer_runs = True
@@ -76,6 +81,7 @@ class Handshakes:
     def forget(self, handshake: IHandshaking) -> None:
         """Remove a handshake that has ended, or whose connection is closed."""
         self._pending.pop(handshake, None)
+        self._newcomers.forget(handshake)
 
     def succeed(self, handshake: IHandshaking, suite: str, protocol: str) -> tuple[str, str]:
         """Record a successful handshake; return the argument for ``disconnected`` when the connection ends."""

@@ -182,6 +182,7 @@ class TlsTransport(KafkaTransport):
             if first[0] != _TLS_HANDSHAKE:
                 return self._refuse(_identify(first))
             self._phase = HANDSHAKE
+            self.protocol.has_sent = True
         try:
             self._tls.do_handshake()
         except SSL.WantReadError:
@@ -233,6 +234,11 @@ class TlsTransport(KafkaTransport):
             self.socket.shutdown(socket.SHUT_WR)
         self.protocol.close_after_failed_authentication()
         return None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its client has sent nothing (``IHandshaking.is_silent``)."""
+        return self._phase == NEW and bool(self.connected) and not self._first_bytes()
 
     def give_up(self, why: str) -> None:
         """Close a connection whose handshake takes too long (``IHandshaking.give_up``)."""

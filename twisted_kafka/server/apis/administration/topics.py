@@ -84,6 +84,7 @@ class TopicApis:
             creatable = self._allowed(context, AclOperation.CREATE, names)
         describable = self._allowed(context, AclOperation.DESCRIBE_CONFIGS, names, logs_denied=False)
         denied = _denied(names, creatable)
+        times = Counter(names)
         left = [topic for topic in wanted if topic.name not in denied]
         quota = self._mutations.quota_for(context, _STRICT_CREATION_SINCE)
         results = self._topics.create_topics(left, request.timeout_ms, validate_only=request.validate_only, mutations=quota)
@@ -94,7 +95,7 @@ class TopicApis:
             described: _Described = {}
             created = [self._created(context.api_version, each, each.name in describable, described) for each in done]
             for each in created:
-                if each.name not in describable and (each.name in denied or names.count(each.name) > 1):
+                if each.name not in describable and (each.name in denied or times[each.name] > 1):
                     each.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             response = CreateTopicsResponse(topics=created)
             return response if quota is UNBOUNDED else Limited(response, quota)
