@@ -1,10 +1,13 @@
 """Levels of loggers, seen through what a log publisher's observers get."""
 
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from twisted.logger import ILogObserver, Logger, LogLevel, LogPublisher
 
+import twisted_kafka
+from twisted_kafka.admin.kafka_loggers import KAFKAS_LOGGERS
 from twisted_kafka.admin.loggers import LoggerLevels
 from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
 
@@ -125,3 +128,30 @@ def test_who_follows_a_logger_hears_of_its_level(logs: Logs) -> None:
     logs.levels.set("kafka.authorizer.logger", None)
     logs.levels.set("root", "ERROR")
     assert heard == [LogLevel.info, LogLevel.debug, LogLevel.info, LogLevel.error]
+
+
+def test_names_of_kafkas_loggers_stand_for_those_here(logs: Logs) -> None:
+    logs.levels.set("kafka.server.KafkaConfig", "DEBUG")
+    assert logs.log("debug", "twisted_kafka.config.broker_config")
+    assert not logs.log("debug", "twisted_kafka.server.kafka_apis")
+    assert logs.levels.level("twisted_kafka.config") == logs.levels.all()["kafka.server.KafkaConfig"] == "DEBUG"
+    logs.levels.set("kafka", "ERROR")
+    assert not logs.log("warn", "twisted_kafka.server.kafka_apis")
+    assert logs.log("debug", "twisted_kafka.config.broker_config")
+    logs.levels.set("kafka.server.KafkaConfig", None)
+    assert not logs.log("warn", "twisted_kafka.config.broker_config")
+    logs.levels.set("kafka", None)
+    assert logs.levels.all()["kafka"] == "INFO"
+
+
+def test_each_of_kafkas_loggers_stands_for_a_module() -> None:
+    package = Path(twisted_kafka.__file__).parent.parent
+    for name, module in KAFKAS_LOGGERS.items():
+        path = package.joinpath(*module.split("."))
+        assert path.is_dir() or path.with_suffix(".py").is_file(), name
+
+
+def test_a_logger_that_kafka_does_not_have_is_refused(logs: Logs) -> None:
+    for name in ("kafka.server.NoSuchClass", "kafka.", "org.apache.kafka.nothing"):
+        with pytest.raises(InvalidConfigurationError):
+            logs.levels.set(name, "DEBUG")

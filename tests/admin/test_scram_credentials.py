@@ -155,3 +155,25 @@ def test_a_credential_that_cannot_be_read_is_none_and_is_not_shown(store: Store)
     assert any("alice" in (formatEvent(event) or "") for event in logged)
     assert "s3cret" not in str(logged)
     assert "salt" not in repr(put("alice"))
+
+
+class CountedName(str):
+    """A user's name that counts comparisons."""
+
+    __slots__ = ()
+    comparisons = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        CountedName.comparisons += 1
+        return str.__eq__(self, other)
+
+
+def test_the_work_for_a_request_grows_as_its_users(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    users = 200
+    CountedName.comparisons = 0
+    results = store.admin.alter([], [Deletion(CountedName(f"user-{number}"), SHA_256) for number in range(users)])
+    assert len(results) == users
+    assert CountedName.comparisons < 20 * users
+    store.store.close()

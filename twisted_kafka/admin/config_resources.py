@@ -7,7 +7,7 @@ from zope.interface import implementer
 from twisted_kafka.admin.config_resource_types import ensure_own_broker
 from twisted_kafka.admin.configs import IConfigResource, IHasSecrets, ensure_list
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.client_metrics import CLIENT_METRICS_KEYS, ClientMetricsConfig
+from twisted_kafka.config.client_metrics import CLIENT_METRICS_KEYS, ClientMetricsConfig, subscription_path
 from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
@@ -100,9 +100,7 @@ class ClientMetricsConfigs:
 
     def entity_path(self, name: str) -> str:
         """Return where the subscription is kept; raises InvalidRequestError."""
-        if not name or "/" in name:
-            raise InvalidRequestError(f"The name of a subscription to client metrics is invalid: {name!r}")
-        return f"client-metrics/{name}"
+        return subscription_path(name)
 
     def list_default(self, key: str) -> str:
         """Return the default of a list-valued key."""

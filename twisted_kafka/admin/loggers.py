@@ -1,7 +1,8 @@
 """The levels of this broker's loggers, which can change while it runs (KIP-412).
 
 A logger is a namespace of ``twisted.logger``: a module, or a package whose level applies to everything below it. All
-others fall back to ``root``. Kafka's levels are used: TRACE counts as DEBUG here, FATAL is critical.
+others fall back to ``root``. Names of Kafka's own loggers stand for those here (``kafka_loggers``). Kafka's levels are used: TRACE
+counts as DEBUG here, FATAL is critical.
 """
 
 import sys
@@ -22,6 +23,8 @@ from twisted.logger import (
 )
 from zope.interface import implementer
 
+from twisted_kafka.admin.kafka_loggers import KAFKAS_LOGGERS
+from twisted_kafka.admin.printable_events import PrintableEvents
 from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
 
 ROOT: Final = "root"
@@ -77,7 +80,7 @@ class LoggerLevels:
 
     def level(self, logger: str) -> str:
         """Return the effective level, by Kafka's name."""
-        return _NAMES[self._predicate.logLevelForNamespace("" if logger == ROOT else logger)]
+        return _NAMES[self._predicate.logLevelForNamespace(_namespace(logger))]
 
     def follow(self, logger: str, changed: Callable[[NamedConstant], object]) -> None:
         """Call ``changed`` with the effective level of a logger, now and whenever a level has been set."""
@@ -103,9 +106,9 @@ class LoggerLevels:
         """Set the logger's level, or with None remove it; raises what ``validate`` raises."""
         self.validate(logger, level)
         if level is None:
-            self._own.pop(logger, None)
+            self._own.pop(_namespace(logger), None)
         else:
-            self._own["" if logger == ROOT else logger] = LEVELS[level]
+            self._own[_namespace(logger)] = LEVELS[level]
         # Replaced as a whole: other threads read it meanwhile.
         predicate = LogLevelFilterPredicate(defaultLogLevel=self._own.get("", LogLevel.info))
         for name, own in self._own.items():
@@ -137,7 +140,7 @@ class _Filter:
         # twistd creates the observer of its log file before it starts the service, and does not expose it.
         for observer in tuple(publisher._observers):
             if observer not in self._observers:
-                filtered = FilteringLogObserver(observer, [self])
+                filtered = FilteringLogObserver(PrintableEvents(observer), [self])
                 self._observers[filtered] = observer
                 publisher.removeObserver(observer)
                 publisher.addObserver(filtered)
@@ -161,4 +164,8 @@ _FILTERS_LOCK: Final = threading.Lock()
 def _known() -> set[str]:
     prefixes = tuple(f"{package}." for package in PACKAGES)
     modules = {name for name in tuple(sys.modules) if name in PACKAGES or name.startswith(prefixes)}
-    return modules.union(NAMED)
+    return modules.union(NAMED, KAFKAS_LOGGERS)
+
+
+def _namespace(logger: str) -> str:
+    return "" if logger == ROOT else KAFKAS_LOGGERS.get(logger, logger)

@@ -86,11 +86,13 @@ class ScramCredentialAdmin:
         for (user, _), count in pairs.items():
             if count > 1:
                 results[user] = DuplicateResourceError("A user credential cannot be altered twice in the same request")
-        for user in dict.fromkeys(user for user, _ in pairs if user not in results):
+        by_user: dict[str, tuple[list[Upsertion], list[Deletion]]] = {user: ([], []) for user, _ in pairs if user not in results}
+        for each in changes:
+            if (of_user := by_user.get(each.user)) is not None:
+                (of_user[0] if isinstance(each, Upsertion) else of_user[1]).append(each)  # type: ignore[arg-type]
+        for user, (its_upsertions, its_deletions) in by_user.items():
             try:
-                self._change(
-                    user, [each for each in upsertions if each.user == user], [each for each in deletions if each.user == user]
-                )
+                self._change(user, its_upsertions, its_deletions)
                 results[user] = None
             except KafkaError as error:
                 results[user] = error

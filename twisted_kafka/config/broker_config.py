@@ -38,6 +38,10 @@ _REPLICATION_FACTORS = (
 # With the interpreter lock more threads would only take turns: see docs/architecture.md.
 _WITH_LOCK: dict[str, Value] = {"num.network.threads": 1, "num.io.threads": 4}
 
+# Kafka's 50 suits an acceptor with a CPU core of its own. Ours shares the interpreter lock: a burst of clients overflows such a
+# backlog, and each client then waits a second before its TCP connects again.
+_ACCEPTING: dict[str, Value] = {"socket.listen.backlog.size": 1024}
+
 # A broker that is alone cannot hold three replicas. With zookeeper.connect it is one of several, and has Kafka's defaults: with one
 # replica, a cluster would lose offsets and transactions with a broker.
 _SINGLE_BROKER: dict[str, Value] = {
@@ -322,7 +326,7 @@ def _shown(keys: Mapping[str, _K], hidden: frozenset[str]) -> Mapping[str, _K]:
 
 
 def _defaults(in_process: bool, alone: bool) -> dict[str, Value]:
-    defaults = _DECLARED_DEFAULTS | _KAFKA_4
+    defaults = _DECLARED_DEFAULTS | _ACCEPTING | _KAFKA_4
     if alone:
         defaults.update(_SINGLE_BROKER)
     if HAS_INTERPRETER_LOCK:

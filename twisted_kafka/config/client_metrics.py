@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Self
 
+from twisted_kafka.client_text import bounded_text
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys.declare import INT, LIST, MEDIUM, Between, TopicKey
 from twisted_kafka.config.values import parse_value
@@ -43,6 +44,16 @@ SELECTORS: Final = (
 
 MAX_PATTERN_LENGTH: Final = 1000
 """The maximum length of a selector's regular expression, in characters."""
+
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def subscription_path(name: str) -> str:
+    """Return where a subscription is kept below the configs; raise InvalidRequestError for a name that it cannot have."""
+    if not _NAME.fullmatch(name) or name in (".", ".."):
+        raise InvalidRequestError(f"The name of a subscription to client metrics is invalid: {bounded_text(name)!r}")
+    return f"client-metrics/{name}"
 
 
 class ClientMetricsConfig(NamedTuple):

@@ -37,13 +37,6 @@ from twisted_kafka.timing.clock import IClock
 DRAIN_S = 1.0
 """How long requests in flight may take to be answered at shutdown, and when a listener or network thread is removed."""
 
-BACKLOG = 1024
-"""Length of the listen backlog, unless ``socket.listen.backlog.size`` is set.
-
-Kafka's default of 50 suits an acceptor with a CPU core of its own. Ours shares the interpreter lock: a burst of clients overflows
-a backlog of 50, and each client then waits a second before its TCP connects again.
-"""
-
 NETWORK_THREADS = "num.network.threads"
 
 ReactorFactory = Callable[[IClock], ReactorBase]
@@ -335,7 +328,7 @@ def _network_threads(config: KafkaConfig, listener_name: str) -> int:
 
 def _socket_options(config: KafkaConfig) -> SocketOptions:
     return SocketOptions(
-        config.int("socket.listen.backlog.size") if config.is_set("socket.listen.backlog.size") else BACKLOG,
+        config.int("socket.listen.backlog.size"),
         config.int("socket.send.buffer.bytes"),
         config.int("socket.receive.buffer.bytes"),
     )

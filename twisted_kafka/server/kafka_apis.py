@@ -9,6 +9,7 @@ from typing import Any, Final
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from twisted_kafka.client_text import bounded_text
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.requests.authenticator import AuthenticationInterruptedError, IAuthenticator
 from twisted_kafka.network.requests.request import AUTHENTICATED, AUTHENTICATION_FAILED, SEND, SESSION_EXPIRED, Request
@@ -274,6 +275,8 @@ class KafkaApis:
 
     def _finish(self, request: Request, api: Api, message: _Decoded, result: Result | Later, shared_by: int = 1) -> None:
         """Send a handler's result, now or when its future is done. ``shared_by`` requests were handled together."""
+        if request.context.denials is not None:
+            request.context.denials.end()
         if isinstance(result, Later):
             message, result = result.request, result.answer
         if isinstance(result, Future):
@@ -344,6 +347,8 @@ class KafkaApis:
     def _fail(self, request: Request, api: Api, message: _Decoded, error: BaseException) -> None:
         """Send an error response; close the connection if that fails."""
         context = request.context
+        if context.denials is not None:
+            context.denials.end()
         code = error_of(error)
         if not isinstance(error, KafkaError):
             _log.failure(
@@ -352,7 +357,7 @@ class KafkaApis:
                 api=api.name,
                 version=context.api_version,
                 correlation_id=context.correlation_id,
-                client=context.client_id,
+                client=bounded_text(context.client_id or ""),
                 connection=context.connection_id,
             )
         context.note_error(code)

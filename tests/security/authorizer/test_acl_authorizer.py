@@ -332,3 +332,21 @@ def test_acls_are_listed_by_filter(tmp_path: Path) -> None:
     assert set(brokers.authorizer.acls(matching)) == {literal, prefixed, wildcard}
     assert set(brokers.authorizer.acls(matching._replace(principal="User:bob"))) == {wildcard}
     assert set(brokers.authorizer.acls(AclBindingFilter(name="abc"))) == {literal}
+
+
+def test_what_a_request_is_denied_is_a_small_multiple_of_what_it_asks(tmp_path: Path) -> None:
+    brokers = Brokers(tmp_path)
+    context = context_of()
+    names = [str(number) for number in range(20_000)]
+    with capturedLogs() as events:
+        for name in names:  # as handlers do that ask for one after the other, some more than once
+            brokers.authorizer.authorize(context, [Action(READ, ResourceType.TOPIC, name, True)] * 2)
+        brokers.authorizer.authorize(context, [Action(READ, ResourceType.TOPIC, "a\rb, c", True)])
+        context.denials.end()
+        context.denials.end()
+    lines = [event["log_format"].format(**event) for event in events]
+    sent_bytes = sum(map(len, names))
+    assert sum(map(len, lines)) < 2 * sent_bytes
+    assert max(map(len, lines)) < 10_000
+    shown = [line.partition("LITERAL:")[2].partition(" to User:")[0] for line in lines]
+    assert ", ".join(shown).split(", ", 20_000) == [*names, "'a\\rb, c'"]

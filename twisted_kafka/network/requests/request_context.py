@@ -113,6 +113,7 @@ class RequestContext:
         "connection",
         "conversion",
         "correlation_id",
+        "denials",
         "error",
         "error_counts",
         "give_up",
@@ -149,6 +150,8 @@ class RequestContext:
         """Nanoseconds and bytes of memory that record conversion took; None if no records were converted."""
         self.give_up: Callable[[], object] | None = None
         """Ends the wait for the answer, as the client has gone. Set by handlers of requests that may wait long."""
+        self.denials: Any = None
+        """What its handler was denied and the audit log does not have yet; ``end`` writes it."""
         self.refusal: str | None = None
         """Why the connection is closed instead of an answer; None: it is not, or a handler says so."""
         self.is_frame_free = False

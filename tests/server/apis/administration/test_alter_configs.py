@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from tests.server.apis.topic_harness import OneBroker
 from twisted_kafka.admin.policies import ConfigOrder, TopicOrder
@@ -239,3 +240,33 @@ def test_an_operators_policies_decide(tmp_path: Path) -> None:
         assert (answer.error_code, answer.error_message) == (ErrorCode.POLICY_VIOLATION, "too short")
     finally:
         broker.store.close()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a\0b", "a/b", "x" * 250])
+def test_a_name_that_no_subscription_can_have_fails_alone(broker: OneBroker, name: str) -> None:
+    resources = [
+        IncrementalAlterConfigsRequestAlterConfigsResource(
+            resource_type=CLIENT_METRICS,
+            resource_name=each,
+            configs=[IncrementalAlterConfigsRequestAlterableConfig(name="interval.ms", config_operation=SET, value="1000")],
+        )
+        for each in (name, "s")
+    ]
+    answers = broker.ask(IncrementalAlterConfigsRequest(resources=resources), 1).responses
+    assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+    assert stored(broker, "client-metrics/s") == {"interval.ms": "1000"}
+    asked = [DescribeConfigsResource(resource_type=CLIENT_METRICS, resource_name=each) for each in (name, "s")]
+    results = broker.ask(DescribeConfigsRequest(resources=asked), 4).results
+    assert [result.error_code for result in results] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+
+
+def test_a_request_that_fails_for_many_resources_is_one_line(broker: OneBroker) -> None:
+    resources = [
+        IncrementalAlterConfigsRequestAlterConfigsResource(resource_type=TOPIC, resource_name=f"no-such-{number}", configs=[])
+        for number in range(1000)
+    ]
+    with capturedLogs() as events:
+        broker.ask(IncrementalAlterConfigsRequest(resources=resources), 1)
+    lines = [formatEvent(event) for event in events if event["log_namespace"].endswith("alter_configs")]
+    assert len(lines) == 1
+    assert lines[0].endswith("; and of 999 other resources")

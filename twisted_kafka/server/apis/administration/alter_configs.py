@@ -4,7 +4,7 @@ Both support topics and brokers, the latter also groups, loggers (KIP-412) and c
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from twisted.logger import Logger
@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from twisted_kafka.admin.config_resource_types import BROKER, BROKER_LOGGER, TOPIC, ensure_own_broker
 from twisted_kafka.admin.configs import ConfigAdmin, ConfigChange, ConfigOperation, IConfigResource, ensure_changes, ensure_settings
 from twisted_kafka.admin.loggers import LoggerLevels
+from twisted_kafka.client_text import bounded_text
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, KafkaError, error_of
 from twisted_kafka.protocol.messages.configs import (
@@ -138,6 +139,7 @@ def _each(
     """Yield each resource with its error code and message; duplicate resources are all refused."""
     resources = list(resources)
     times = Counter((each.resource_type, each.resource_name) for each in resources)
+    failures: list[tuple[_R, KafkaError]] = []
     for resource in resources:
         note_config_resource(context, resource.resource_type, resource.resource_name)
         try:
@@ -145,14 +147,23 @@ def _each(
                 raise InvalidRequestError("Duplicate resource: it must appear at most once in the request")
             alter(resource)
         except KafkaError as error:
+            failures.append((resource, error))
             code = error_of(error)
             context.note_error(code)
-            _log.info(
-                "Failed to alter the configs of resource type {kind}, name {name!r}: {error}",
-                kind=resource.resource_type,
-                name=resource.resource_name,
-                error=error,
-            )
             yield resource, code, str(error) or None
         else:
             yield resource, ErrorCode.NONE, None
+    if failures:
+        _log_failed(failures)
+
+
+def _log_failed(failures: Sequence[tuple[_Resource, KafkaError]]) -> None:
+    """Write one line for a request, which may have very many resources."""
+    resource, error = failures[0]
+    _log.info(
+        "Failed to alter the configs of resource type {kind}, name {name!r}: {error}{more}",
+        kind=resource.resource_type,
+        name=bounded_text(resource.resource_name),
+        error=bounded_text(str(error)),
+        more=f"; and of {len(failures) - 1} other resources" if len(failures) > 1 else "",
+    )

@@ -6,6 +6,7 @@ from twisted_kafka.admin.config_resource_types import BROKER, BROKER_LOGGER, CLI
 from twisted_kafka.admin.loggers import LoggerLevels
 from twisted_kafka.admin.topic_rules import ensure_valid_name
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.client_metrics import subscription_path
 from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager, group_entity_path
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
@@ -88,9 +89,7 @@ class DescribeConfigApis:
             ensure_own_broker(name, self._config.broker_id)
             return [_logger(logger, level) for logger, level in self._loggers.all().items() if wanted is None or logger in wanted]
         if resource.resource_type == CLIENT_METRICS:
-            if not name:
-                raise InvalidRequestError("Invalid client metrics subscription: the name must not be empty")
-            return self._describer.client_metrics(self._repository.config(f"client-metrics/{name}"), wanted)
+            return self._describer.client_metrics(self._repository.config(subscription_path(name)), wanted)
         if resource.resource_type == GROUP:
             own = self._repository.config(group_entity_path(name))
             return self._describer.group(own, self._groups.defaults, wanted)

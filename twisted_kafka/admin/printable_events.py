@@ -1,0 +1,40 @@
+"""Keeps what clients send from forging lines of the log, or from controlling the terminal of its reader."""
+
+from typing import Any
+
+from twisted.logger import ILogObserver, LogEvent, formatEvent
+from zope.interface import implementer
+
+from twisted_kafka.client_text import printable
+
+
+@implementer(ILogObserver)
+class PrintableEvents:
+    """Passes events on with control characters escaped in their text, so that each is one line, and in their tracebacks."""
+
+    def __init__(self, observer: ILogObserver) -> None:
+        self._observer = observer
+
+    def __call__(self, event: LogEvent) -> None:
+        """Pass an event on."""
+        text = formatEvent(event)
+        if not text.isprintable():
+            event = {**event, "log_format": "{log_text}", "log_text": printable(text)}
+        failure = event.get("log_failure")
+        if failure is not None:
+            event = {**event, "log_failure": _PrintableFailure(failure)}
+        self._observer(event)
+
+
+class _PrintableFailure:
+    """A Failure whose traceback has no control characters but its line ends."""
+
+    def __init__(self, failure: Any) -> None:
+        self._failure = failure
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._failure, name)
+
+    def getTraceback(self, *arguments: Any, **options: Any) -> str:
+        text: str = self._failure.getTraceback(*arguments, **options)
+        return "\n".join(map(printable, text.split("\n")))
