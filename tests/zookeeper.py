@@ -20,7 +20,7 @@ from tests.eventually import eventually, join
 from tests.ports import free_port
 from tests.processes import start_tied
 
-CREATE, DELETE, GET_DATA, SET_DATA, GET_NAMES, SYNC, GET_CHILDREN, MULTI, CLOSE = 1, 2, 4, 5, 8, 9, 12, 14, -11
+CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, GET_NAMES, SYNC, GET_CHILDREN, MULTI, CLOSE = 1, 2, 3, 4, 5, 8, 9, 12, 14, -11
 """Types of requests. GET_NAMES is ZooKeeper's getChildren, GET_CHILDREN its getChildren2."""
 _INT = struct.Struct("!i")
 _CONNECT = struct.Struct("!iqiqi16s?")
@@ -168,6 +168,7 @@ class Proxy:
         self._threads: list[threading.Thread] = []
         self._lost_type: int | None = None
         self._refuses = False
+        self._silent: set[tuple[socket.socket, socket.socket]] = set()
         self.sessions: list[tuple[int, bytes]] = []
         """Id and password of each session that was opened through it, in order."""
         self.connections = 0
@@ -185,6 +186,11 @@ class Proxy:
     def lose_answer_of(self, request_type: int) -> None:
         """Have the next request of this type executed, and close the client's connection instead of answering."""
         self._lost_type = request_type
+
+    def fall_silent(self) -> None:
+        """Pass no answers on over the connections that there are. Requests still arrive."""
+        with self._lock:
+            self._silent.update(self._links)
 
     def cut(self) -> None:
         """Close all connections and refuse new ones."""
@@ -270,7 +276,8 @@ class Proxy:
                 frame = _frame(server)
                 if _INT.unpack_from(frame)[0] in lost:
                     raise OSError("lost")
-                _send(client, frame)
+                if link not in self._silent:
+                    _send(client, frame)
         except OSError:
             _close(link)
 

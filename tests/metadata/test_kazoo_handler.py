@@ -5,25 +5,32 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from kazoo.exceptions import ConnectionDropped
 
 from tests.eventually import join
 from twisted_kafka.metadata.zookeeper.kazoo_handler import BufferedSocket, Handler, WakeUps
 from twisted_kafka.metadata.zookeeper.slots import Slots
+from twisted_kafka.timing.clock import ManualClock
 
 SHORT_S = 0.01
 
 
 @pytest.fixture
-def handler() -> Handler:
-    return Handler(None)
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[BufferedSocket, socket.socket]]:
+def handler(clock: ManualClock) -> Handler:
+    return Handler(None, clock.steady_ns)
+
+
+@pytest.fixture
+def pair(clock: ManualClock) -> Iterator[tuple[BufferedSocket, socket.socket]]:
     """A connection, and its other end."""
     near, far = socket.socketpair()
     near.setblocking(False)
-    connection = BufferedSocket(near)
+    connection = BufferedSocket(near, clock.steady_ns)
     yield connection, far
     connection.close()
     far.close()
@@ -135,3 +142,44 @@ def test_who_waits_for_a_place_is_woken_when_half_of_them_are_free() -> None:
     assert one.acquire(0)
     one.release()
     assert one.acquire(0)
+
+
+def test_a_silent_connection_is_dropped_although_requests_are_sent(
+    handler: Handler, pair: tuple[BufferedSocket, socket.socket], wake_ups: WakeUps, clock: ManualClock
+) -> None:
+    connection, far = pair
+    handler.read_timeout_s = 4.0
+    for _ in range(3):
+        clock.advance_ms(1_300)
+        wake_ups.sender.send(b"\0")
+        assert handler.select([connection, wake_ups], [], [], 0) == ([wake_ups], [], [])
+        wake_ups.recv(1)
+    far.sendall(b"x")
+    clock.advance_ms(1_300)
+    wake_ups.sender.send(b"\0")
+    assert handler.select([connection, wake_ups], [], [], 0) == ([connection, wake_ups], [], []), "there is an answer after all"
+    connection.recv(1)
+    wake_ups.recv(1)
+    clock.advance_ms(3_999)
+    assert handler.select([connection, wake_ups], [], [], 0) == ([], [], [])
+    clock.advance_ms(1)
+    wake_ups.sender.send(b"\0")
+    with pytest.raises(ConnectionDropped, match=r"nothing was read for 4\.0 s"):
+        handler.select([connection, wake_ups], [], [], None)
+
+
+def test_a_wait_ends_when_the_connection_has_been_silent_for_too_long(
+    handler: Handler, pair: tuple[BufferedSocket, socket.socket], wake_ups: WakeUps, clock: ManualClock
+) -> None:
+    connection, _ = pair
+    handler.read_timeout_s = 4.0
+    clock.advance_ms(3_999)
+    assert handler.select([connection, wake_ups], [], [], 600) == ([], [], []), "after a millisecond"
+
+
+def test_a_connection_that_is_being_opened_may_be_silent(
+    handler: Handler, pair: tuple[BufferedSocket, socket.socket], wake_ups: WakeUps, clock: ManualClock
+) -> None:
+    connection, _ = pair
+    clock.advance_ms(60_000)
+    assert handler.select([connection, wake_ups], [], [], 0) == ([], [], [])

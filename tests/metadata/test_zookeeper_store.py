@@ -18,7 +18,7 @@ import twisted_kafka
 from tests.cases import case
 from tests.eventually import eventually
 from tests.ports import free_port
-from tests.zookeeper import CREATE, DELETE, GET_DATA, GET_NAMES, MULTI, SET_DATA, SYNC, Proxy, ZooKeeper, proxied
+from tests.zookeeper import CREATE, DELETE, EXISTS, GET_DATA, GET_NAMES, MULTI, SET_DATA, SYNC, Proxy, ZooKeeper, proxied
 from twisted_kafka.metadata.store import (
     AccessDeniedError,
     BadVersionError,
@@ -41,6 +41,7 @@ from twisted_kafka.metadata.zookeeper.requests import MAX_REQUEST_BYTES
 from twisted_kafka.metadata.zookeeper.settings import ZooKeeperSettings
 from twisted_kafka.metadata.zookeeper.store import ZooKeeperStore
 from twisted_kafka.protocol.errors import ErrorCode, error_of
+from twisted_kafka.timing.clock import SystemClock
 
 _numbers = itertools.count()
 
@@ -488,3 +489,74 @@ def test_acknowledged_changes_survive_kill_9(zookeeper: ZooKeeper, chroot: str) 
 
 def test_a_store_keeps_its_password_out_of_sight() -> None:
     assert "secret" not in repr(ZooKeeperSettings(hosts="a", digest="kafka:secret"))
+
+
+def test_a_silent_connection_is_noticed_although_requests_are_sent(zookeeper: ZooKeeper, chroot: str) -> None:
+    with proxied(zookeeper) as proxy:
+        settings = ZooKeeperSettings(hosts=proxy.address, chroot=chroot, session_timeout_ms=1_000, max_in_flight=1_000_000)
+        store = ZooKeeperStore(settings)
+        listener = Listener(store)
+        before = proxy.connections
+        proxy.fall_silent()
+
+        def ask() -> bool:
+            store._session.send_if_connected(lambda client: client.exists_async("/"))
+            return SessionState.SUSPENDED in listener.states
+
+        eventually(ask, lambda: listener.states)
+        listener.await_state(SessionState.CONNECTED)
+        assert proxy.connections > before
+        assert store.exists("/") is not None
+        store.close()
+
+
+@pytest.mark.parametrize("lost", [EXISTS, CREATE])
+def test_a_start_asks_again_when_its_first_answer_is_lost(zookeeper: ZooKeeper, chroot: str, lost: int) -> None:
+    with proxied(zookeeper) as proxy:
+        proxy.lose_answer_of(lost)
+        store = ZooKeeperStore(ZooKeeperSettings(hosts=proxy.address, chroot=chroot))
+        assert store.exists("/") is not None
+        store.close()
+
+
+class TickingClock(SystemClock):
+    """Time that passes by a millisecond each time that somebody looks."""
+
+    def __init__(self) -> None:
+        self._looks = itertools.count()
+
+    def monotonic_ns(self) -> int:
+        return next(self._looks) * 1_000_000
+
+
+def test_a_batch_may_take_as_long_as_it_is_large(zookeeper: ZooKeeper, chroot: str) -> None:
+    settings = ZooKeeperSettings(hosts=zookeeper.address, chroot=chroot, connection_timeout_ms=200)
+    store = ZooKeeperStore(settings, TickingClock())
+    assert store.get_many(["/none"] * 500) == [None] * 500
+    results = store.batch([[Create(f"/n{number}")] for number in range(300)])
+    assert not [each for each in results if isinstance(each, Exception)]
+    store.close()
+
+
+def test_nothing_is_left_of_watches_of_nodes_that_are_gone(cluster: Cluster) -> None:
+    store, _, _ = cluster
+    store.create("/topics")
+    nodes = store._nodes._nodes
+    for number in range(30):
+        path = f"/topics/t{number}"
+        store.create(path)
+        ((watch, _),) = store.watch_and_get([path], lambda _: None)
+        store.delete(path)
+        if number % 2:
+            eventually(lambda path=path: path not in nodes or nodes[path].stat is None)  # type: ignore[misc]
+        watch.cancel()
+    eventually(lambda: not nodes, lambda: list(nodes))
+    store.sync("/")
+    kazoo = store._session._client
+    assert kazoo is not None
+    assert not [path for path in kazoo._data_watchers if "/topics/" in path]
+    heard: list[EventKind] = []
+    watch = store.watch("/topics/t1", lambda event: heard.append(event.kind))
+    store.create("/topics/t1")
+    eventually(lambda: EventKind.CREATED in heard, lambda: heard)
+    watch.cancel()

@@ -59,6 +59,8 @@ class Watches:
         self._worker = worker
         self._by_path: dict[str, list[Watch]] = {}
         self._listeners: list[Callable[[SessionState], None]] = []
+        self.on_unwatched: Callable[[str], object] | None = None
+        """Is called, without the lock, with a path when its last watch is cancelled."""
         self.lock = threading.Lock()
         """Held while watches are added or removed, and while events are queued."""
 
@@ -75,8 +77,9 @@ class Watches:
             watches = self._by_path.get(watch.path, [])
             if watch in watches:
                 watches.remove(watch)
-            if not watches:
-                self._by_path.pop(watch.path, None)
+            is_unwatched = not watches and self._by_path.pop(watch.path, None) is not None
+        if is_unwatched and self.on_unwatched is not None:
+            self.on_unwatched(watch.path)
 
     def has(self, path: str) -> bool:
         """Return whether there is a watch of this path."""

@@ -95,7 +95,7 @@ class NetworkChannels:
         clock: IClock,
         metrics: MetricsRegistry,
     ) -> None:
-        """``own`` is this broker, which needs no listener. ``listener_name`` is the others' control plane or inter-broker listener."""
+        """``own`` is this broker, which needs no listener. ``listener_name`` is the others', for the controller or brokers."""
         self._own = own
         self._client = client
         self._latest_versions = latest_versions

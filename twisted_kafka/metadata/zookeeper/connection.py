@@ -31,22 +31,41 @@ def _make_logger() -> logging.Logger:
     return logger
 
 
-def make_client(settings: ZooKeeperSettings, listener: Callable[[str], None]) -> KazooClient:
-    """Return a client that is not started; ``listener`` hears on its thread of changes of its state."""
+def make_client(settings: ZooKeeperSettings, listener: Callable[[str], None], now_ns: Callable[[], int]) -> KazooClient:
+    """Return a client that is not started; ``listener`` hears on its thread of changes of its state.
+
+    ``now_ns`` is a clock that nobody sets.
+    """
     sasl = settings.sasl
+    handler = Handler(settings.tls, now_ns)
     client = KazooClient(
         settings.hosts + settings.chroot,
         timeout=settings.session_timeout_ms / 1000,
-        handler=Handler(settings.tls),
+        handler=handler,
         auth_data=[("digest", settings.digest)] if settings.digest is not None else None,
         sasl_options=None if sasl is None else {"mechanism": "DIGEST-MD5", **sasl._asdict()},
         connection_retry=KazooRetry(max_tries=-1, delay=_RETRY_DELAY_S, max_delay=_RETRY_MAX_DELAY_S),
         logger=_make_logger(),
     )
     client.add_listener(listener)
+    _notice_silence(client, handler)
     if sasl is not None:
         _survive_refusals(client)
     return client
+
+
+def _notice_silence(client: KazooClient, handler: Handler) -> None:
+    """Have the handler know for how long a connection may be silent: ZooKeeper decides that when it is opened."""
+    connection = client._connection
+    connect = connection._connect
+
+    def connect_and_note(*address: object) -> tuple[float, float]:
+        handler.read_timeout_s = None
+        read_timeout_ms, connect_timeout_ms = connect(*address)
+        handler.read_timeout_s = read_timeout_ms / 1000
+        return read_timeout_ms, connect_timeout_ms
+
+    connection._connect = connect_and_note
 
 
 def _survive_refusals(client: KazooClient) -> None:

@@ -3,6 +3,9 @@
 Kazoo's own handler makes an epoll object for each wait, waits before each read and write, is woken by a byte for each request, and
 completes requests on a further thread. A controller that takes over sends thousands of requests, so here answers are read together,
 a thread that is awake is not woken, and whoever waits for an answer has it from the thread that has read it.
+
+Kazoo takes each request for a ping, and does not ask what was not answered. So a connection that has gone silent is closed here,
+when nothing was read for two thirds of the session's timeout: ZooKeeper's own client does the same.
 """
 
 import select
@@ -12,6 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from kazoo.exceptions import ConnectionDropped
 from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
 
 READ_BYTES: Final = 64 * 1024
@@ -55,8 +59,10 @@ class Result(AsyncResult):  # type: ignore[misc]
 class BufferedSocket:
     """A connection that reads ahead; ``pending`` says how much, as a TLS socket does."""
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(self, connected: socket.socket, now_ns: Callable[[], int]) -> None:
         self._socket = connected
+        self._now_ns = now_ns
+        self._last_read_ns = now_ns()
         self._buffer = b""
         self._at = 0
 
@@ -67,10 +73,16 @@ class BufferedSocket:
             return self._socket.pending()
         return left
 
+    @property
+    def silent_s(self) -> float:
+        """For how long nothing was read."""
+        return (self._now_ns() - self._last_read_ns) / 1e9
+
     def recv(self, most: int) -> bytes:
         """Return up to ``most`` bytes."""
         if self._at == len(self._buffer):
             self._buffer, self._at = self._socket.recv(READ_BYTES), 0
+            self._last_read_ns = self._now_ns()
         found = self._buffer[self._at : self._at + most]
         self._at += len(found)
         return found
@@ -167,10 +179,14 @@ class WakeUpSender:
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """Kazoo's threads; connects with a TLS context if there is one, and keeps the last error."""
 
-    def __init__(self, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, tls: ssl.SSLContext | None, now_ns: Callable[[], int]) -> None:
+        """``now_ns`` is a clock that nobody sets."""
         super().__init__()
         self._tls = tls
+        self._now_ns = now_ns
         self.last_error = ""
+        self.read_timeout_s: float | None = None
+        """How long the connection may be silent; None: for as long as it likes. A silent one answers no ping either."""
 
     def create_connection(
         self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: Any
@@ -181,8 +197,8 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
             connected = socket.create_connection(address, timeout)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is None:
-                return BufferedSocket(connected)
-            return BufferedSocket(self._tls.wrap_socket(connected, server_hostname=hostname))
+                return BufferedSocket(connected, self._now_ns)
+            return BufferedSocket(self._tls.wrap_socket(connected, server_hostname=hostname), self._now_ns)
         except OSError as error:
             self.last_error = f"{hostname}:{address[1]}: {error}"
             if connected is not None:
@@ -201,19 +217,43 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Wait as ``select.select`` does. What has been read ahead, or counted, is ready."""
+        """Wait as ``select.select`` does. What has been read ahead, or counted, is ready.
+
+        Raises ConnectionDropped when the connection has been silent for too long.
+        """
         wake_ups = next((each for each in readers if isinstance(each, WakeUps)), None)
         others = [each for each in readers if not isinstance(each, WakeUps)]
         ready: list[Any] = [each for each in others if each.pending()]
         if wake_ups is None:
             return (ready, [], []) if ready else self._wait(others, writers, timeout)
+        if not ready:
+            ready = self._read_or_dropped(others)
         if ready or not wake_ups.fall_asleep():
             return [*ready, *([wake_ups] if wake_ups.awake() else [])], [], []
         try:
-            ready = self._wait([*others, wake_ups], writers, timeout)[0]
+            ready = self._wait([*others, wake_ups], writers, self._patience_s(others, timeout))[0]
         finally:
             has_requests = wake_ups.awake()
         return [each for each in ready if not isinstance(each, WakeUps)] + [wake_ups] * has_requests, [], []
+
+    def _read_or_dropped(self, connections: Sequence[Any]) -> list[Any]:
+        """Raise ConnectionDropped if a connection has been silent for too long. Return one that can be read after all."""
+        if self.read_timeout_s is None:
+            return []
+        silent = [each for each in connections if each.silent_s >= self.read_timeout_s]
+        if not silent:
+            return []
+        ready = self._wait(silent, [], 0)[0]
+        if not ready:
+            raise ConnectionDropped(f"nothing was read for {silent[0].silent_s:.1f} s")
+        return ready
+
+    def _patience_s(self, connections: Sequence[Any], timeout: float | None) -> float | None:
+        """Return for how long to wait: ``timeout``, but not longer than until a connection has been silent for too long."""
+        if self.read_timeout_s is None or not connections:
+            return timeout
+        left_s: float = max(0.0, self.read_timeout_s - max(each.silent_s for each in connections))
+        return left_s if timeout is None else min(timeout, left_s)
 
     def _wait(
         self, readers: Sequence[Any], writers: Sequence[Any], timeout: float | None

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.metadata.store import EventKind, IWatch, Stat, WatchEvent
 from twisted_kafka.metadata.watches import Watches
-from twisted_kafka.metadata.zookeeper.requests import Read, read_data
+from twisted_kafka.metadata.zookeeper.requests import Read, nothing_to_do, read_data, remove_watches
 from twisted_kafka.metadata.zookeeper.session import Sent, Session
 
 
@@ -96,6 +96,7 @@ class NodeWatches:
         self._nodes: dict[str, _Node] = {}
         self._unanswered = 0
         self._answered = threading.Condition(self._lock)
+        watches.on_unwatched = self._forget_if_missing
 
     def add(self, path: str, callback: Callable[[WatchEvent], None], *, data_only: bool) -> IWatch:
         """Watch a node. Changes that are made after a read that follows are heard of."""
@@ -155,6 +156,23 @@ class NodeWatches:
         with self._lock:
             return self._answered.wait_for(lambda: not self._unanswered, timeout_s)
 
+    def _forget_if_missing(self, path: str) -> None:
+        """Forget a node that nobody watches any more, and that does not exist: its watch would never fire.
+
+        One that exists is forgotten when its watch fires.
+        """
+        with self._lock:
+            node = self._nodes.get(path)
+            if node is None or node.stat is not None or not node.is_data_known or self._watches.has(path):
+                return
+            del self._nodes[path]
+
+        def send(client: Any) -> Any:
+            # Requests are made one by one, and a node that is watched again is known before that is sent.
+            return nothing_to_do(client) if path in self._nodes else remove_watches(client, path)
+
+        self._session.send_if_connected(send)
+
     def _is_wanted(self, node: _Node) -> bool:
         with self._lock:
             if self._nodes.get(node.path) is not node:
@@ -212,6 +230,8 @@ class NodeWatches:
             self._not_set(node, error)
             return
         self._watches.notify(node.data_changed(stat))
+        if stat is None:
+            self._forget_if_missing(node.path)
 
     def _take_read(self, node: _Node, result: Any) -> None:
         try:

@@ -5,6 +5,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kazoo import exceptions as kazoo
 from kazoo.client import KazooClient
+from kazoo.protocol.serialization import int_struct, write_string
 from kazoo.protocol.states import ZnodeStat
 
 from twisted_kafka.metadata import store
@@ -43,6 +44,8 @@ _ERRORS: Final[dict[type[Exception], tuple[type[StoreError], str]]] = {
 }
 _NOT_EXECUTED: Final = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
 """In the answer of a transaction that failed: what other operations than the failed one have."""
+
+_ANY_WATCH: Final = 3
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -98,6 +101,45 @@ def sync_with_leader(path: str) -> "Read[None]":
     """Return the request that a server answers when it has what the ensemble's leader has."""
     check_path(path)
     return Read(path, lambda client: client.sync_async(path), lambda _: None, is_error=True)
+
+
+class _RemoveWatches(NamedTuple):
+    """ZooKeeper's removeWatches (3.5 or newer), which kazoo does not have."""
+
+    path: str
+    type: int = 18
+
+    def serialize(self) -> bytearray:
+        """Return the request: the path, and that all kinds of watches are meant."""
+        data = bytearray(write_string(self.path))
+        data.extend(int_struct.pack(_ANY_WATCH))
+        return data
+
+    @classmethod
+    def deserialize(cls, data: bytes, offset: int) -> bool:
+        """Return the answer, which has nothing but its header."""
+        return True
+
+
+def nothing_to_do(client: KazooClient) -> Any:
+    """Return kazoo's result of a request that need not be sent."""
+    result = client.handler.async_result()
+    result.set(None)
+    return result
+
+
+def remove_watches(client: KazooClient, path: str) -> Any:
+    """Send that this session watches a node no more; return kazoo's result."""
+    full_path = f"{client.chroot}{path}"
+    result = client.handler.async_result()
+
+    def forget() -> None:
+        client._data_watchers.pop(full_path, None)
+        client._child_watchers.pop(full_path, None)
+
+    result.when_done(forget)
+    client._call(_RemoveWatches(full_path), result)
+    return result
 
 
 class Write:

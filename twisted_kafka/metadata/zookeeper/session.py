@@ -9,8 +9,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from kazoo import exceptions as kazoo
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError, KazooException, NodeExistsError
+from kazoo.exceptions import AuthFailedError, ConnectionLoss, KazooException, NodeExistsError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import Callback, KazooState, KeeperState
 from twisted.logger import Logger
@@ -34,6 +35,8 @@ RENEWAL_PAUSE_S: Final = 1.0
 """The pause between two attempts to open a new session (Kafka: ``ZooKeeperClient.scheduleReinitialize``)."""
 CLOSE_TIMEOUT_S: Final = 30.0
 _SLOT_PAUSE_S: Final = 1.0
+_FIRST_PAUSE_S: Final = 0.1
+"""The pause until the first session is opened again, if it has expired at once."""
 
 _OVER: Final = (SessionState.EXPIRED, SessionState.CLOSED)
 
@@ -92,10 +95,22 @@ class Session:
         try:
             if self._settings.chroot:
                 self._make_chroot()
-            self._open()
+            self._open_first()
         except StoreUnavailableError:
             self.close()
             raise
+
+    def _open_first(self) -> None:
+        """Open the first session. One that ends before it is open, as ZooKeeper restarts, is replaced while there is time."""
+        deadline_ns = self.deadline_ns()
+        while True:
+            try:
+                return self._open()
+            except SessionExpiredError:
+                if not self.remaining_s(deadline_ns):
+                    raise
+                with self._condition:
+                    self._condition.wait_for(lambda: self._state is SessionState.CLOSED, _FIRST_PAUSE_S)
 
     def close(self) -> None:
         """End the session. Whoever waits gets StoreClosedError."""
@@ -182,7 +197,7 @@ class Session:
 
     def _open(self) -> None:
         """Open a session; raises StoreUnavailableError and StoreClosedError."""
-        client = make_client(self._settings, lambda state: self._client_changed(client, state))
+        client = make_client(self._settings, lambda state: self._client_changed(client, state), self._clock.steady_ns)
         with self._condition:
             if self._state is SessionState.CLOSED:
                 raise StoreClosedError("the connection to ZooKeeper is closed")
@@ -203,14 +218,16 @@ class Session:
 
     def _await_first(self, client: KazooClient) -> None:
         """Wait for the first answer. Only then has the server accepted the credentials, and the session is open."""
-        deadline_ns = self.deadline_ns()
         try:
-            sent = self.send(lambda client: client.exists_async("/"), deadline_ns)
-            sent.result.get(timeout=self.remaining_s(deadline_ns))
+            self._ask(lambda client: client.exists_async("/"))
             with self._condition:
                 if self._state is SessionState.EXPIRED:
                     raise SessionExpiredError("the ZooKeeper session has expired")
                 self._is_open = True
+        except SessionExpiredError:
+            raise
+        except kazoo.SessionExpiredError as error:
+            raise SessionExpiredError("the ZooKeeper session has expired") from error
         except (KazooException, KazooTimeoutError, StoreDisconnectedError) as error:
             if isinstance(error, AuthFailedError) or client.client_state == KeeperState.AUTH_FAILED:
                 why = "it rejects the credentials"
@@ -219,6 +236,17 @@ class Session:
             raise StoreUnavailableError(
                 f"cannot connect to ZooKeeper at {self._settings.hosts} within {self._settings.connection_timeout_ms} ms: {why}"
             ) from error
+
+    def _ask(self, request: Request) -> Any:
+        """Return the answer to a request that is sent again while it is lost with connections. Raises kazoo's errors."""
+        deadline_ns = self.deadline_ns()
+        while True:
+            sent = self.send(request, deadline_ns)
+            try:
+                return sent.result.get(timeout=self.remaining_s(deadline_ns))
+            except ConnectionLoss:
+                if not self.remaining_s(deadline_ns):
+                    raise
 
     def _client_changed(self, client: KazooClient, state: str) -> None:
         """Take note of a change; called on kazoo's thread."""
@@ -276,11 +304,9 @@ class Session:
 
     def make_node(self, path: str, *, secure: bool) -> None:
         """Create a node without data unless it exists; raises StoreUnavailableError."""
-        deadline_ns = self.deadline_ns()
         acls = acls_of(path, secure=secure)
-        sent = self.send(lambda client: client.create_async(path, None, acl=acls), deadline_ns)
         try:
-            sent.result.get(timeout=self.remaining_s(deadline_ns))
+            self._ask(lambda client: client.create_async(path, None, acl=acls))
         except NodeExistsError:
             return
         except (KazooException, KazooTimeoutError) as error:

@@ -209,7 +209,10 @@ class ZooKeeperStore:
     # Requests
 
     def _execute(self, requests: Sequence[_Request]) -> list[Any]:
-        """Send requests together; return the result or the error of each. Raises StoreClosedError."""
+        """Send requests together; return the result or the error of each. Raises StoreClosedError.
+
+        However many they are, ``zookeeper.connection.timeout.ms`` begins again with each answer.
+        """
         deadline_ns = self._session.deadline_ns()
         results: list[Any] = [None] * len(requests)
         unsure: dict[int, Sent] = {}
@@ -222,6 +225,7 @@ class ZooKeeperStore:
                 session = each.session
                 try:
                     results[index] = requests[index].value(each.result.get(timeout=self._session.remaining_s(deadline_ns)))
+                    deadline_ns = self._session.deadline_ns()
                 except ConnectionLoss:
                     unsure.setdefault(index, each)
                     results_lost.append(index)
@@ -231,11 +235,12 @@ class ZooKeeperStore:
                     )
                 except KazooException as error:
                     results[index] = requests[index].failed(error)
+                    deadline_ns = self._session.deadline_ns()
             for index in left[len(sent) :]:
                 results[index] = failed
             left = results_lost
         for index, first in unsure.items():
-            results[index] = self._settled(requests[index], results[index], first, deadline_ns)
+            results[index] = self._settled(requests[index], results[index], first, self._session.deadline_ns())
         return results
 
     def _send_all(
@@ -251,6 +256,7 @@ class ZooKeeperStore:
             except StoreError as error:
                 return sent, error
             session = sent[-1][1].session
+            deadline_ns = self._session.deadline_ns()  # those before are answered, or there would be no room
         return sent, None
 
     def _settled(self, request: _Request, result: Any, first: Sent, deadline_ns: int) -> Any:
