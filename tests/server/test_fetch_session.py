@@ -8,6 +8,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.fetch_data import PartitionFetch, PartitionRead
+from twisted_kafka.server import fetch_session
 from twisted_kafka.server.fetch_context import (
     ErrorFetchContext,
     FetchContext,
@@ -229,3 +230,22 @@ class TestEviction:
         s.begin(ask("a"))
         names = ("NumIncrementalFetchSessions", "NumIncrementalFetchPartitionsCached")
         assert [s.metrics.value("FetchSessionCache", name) for name in names] == [2, 3]
+
+
+def test_partitions_of_all_sessions_are_limited(s: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session, "MOST_PARTITIONS", 5)
+    first = s.begin(ask("a"), ask("a", 1), ask("a", 2))
+    assert first
+    assert s.begin(ask("b"), ask("b", 1), ask("b", 2)) == 0, "it works without a session"
+    second = s.begin(ask("b"), ask("b", 1))
+    assert second
+    assert s.cache.partition_count() == 5
+    changed = s.context(second, 1, [ask("b"), ask("b", 1)])
+    assert changed.error == 0, "nothing is added"
+    changed.answer([read(), read()])
+    assert s.context(second, 2, [ask("b", 2)]).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert s.cache.partition_count() == 3
+    s.clock.advance_ms(EVICTION_MS + 1)
+    assert s.begin(ask("b"), ask("b", 1), ask("b", 2)), "the unused one makes room"
+    assert s.cache.partition_count() == 3
+    assert s.context(first, 1).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

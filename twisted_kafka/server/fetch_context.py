@@ -168,6 +168,9 @@ class FetchManager:
                 return ErrorFetchContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             if session.uses_topic_ids != uses_topic_ids:
                 return ErrorFetchContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            if fetches and not self._cache.has_room(session, fetches):
+                self._cache.remove(session_id)
+                return ErrorFetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             if fetches or forgotten:
                 session.update(fetches, forgotten)
             if not session.partitions:

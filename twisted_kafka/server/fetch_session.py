@@ -28,6 +28,9 @@ FINAL_EPOCH: Final = -1
 EVICTION_MS: Final = 120_000
 """Any session may evict one that was not used for this time, and a larger session one that has existed for this time."""
 
+MOST_PARTITIONS: Final = 200_000
+"""Most partitions of all sessions together: each takes some 400 bytes. A fetch beyond them gets no session, and works without."""
+
 _MAX_INT: Final = 2**31 - 1
 
 PartitionKey = tuple[str | bytes, int]
@@ -187,7 +190,7 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """All sessions of the broker, at most ``max_entries`` (``max.incremental.fetch.session.cache.slots``).
+    """All sessions of the broker, at most ``max_entries`` (``max.incremental.fetch.session.cache.slots``) and ``MOST_PARTITIONS``.
 
     If the cache is full, a new session evicts one that was not used for ``eviction_ms``, otherwise a smaller one that has existed
     that long. Followers have priority: their sessions may evict consumers' sessions of any age.
@@ -200,6 +203,7 @@ class FetchSessionCache:
         self._lock = threading.Lock()
         # Least recently used first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._partitions = 0
         self._random = random.Random()
         self._evictions = metrics.meter("FetchSessionCache", "IncrementalFetchSessionEvictionsPerSec")
         metrics.gauge("FetchSessionCache", "NumIncrementalFetchSessions", lambda: len(self._sessions))
@@ -210,8 +214,7 @@ class FetchSessionCache:
 
     def partition_count(self) -> int:
         """Return the number of partitions in all sessions."""
-        with self._lock:
-            return sum(session.cached_size for session in self._sessions.values())
+        return self._partitions
 
     def get(self, session_id: int) -> FetchSession | None:
         """Return the session with the id."""
@@ -220,10 +223,21 @@ class FetchSessionCache:
     def remove(self, session_id: int) -> FetchSession | None:
         """Remove and return the session with the id."""
         with self._lock:
-            session = self._sessions.pop(session_id, None)
-        if session is not None:
-            session.close()
+            session = self._sessions.get(session_id)
+            if session is not None:
+                self._drop(session)
         return session
+
+    def _drop(self, session: FetchSession) -> None:
+        del self._sessions[session.id]
+        self._partitions -= session.cached_size
+        session.close()
+
+    def has_room(self, session: FetchSession, fetches: Sequence[PartitionFetch]) -> bool:
+        """Whether so much may be added to a session; call it with the session's lock held."""
+        if self._partitions + len(fetches) <= MOST_PARTITIONS:
+            return True
+        return self._partitions + sum(session.key(fetch) not in session.partitions for fetch in fetches) <= MOST_PARTITIONS
 
     def touch(self, session: FetchSession) -> None:
         """Mark the session as just used."""
@@ -232,8 +246,9 @@ class FetchSessionCache:
             session.last_used_ms = now_ms
             if session.watch is not None:
                 session.watch.last_fetch_ms = now_ms
-            session.cached_size = len(session.partitions)
             if session.id in self._sessions:
+                self._partitions += len(session.partitions) - session.cached_size
+                session.cached_size = len(session.partitions)
                 self._sessions.move_to_end(session.id)
 
     def maybe_create(
@@ -242,14 +257,16 @@ class FetchSessionCache:
         """Create a session for these partitions; None if there is no room."""
         now_ms = self._clock.wall_ms()
         with self._lock:
-            if len(self._sessions) >= self._max_entries and not self._evict(is_privileged, len(fetches), now_ms):
-                return None
+            while len(self._sessions) >= self._max_entries or self._partitions + len(fetches) > MOST_PARTITIONS:
+                if not self._evict(is_privileged, len(fetches), now_ms):
+                    return None
             session_id = self._random.randrange(1, _MAX_INT)
             while session_id in self._sessions:
                 session_id = self._random.randrange(1, _MAX_INT)
             partitions = {_key(fetch, uses_topic_ids): CachedPartition(fetch) for fetch in fetches}
             session = FetchSession(session_id, is_privileged, uses_topic_ids, now_ms, partitions, watch)
             self._sessions[session_id] = session
+            self._partitions += session.cached_size
             return session
 
     def _evict(self, is_privileged: bool, size: int, now_ms: int) -> bool:
@@ -265,8 +282,7 @@ class FetchSessionCache:
             victim = min(evictable, key=_rank)
             if (is_privileged, size, 0) < _rank(victim):
                 return False
-        del self._sessions[victim.id]
-        victim.close()
+        self._drop(victim)
         self._evictions.mark(1)
         return True
 
