@@ -2,7 +2,7 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -179,6 +179,11 @@ class Bench:
         self.groups.shutdown()
         self.scheduler.shutdown()
         self.start(load)
+
+    def delete_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Apply the deletion of partitions to the end."""
+        self.groups.on_partitions_deleted(list(partitions))
+        self.scheduler.run_due()
 
     def advance(self, ms: int) -> None:
         """Let time pass in steps, as timers that ring set others."""

@@ -1,6 +1,7 @@
 """The coordinator's own promises: what is refused before any group is looked at, descriptions, listings, metrics, limits."""
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from twisted_kafka.coordinator.group.state import consumer_group_records as cons
 from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
 from twisted_kafka.coordinator.group.state.consumer_group import ResolvedRegex
 from twisted_kafka.coordinator.group.state.consumer_group_member import Profile
+from twisted_kafka.coordinator.group.state.offset_store import OffsetStore
 from twisted_kafka.metrics.windows import WINDOW_TICKS
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -436,14 +438,96 @@ def test_deleted_topics_are_counted_over_all_groups() -> None:
         commit(bench, 2, f"g{number}")
     bench.log.fail_next = [ErrorCode.NOT_ENOUGH_REPLICAS] * 3
     gone = [TopicPartition("t", 1), TopicPartition("t", 2)]
-    bench.groups.on_partitions_deleted(gone[:1])
+    bench.delete_partitions(gone[:1])
     assert bench.metrics.value(COORDINATOR_TYPE, "offset-deletion-count") == 6 - 3
-    bench.groups.on_partitions_deleted(gone)
+    bench.delete_partitions(gone)
     assert bench.metrics.value(COORDINATOR_TYPE, "offset-deletion-count") == 6
-    bench.groups.on_partitions_deleted([])
+    bench.delete_partitions([])
     for number in range(6):
         answer: Any = bench.groups.fetch_offsets(OffsetFetch(Sender(f"g{number}"), None))
         assert list(answer[1]) == [TopicPartition("t", 0)]
+
+
+def seen_groups(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> int:
+    """Return how many offsets' groups were looked at."""
+    looked = 0
+    of = OffsetStore.of
+
+    def counting(store: OffsetStore, group_id: str) -> Any:
+        nonlocal looked
+        looked += 1
+        return of(store, group_id)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OffsetStore, "of", counting)
+        act()
+    return looked
+
+
+def test_what_happens_to_few_groups_costs_nothing_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    for number in range(100):
+        commit_of(bench, f"g{number}", "everybody")
+    commit_of(bench, "g7", "few")
+    commit_of(bench, "g8", "few")
+    for _ in range(2):
+        assert seen_groups(monkeypatch, lambda: bench.delete_partitions([TopicPartition("few", 0)])) < 10
+        assert seen_groups(monkeypatch, bench.groups.expire_offsets) < 10
+        bench.restart()
+    assert bench.metrics.value(COORDINATOR_TYPE, "offset-deletion-count") == 2
+    bench.clock.advance_ms(bench.config.offsets_retention_ms)
+    commit_of(bench, "g9", "everybody")
+    bench.groups.expire_offsets()
+    assert [each.group_id for each in bench.groups.list_groups((), ())[1]] == ["g9"]
+
+
+def test_a_check_for_expired_offsets_lets_others_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twisted_kafka.coordinator.group.offsets.offset_metadata_manager.MAX_CHECKED", 10)
+    bench = Bench(partitions=2)
+    for number in range(95):
+        commit_of(bench, f"g{number}", "t")
+    bench.clock.advance_ms(bench.config.offsets_retention_ms)
+    append = bench.log.append
+    at_once: list[int] = []
+    locked = bench.runtime.execute_everywhere
+
+    def operation(do: Any) -> Any:
+        at_once.append(0)
+        return locked(do)
+
+    def counting(*arguments: Any) -> Any:
+        at_once[-1] += 1
+        return append(*arguments)
+
+    monkeypatch.setattr(bench.log, "append", counting)
+    monkeypatch.setattr(bench.runtime, "execute_everywhere", operation)
+    bench.groups.expire_offsets()
+    assert sum(at_once) == 95
+    assert max(at_once) <= 10 * bench.partitions
+    assert bench.groups.list_groups((), ()) == (ErrorCode.NONE, [])
+
+
+def test_a_group_in_use_expires_when_it_no_longer_is() -> None:
+    """Its offset is older than the retention, but the topic is subscribed; a rebalance may be in progress."""
+    bench = Bench(initial_rebalance_delay_ms=0)
+    bench.topics.change({"t": 1})
+    heartbeat(bench, "a", subscribed_topic_names=["t"])
+    bench.groups.commit_offsets(
+        Sender("g", "a", None, 1), {TopicPartition("t", 0): OffsetCommitValue(offset=1, commit_timestamp=bench.clock.wall_ms())}, 9
+    )
+    bench.clock.advance_ms(bench.config.offsets_retention_ms)
+    for _ in range(3):
+        bench.groups.expire_offsets()
+        bench.clock.advance_ms(bench.config.offsets_retention_check_interval_ms)
+    assert bench.metrics.value(MANAGER_TYPE, "NumOffsets") == 1
+    heartbeat(bench, "a", -1)
+    bench.groups.expire_offsets()
+    assert bench.groups.list_groups((), ()) == (ErrorCode.NONE, [])
+
+
+def commit_of(bench: Bench, group_id: str, topic: str) -> None:
+    value = OffsetCommitValue(offset=1, commit_timestamp=bench.clock.wall_ms())
+    assert bench.groups.commit_offsets(Sender(group_id), {TopicPartition(topic, 0): value}, 9) is ErrorCode.NONE
 
 
 def test_an_offset_keeps_what_was_committed_with_it() -> None:

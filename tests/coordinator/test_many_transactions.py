@@ -1,7 +1,10 @@
 """A coordinator with very many transactional ids."""
 
+import pytest
+
 from tests.coordinator.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.transaction.transaction_store import TransactionStore
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
@@ -39,6 +42,36 @@ def test_very_many_transactions_time_out_and_their_ids_expire() -> None:
     bench.advance(50_000)
     assert bench.transactions.list_transactions((), (), -1).transactions == []
     assert sum(record.value is None for record in bench.records()) == COUNT
+
+
+def test_checks_look_at_open_transactions_and_unused_ids_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = 0
+    is_pending = TransactionStore.is_pending
+
+    def counting(store: TransactionStore, transactional_id: str) -> bool:
+        nonlocal looked
+        looked += 1
+        return is_pending(store, transactional_id)
+
+    bench = TransactionBench(id_expiration_ms=20_000)
+    bench.clock.advance_ms(1_000_000)
+    bench.transactions.init_producer_id("future", 1_000, None)
+    bench.clock.advance_ms(-1_000_000)
+    for name in ("unused", "busy"):
+        bench.transactions.init_producer_id(name, 1_000, None)
+    bench.clock.advance_ms(20_000)
+    for number in range(100):
+        bench.transactions.init_producer_id(f"tx-{number}", 1_000, None)
+    bench.transactions.add_partitions("busy", Producer(2, 0), [TopicPartition("t", 0)])
+    monkeypatch.setattr(TransactionStore, "is_pending", counting)
+    bench.clock.advance_ms(1_001)
+    bench.transactions.abort_timed_out_transactions()
+    bench.transactions.remove_expired_ids()
+    assert looked < 10
+    states = {each.transactional_id: each.state.label for each in bench.transactions.list_transactions((), (), -1).transactions}
+    assert states["busy"] == "CompleteAbort"
+    assert "unused" not in states
+    assert len(states) == 102
 
 
 def test_metrics_of_loading_have_kafkas_names() -> None:

@@ -110,7 +110,7 @@ class Comparison:
         self.model.groups.discard(group)
 
     def delete_topic(self, partitions: list[TopicPartition]) -> None:
-        self.bench.groups.on_partitions_deleted(partitions)
+        self.bench.delete_partitions(partitions)
         self.deleted({(group, partition) for group in GROUPS for partition in partitions})
 
     def deleted(self, keys: set[tuple[str, TopicPartition]]) -> None:

@@ -289,7 +289,7 @@ def test_offsets_of_deleted_partitions_are_removed() -> None:
     bench = Bench(partitions=3)
     for index in range(9):
         commit(bench, index, f"g{index}")
-    bench.groups.on_partitions_deleted([PARTITION])
+    bench.delete_partitions([PARTITION])
     assert all(fetched(bench, f"g{index}") is None for index in range(9))
     bench.restart()
     assert bench.groups.list_groups((), ())[1] == []

@@ -504,6 +504,13 @@ class CoordinatorRuntime:
                 continue
         return results
 
+    def post_everywhere(self, operation: Callable[[Any], None]) -> None:
+        """Have the scheduler run an operation on every active shard; what it writes is in its effects."""
+        for context in self._active_contexts():
+            context.queue(partial(self._act, context, partial(operation, context.shard)))
+            if not self._settlers.settle(context):
+                context.settle()
+
     def look_everywhere(self, look: Callable[[Any, Callable[[], dict[str, Any]]], R]) -> list[R]:
         """Return what ``look`` returns for each active shard, without its lock: for what takes long, or must not wait for a disk.
 

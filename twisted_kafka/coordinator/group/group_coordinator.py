@@ -259,15 +259,19 @@ class GroupCoordinator:
 
     def expire_offsets(self) -> None:
         """Delete expired offsets, and empty groups without offsets, in all active partitions."""
-        count = sum(self.runtime.execute_everywhere(lambda shard: shard.offsets.expire()))
+        parts = self.runtime.execute_everywhere(lambda shard: shard.offsets.expire(is_first=True))
+        count = sum(part.offsets for part in parts)
+        while any(part.has_more for part in parts):
+            parts = self.runtime.execute_everywhere(lambda shard: shard.offsets.expire(is_first=False))
+            count += sum(part.offsets for part in parts)
         if count:
             self.log.info("Deleted {n} expired offsets", n=count)
 
     def on_partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
-        """Delete the offsets of deleted partitions."""
-        gone = frozenset(partitions)
+        """Have the offsets of deleted partitions deleted soon, on another thread: the caller applies the controller's orders."""
+        gone = tuple(partitions)
         if gone:
-            self.runtime.execute_everywhere(lambda shard: shard.offsets.forget_partitions(gone.__contains__))
+            self.runtime.post_everywhere(lambda shard: shard.offsets.forget_partitions(gone))
 
     # administration
 

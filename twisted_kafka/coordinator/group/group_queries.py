@@ -1,6 +1,5 @@
 """Lists, descriptions and counts of groups of both types."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
@@ -46,8 +45,10 @@ class GroupQueries:
         """
         groups = list(self._store.groups.values())
         before = committed()
-        listings = [group.listing() for group in groups if before.get(group.group_id, group) is not None]
-        if before:
+        if not before:
+            listings = [group.listing() for group in groups]
+        else:
+            listings = [group.listing() for group in groups if before.get(group.group_id, group) is not None]
             known = {group.group_id for group in groups}
             # Only an empty group is deleted.
             listings.extend(
@@ -63,11 +64,8 @@ class GroupQueries:
 
     def counts(self) -> GroupCounts:
         """Return the number of groups in each state; without the shard's lock it may see a change half done."""
-        return GroupCounts(
-            Counter(group.state for group in self._store.classic_groups()),
-            Counter(group.peek_state() for group in self._store.consumer_groups()),
-            len(self._store.offsets),
-        )
+        groups = self._store.groups
+        return GroupCounts(dict(groups.classic_counts), groups.consumer_counts(), len(self._store.offsets))
 
     def describe(self, group_id: str) -> GroupDescription:
         """Describe a classic group; an unknown one is Dead, not an error (DescribeGroups up to v5)."""

@@ -32,7 +32,8 @@ class GroupShard:
     """Groups and offsets of one partition; every method is called with the partition's lock held."""
 
     def __init__(self, effects: Effects, environment: GroupEnvironment) -> None:
-        self.store = GroupStore()
+        config = environment.config
+        self.store = GroupStore(config.offsets_retention_ms, config.offsets_retention_check_interval_ms)
         self._config = environment.config
         self._rebalancer = Rebalancer(effects, environment)
         self._member_manager = MemberManager(self.store, environment, effects, self._rebalancer)

@@ -319,7 +319,7 @@ class TransactionShard:
         Return the ids of those that are not aborted yet, as their producers need new ids: see ``abort_if_timed_out``.
         """
         need_ids = []
-        for metadata in self.store:
+        for metadata in self.store.ongoing():
             try:
                 self.abort_if_timed_out(metadata.transactional_id, None)
             except ProducerIdNeededError:
@@ -343,13 +343,11 @@ class TransactionShard:
 
     def remove_expired(self) -> int:
         """Remove the ids that had no transaction for ``transactional.id.expiration.ms``; return how many."""
-        latest_ms = self._clock.wall_ms() - self._config.id_expiration_ms
+        now_ms = self._clock.wall_ms()
         expired = [
             metadata.transactional_id
-            for metadata in self.store
-            if metadata.state.is_expirable
-            and metadata.last_update_ms <= latest_ms
-            and not self.store.is_pending(metadata.transactional_id)
+            for metadata in self.store.unused_since(now_ms - self._config.id_expiration_ms, now_ms)
+            if metadata.state.is_expirable and not self.store.is_pending(metadata.transactional_id)
         ]
         for start in range(0, len(expired), MAX_TOMBSTONES):
             some = expired[start : start + MAX_TOMBSTONES]

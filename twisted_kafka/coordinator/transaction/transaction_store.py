@@ -6,6 +6,7 @@ doubt until a later record of it is committed: others are told its last committe
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
@@ -17,18 +18,21 @@ from twisted_kafka.coordinator.transaction.transaction_records import (
     transaction_record,
     transaction_tombstone,
 )
+from twisted_kafka.coordinator.transaction.transaction_state import TransactionState
 from twisted_kafka.protocol.errors import ErrorCode
 
 
 class TransactionStore:
     """The stored states by transactional id."""
 
-    __slots__ = ("_in_doubt", "_pending", "_stored", "_transaction_version")
+    __slots__ = ("_in_doubt", "_ongoing", "_pending", "_stored", "_transaction_version")
 
     def __init__(self, transaction_version: Callable[[], int]) -> None:
         """``transaction_version`` returns the finalized level: the records' version depends on it."""
         self._transaction_version = transaction_version
         self._stored: dict[str, TransactionMetadata] = {}
+        """In the order of their last records: what was not used for a long time comes first."""
+        self._ongoing: dict[str, None] = {}
         self._pending: set[str] = set()
         self._in_doubt: dict[str, TransactionMetadata | None] = {}
 
@@ -42,10 +46,26 @@ class TransactionStore:
     def replay(self, record: CoordinatorRecord) -> None:
         """Apply a record that is in the log. Raises ValueError for an unknown state."""
         metadata = transaction_metadata(record)
-        if metadata is None:
-            self._stored.pop(record.key.transactional_id, None)
-        else:
-            self._stored[metadata.transactional_id] = metadata
+        transactional_id = record.key.transactional_id
+        self._stored.pop(transactional_id, None)
+        if metadata is not None:
+            self._stored[transactional_id] = metadata
+        if metadata is not None and metadata.state is TransactionState.ONGOING:
+            self._ongoing[transactional_id] = None
+        elif self._ongoing:
+            self._ongoing.pop(transactional_id, None)
+
+    def ongoing(self) -> list[TransactionMetadata]:
+        """Return the states with an open transaction."""
+        return [self._stored[each] for each in self._ongoing]
+
+    def unused_since(self, latest_ms: int, now_ms: int) -> Iterator[TransactionMetadata]:
+        """Yield the states that were last written at ``latest_ms`` or before; the caller changes nothing meanwhile.
+
+        One from the future, written while the clock was wrong, does not end the search.
+        """
+        older = takewhile(lambda metadata: not latest_ms < metadata.last_update_ms <= now_ms, self._stored.values())
+        return (metadata for metadata in older if metadata.last_update_ms <= latest_ms)
 
     def get(self, transactional_id: str) -> TransactionMetadata | None:
         """Return the id's state as of the last record, committed or not."""

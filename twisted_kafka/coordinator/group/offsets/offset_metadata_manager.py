@@ -1,7 +1,10 @@
 """Commits, fetches, deletes and expires offsets of groups of both types (Kafka: OffsetMetadataManager)."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, NamedTuple, TypeVar
 
 from twisted.logger import Logger
 
@@ -23,6 +26,9 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
+MAX_CHECKED: Final = 500
+"""Groups that are checked for expired offsets before others may use the shard."""
+
 _NONE = ErrorCode.NONE
 T = TypeVar("T")
 
@@ -38,6 +44,13 @@ class OffsetFetch(NamedTuple):
     require_stable: bool = False
 
 
+class Expired(NamedTuple):
+    """How many offsets a part of a check has found expired, and whether the check has further groups to look at."""
+
+    offsets: int
+    has_more: bool
+
+
 class OffsetMetadataManager:
     """Handles requests for the offsets of one partition's groups."""
 
@@ -48,6 +61,8 @@ class OffsetMetadataManager:
         self._environment = environment
         self._effects = effects
         self._rebalancer = rebalancer
+        self._to_check: deque[str] = deque()
+        """The groups that the check for expired offsets in progress has not looked at yet."""
 
     # committing
 
@@ -164,31 +179,52 @@ class OffsetMetadataManager:
 
         return self._removal(group, partitions, deleted, is_over=True)
 
-    def forget_partitions(self, is_gone: Callable[[TopicPartition], bool]) -> int:
-        """Delete the offsets of deleted partitions; return their number."""
-        metrics = self._environment.metrics
-        count = 0
-        for group in list(self._store.groups.values()):
-            gone = [partition for partition in self._store.offsets.partitions_of(group.group_id) if is_gone(partition)]
-            if gone:
-                count += len(gone)
-                self._effects.writes.append(self._removal(group, gone, self._counting(len(gone), metrics.offsets_deleted)))
-        return count
-
-    def expire(self) -> int:
-        """Delete expired offsets, and groups with neither members nor offsets; return the number of offsets."""
-        now_ms = self._environment.clock.wall_ms()
-        retention_ms = self._environment.config.offsets_retention_ms
+    def forget_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Delete the offsets of deleted partitions."""
         offsets = self._store.offsets
-        metrics = self._environment.metrics
+        by_group: dict[str, list[TopicPartition]] = {}
+        for topic, gone in groupby(sorted(partitions), key=attrgetter("topic")):
+            indexes = list(gone)
+            for group_id in offsets.groups_with(topic):
+                found = [partition for partition in indexes if offsets.has(group_id, partition)]
+                if found:
+                    by_group.setdefault(group_id, []).extend(found)
+        for group_id, found in by_group.items():
+            counting = self._counting(len(found), self._environment.metrics.offsets_deleted)
+            self._effects.writes.append(self._removal(self._store.groups[group_id], found, counting))
+
+    def expire(self, is_first: bool) -> Expired:
+        """Delete expired offsets, and groups with neither members nor offsets, of at most ``MAX_CHECKED`` groups.
+
+        ``is_first`` begins a check, and further calls continue it. A group is looked at when its first offset may have expired, or
+        something may have ended its life since the last check.
+        """
+        now_ms = self._environment.clock.wall_ms()
+        if is_first:
+            self._to_check.extend(self._store.groups.take_due(now_ms))
         count = 0
-        for group in list(self._store.groups.values()):
-            retention = group.offset_retention()
-            expired = [] if retention is None else offsets.expired(group.group_id, now_ms, retention_ms, retention)
-            count += len(expired)
-            if expired or self._is_over(group, 0):
-                self._effects.writes.append(self._removal(group, expired, self._counting(len(expired), metrics.offsets_expired)))
-        return count
+        for _ in range(min(MAX_CHECKED, len(self._to_check))):
+            group = self._store.groups.get(self._to_check.popleft())
+            if group is not None:
+                count += self._expire_group(group, now_ms)
+        return Expired(count, bool(self._to_check))
+
+    def _expire_group(self, group: ClassicGroup | ConsumerGroup, now_ms: int) -> int:
+        retention = group.offset_retention()
+        expired: list[TopicPartition] = []
+        next_ms: int | None = None
+        if retention is not None:
+            retention_ms = self._environment.config.offsets_retention_ms
+            expired, next_ms = self._store.offsets.expired(group.group_id, now_ms, retention_ms, retention)
+        if expired or self._is_over(group, 0):
+            counting = self._counting(len(expired), self._environment.metrics.offsets_expired)
+            self._effects.writes.append(self._removal(group, expired, counting))
+        if expired or next_ms is None or next_ms <= now_ms:
+            # Also after a failed write, for an offset that is in use, and if there is no offset to wait for.
+            self._store.groups.check_next(group.group_id)
+        else:
+            self._store.groups.check_at(group.group_id, next_ms)
+        return len(expired)
 
     # tombstones
 

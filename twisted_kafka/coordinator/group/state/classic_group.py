@@ -28,6 +28,7 @@ class ClassicGroup:
     """One classic group; it counts protocols and joins incrementally, so that no query is quadratic in the number of members."""
 
     __slots__ = (
+        "_counts",
         "_protocol_support",
         "_static_ids",
         "awaiting_joins",
@@ -51,6 +52,7 @@ class ClassicGroup:
     def __init__(self, group_id: str, state: ClassicGroupState = EMPTY, state_since_ms: int | None = None) -> None:
         self.group_id = group_id
         self.state = state
+        self._counts: Counter[ClassicGroupState] | None = None
         self.state_since_ms = state_since_ms
         self.generation = 0
         self.protocol_type: str | None = None
@@ -122,8 +124,23 @@ class ClassicGroup:
         """Change the state. Raises RuntimeError for a transition that is not in the table of states."""
         if not may_follow(self.state, state):
             raise RuntimeError(f"Invalid transition of group {self.group_id} from {self.state.value} to {state.value}")
-        self.state = state
+        self._set_state(state)
         self.state_since_ms = now_ms
+
+    def count_in(self, counts: Counter[ClassicGroupState] | None) -> None:
+        """Count the group by its state from now on; None: no longer."""
+        if self._counts is not None:
+            self._counts[self.state] -= 1
+        self._counts = counts
+        if counts is not None:
+            counts[self.state] += 1
+
+    def _set_state(self, state: ClassicGroupState) -> None:
+        counts = self._counts
+        if counts is not None:
+            counts[self.state] -= 1
+            counts[state] += 1
+        self.state = state
 
     # members
 
@@ -347,7 +364,7 @@ class ClassicGroup:
 
     def close(self) -> Iterable[ClassicGroupMember]:
         """Make the group Dead and stop its timers; return its members, whose parked requests the caller answers."""
-        self.state = DEAD
+        self._set_state(DEAD)
         for timer in (self.join_timer, self.sync_timer, *self.pending_members.values()):
             if timer is not None:
                 timer.cancel()

@@ -6,6 +6,7 @@ from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.coordinator.group.state import consumer_group_records as consumer_records
 from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
 from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.state.group_table import GroupTable
 from twisted_kafka.coordinator.group.state.offset_store import OffsetStore
 from twisted_kafka.protocol.messages.consumer_group_records import ConsumerGroupMetadataKey
 from twisted_kafka.protocol.messages.coordinator_records import (
@@ -20,10 +21,12 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 class GroupStore:
     """Groups by id, and their offsets. A group has one type at a time, that of its latest records."""
 
-    __slots__ = ("_loading", "groups", "offsets")
+    __slots__ = ("_loading", "_retention_ms", "groups", "offsets")
 
-    def __init__(self) -> None:
-        self.groups: dict[str, ClassicGroup | ConsumerGroup] = {}
+    def __init__(self, retention_ms: int, check_interval_ms: int) -> None:
+        """Each ``check_interval_ms`` offsets are checked whether they are older than ``retention_ms``."""
+        self._retention_ms = retention_ms
+        self.groups = GroupTable(check_interval_ms)
         self.offsets = OffsetStore()
         self._loading: dict[str, GroupMetadataValue] | None = {}
 
@@ -84,13 +87,24 @@ class GroupStore:
         if value is None:
             self._drop_if_unused(key.group)
         elif key.group not in self.groups:
-            self.groups[key.group] = ClassicGroup(key.group)
+            self._add_for_offsets(key.group)
+        elif value.expire_timestamp != -1:
+            self.groups.check_next(key.group)
+
+    def _add_for_offsets(self, group_id: str) -> None:
+        """Add a group that consists of its offsets: nothing has to be checked before the first of them may have expired."""
+        self.groups[group_id] = ClassicGroup(group_id)
+        due_ms = self.offsets.first_due_ms(group_id, self._retention_ms)
+        if due_ms is not None:
+            self.groups.check_at(group_id, due_ms)
 
     def _drop_if_unused(self, group_id: str) -> None:
         """Remove a group that consisted of its offsets: it has no record of its own."""
         group = self.classic(group_id)
         if group is not None and not group.generation and group.is_over() and not self.offsets.has_any(group_id):
             del self.groups[group_id]
+        else:
+            self.groups.check_next(group_id)
 
     def _replay_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
         if self._loading is not None:
@@ -98,7 +112,8 @@ class GroupStore:
                 self._loading.pop(group_id, None)
             else:
                 self._loading[group_id] = value
-                self.groups.pop(group_id, None)
+                if group_id in self.groups:
+                    del self.groups[group_id]
             return
         group = self.groups.get(group_id)
         if value is None:
@@ -146,4 +161,4 @@ class GroupStore:
             self.groups[group_id] = ClassicGroup.from_value(group_id, value)
         for group_id in self.offsets.group_ids():
             if group_id not in self.groups:
-                self.groups[group_id] = ClassicGroup(group_id)
+                self._add_for_offsets(group_id)

@@ -16,13 +16,16 @@ _Pending = dict[TopicPartition, tuple[int, OffsetCommitValue] | None]
 class OffsetStore:
     """Offsets by group and partition; only replay calls the methods that change them."""
 
-    __slots__ = ("_committed", "_pending", "_unstable")
+    __slots__ = ("_committed", "_groups_by_topic", "_pending", "_size", "_unstable")
 
     def __init__(self) -> None:
         self._committed: dict[str, Offsets] = {}
         self._pending: dict[int, dict[str, _Pending]] = {}
         self._unstable: dict[str, Counter[TopicPartition]] = {}
         """By group and partition: the number of open transactions with an offset."""
+        self._groups_by_topic: dict[str, dict[str, int]] = {}
+        """The number of offsets, committed and pending, of each group that has any of the topic."""
+        self._size = 0
 
     def put(self, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None, offset: int) -> None:
         """Store an offset whose record is at ``offset`` in the log; None deletes it together with pending ones."""
@@ -32,11 +35,32 @@ class OffsetStore:
             offsets = self._committed.get(group_id)
             if offsets is None:
                 offsets = self._committed[group_id] = {}
+            if partition not in offsets:
+                self._size += 1
+                self._refer(partition.topic, group_id)
             offsets[partition] = value
             return
         offsets = self._committed.get(group_id)
-        if offsets is not None and offsets.pop(partition, None) is not None and not offsets:
-            del self._committed[group_id]
+        if offsets is not None and offsets.pop(partition, None) is not None:
+            self._size -= 1
+            self._release(partition.topic, group_id)
+            if not offsets:
+                del self._committed[group_id]
+
+    def _refer(self, topic: str, group_id: str) -> None:
+        groups = self._groups_by_topic.get(topic)
+        if groups is None:
+            groups = self._groups_by_topic[topic] = {}
+        groups[group_id] = groups.get(group_id, 0) + 1
+
+    def _release(self, topic: str, group_id: str) -> None:
+        groups = self._groups_by_topic[topic]
+        if groups[group_id] > 1:
+            groups[group_id] -= 1
+            return
+        del groups[group_id]
+        if not groups:
+            del self._groups_by_topic[topic]
 
     def _supersede(self, group_id: str, partition: TopicPartition, offset: int, deletes: bool) -> None:
         if partition not in self._unstable.get(group_id, ()):
@@ -62,6 +86,7 @@ class OffsetStore:
         pending = self._pending.setdefault(producer_id, {}).setdefault(group_id, {})
         if partition not in pending:
             self._unstable.setdefault(group_id, Counter())[partition] += 1
+            self._refer(partition.topic, group_id)
         pending[partition] = (offset, value)
 
     def _drop(self, producer_id: int, group_id: str, partition: TopicPartition) -> None:
@@ -77,6 +102,7 @@ class OffsetStore:
                 del self._pending[producer_id]
 
     def _settle(self, group_id: str, partition: TopicPartition) -> None:
+        self._release(partition.topic, group_id)
         unstable = self._unstable[group_id]
         unstable[partition] -= 1
         if not unstable[partition]:
@@ -118,20 +144,42 @@ class OffsetStore:
 
     def __len__(self) -> int:
         """Number of committed offsets."""
-        return sum(map(len, list(self._committed.values())))
+        return self._size
 
-    def expired(self, group_id: str, now_ms: int, retention_ms: int, retention: OffsetRetention) -> list[TopicPartition]:
-        """Return the partitions whose offset has expired: at its expire timestamp, else ``retention_ms`` after its retention began.
+    def groups_with(self, topic: str) -> list[str]:
+        """Return the ids of the groups with an offset of the topic, committed or pending."""
+        return list(self._groups_by_topic.get(topic, ()))
+
+    def has(self, group_id: str, partition: TopicPartition) -> bool:
+        """Return whether the group has an offset for the partition, committed or pending."""
+        return partition in self._committed.get(group_id, ()) or self.has_pending(group_id, partition)
+
+    def first_due_ms(self, group_id: str, retention_ms: int) -> int | None:
+        """Return when the first committed offset may expire; None: there is none."""
+        return min((_due_ms(value, None, retention_ms) for value in self.of(group_id).values()), default=None)
+
+    def expired(
+        self, group_id: str, now_ms: int, retention_ms: int, retention: OffsetRetention
+    ) -> tuple[list[TopicPartition], int | None]:
+        """Return the partitions whose offset has expired, and when the next one may; None: there is no other.
+
+        An offset expires at its expire timestamp, else ``retention_ms`` after its retention began.
 
         Offsets of subscribed topics, and those with a pending one, do not expire (``offsets.retention.minutes``, KIP-211).
         """
         since_ms, is_subscribed = retention
         expired = []
+        next_ms: int | None = None
         for partition, value in self.of(group_id).items():
-            own_ms = value.expire_timestamp
-            base_ms = value.commit_timestamp if since_ms is None else since_ms
-            if now_ms < own_ms if own_ms != -1 else now_ms - base_ms < retention_ms:
-                continue
-            if not is_subscribed(partition.topic) and not self.has_pending(group_id, partition):
+            due_ms = _due_ms(value, since_ms, retention_ms)
+            if due_ms <= now_ms and not is_subscribed(partition.topic) and not self.has_pending(group_id, partition):
                 expired.append(partition)
-        return expired
+            elif next_ms is None or due_ms < next_ms:
+                next_ms = due_ms
+        return expired, next_ms
+
+
+def _due_ms(value: OffsetCommitValue, since_ms: int | None, retention_ms: int) -> int:
+    if value.expire_timestamp != -1:
+        return value.expire_timestamp
+    return (value.commit_timestamp if since_ms is None else since_ms) + retention_ms
