@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twisted_kafka.quota.sensors import Allowance, QuotaWindows, RateSensor, TokenSensor
+from twisted_kafka.quota.sensors import QuotaWindows, RateSensor, TokenSensor
 
 MS = 1_000_000
 WINDOWS = QuotaWindows(11, 1000)
@@ -85,8 +85,7 @@ def test_throttle_times_are_averaged() -> None:
 
 _STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["use", "use", "use", "use", "take back", "ask", "look", "limit"]),
-        st.integers(0, 3),  # the connection
+        st.sampled_from(["use", "use", "use", "use", "take back", "limit"]),
         st.integers(0, 30) | st.integers(0, 2000),
         st.sampled_from([0, 1, 7, 100, 999, 1000, 2500, 12_000]),
     ),
@@ -95,36 +94,15 @@ _STEPS = st.lists(
 
 
 @given(_STEPS, st.sampled_from([1, 2, 11]), st.sampled_from([0.0, 100.0, 1000.0, math.inf]))
-def test_connections_that_are_lent_a_part_wait_as_long_as_those_that_always_ask(steps: Any, samples: int, limit: float) -> None:
-    windows = QuotaWindows(samples, 1000)
-    asked, lent = (RateSensor((), windows, limit, 0) for _ in range(2))
-    connections = [Allowance(lent) for _ in range(4)]
+def test_a_client_far_below_its_limit_waits_as_the_samples_say(steps: Any, samples: int, limit: float) -> None:
+    sensor = RateSensor((), QuotaWindows(samples, 1000), limit, 0)
     now_ms = 5_000
-    for what, number, value, passed_ms in steps:
+    for what, value, passed_ms in steps:
         now_ms += passed_ms
-        if what == "use":
-            assert connections[number].record(value, now_ms * MS) == asked.record(value, now_ms)
-        elif what == "take back":
-            connections[number].record(value, now_ms * MS)
-            connections[number].take_back(value, now_ms * MS)
-            asked.record(value, now_ms)
-            asked.take_back(value, now_ms)
-        elif what == "ask":
-            assert lent.throttle_ms(now_ms) == asked.throttle_ms(now_ms)
-        elif what == "look":
-            assert lent.rate(now_ms) == asked.rate(now_ms)
-        else:
-            for sensor in (lent, asked):
-                sensor.change_limit(value + 1)
-    assert lent.rate(now_ms) == asked.rate(now_ms)
-
-
-def test_a_client_far_below_its_limit_asks_once_in_a_window() -> None:
-    sensor = RateSensor((), WINDOWS, 1e6, 0)
-    connection = Allowance(sensor)
-    records = [connection.record(100, now_ms * MS) for now_ms in range(5_000, 5_999)]
-    assert not any(records)
-    assert sensor.last_ms == 5_000
-    connection.record(100, 6_000 * MS)
-    assert sensor.last_ms == 6_000
-    assert sensor.rate(6_000) == 100 * 1000 / 10
+        if what == "limit":
+            sensor.change_limit(value + 1)
+            continue
+        throttle_ms = sensor.record(value, now_ms)
+        assert throttle_ms == sensor.throttle_ms(now_ms)  # which looks at all samples
+        if what == "take back":
+            sensor.take_back(value, now_ms)

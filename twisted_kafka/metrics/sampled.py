@@ -52,11 +52,6 @@ class _SampledStat:
         sample.last_ms = now_ms
         self.at_most += value
 
-    @property
-    def window_end_ms(self) -> int:
-        """When the current window ends; there must have been a record."""
-        return self._ring[self._current].start_ms + self._window_ms
-
     def _advance(self, now_ms: int) -> _Sample:
         self._current = (self._current + 1) % (self._samples + 1)  # one more: a sample may overlap the start of the window
         if self._current >= len(self._ring):

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from twisted.logger import Logger
 
+from twisted_kafka.client_text import TEXT_CHARACTERS
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.python_class import instance_of
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -149,16 +150,14 @@ class QuotaManagers:
         self.generation = object()
 
     def sensors_of(self, context: RequestContext) -> ClientSensors:
-        """Return the sensors of the client that sent a request. They are kept on its connection."""
+        """Return the sensors of the client that sent a request. They are kept on its connection, unless its id is long."""
         connection = context.connection
         sensors: ClientSensors | None = connection.quota_sensors
         generation = self.generation  # of before they are looked up
         if sensors is None or sensors.generation is not generation or sensors.client_id != context.client_id:
-            if sensors is not None:
-                sensors.end()
-            is_kept = self._callback is None  # another callback may return other tags for the next request
-            sensors = ClientSensors(context.client_id, generation, self.request.exempt, is_kept=is_kept)
-            if is_kept:
+            sensors = ClientSensors(context.client_id, generation, self.request.exempt)
+            # Another callback may return other tags for the next request.
+            if self._callback is None and len(context.client_id or "") <= TEXT_CHARACTERS:
                 connection.quota_sensors = sensors
         return sensors
 

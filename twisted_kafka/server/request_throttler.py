@@ -19,7 +19,7 @@ from twisted_kafka.protocol.codec import Message
 from twisted_kafka.quota.client_quota_manager import PERCENT_PER_NS, ClientQuotaManager
 from twisted_kafka.quota.client_sensors import ClientSensors
 from twisted_kafka.quota.quota_managers import QuotaManagers
-from twisted_kafka.quota.sensors import Allowance
+from twisted_kafka.quota.sensors import RateSensor
 from twisted_kafka.server.dispatch import (
     CLOSE_CONNECTION,
     Limited,
@@ -88,7 +88,7 @@ class RequestThrottler:
             if quotas.produce.is_enabled:
                 manager = quotas.produce
                 produced = sensors.produce or sensors.look_up_produce(quotas.produce, context)
-                other_ms = produced.record(request.request_bytes, now_ns)
+                other_ms = produced.record(request.request_bytes, now_ns // 1_000_000)
         elif isinstance(result, Measured):
             return self._throttle_fetch(channel, request, result, request_ms, sensors, now_ns)
         elif isinstance(result, Limited):
@@ -133,11 +133,11 @@ class RequestThrottler:
         if quotas.fetch.is_enabled:
             fetched = sensors.fetch or sensors.look_up_fetch(quotas.fetch, request.context)
             size_bytes = result.size_bytes()
-            fetch_ms = fetched.record(size_bytes, now_ns)
+            fetch_ms = fetched.record(size_bytes, now_ns // 1_000_000)
         if not fetch_ms and not request_ms:
             return result.answer()
         if fetched is not None:
-            fetched.take_back(size_bytes, now_ns)
+            fetched.take_back(size_bytes, now_ns // 1_000_000)
         throttle_ms = max(fetch_ms, request_ms)
         quotas.throttle(quotas.fetch if fetch_ms > request_ms else quotas.request, channel, request, throttle_ms)
         return result.throttled(throttle_ms)
@@ -149,16 +149,17 @@ class RequestThrottler:
         """
         sensor = request.time_sensor
         if sensor is not None and request.response_bytes:
-            sensor.record((request.sent_ns - request.response_dequeued_ns) * PERCENT_PER_NS, request.sent_ns)
+            sent_ns = request.sent_ns
+            sensor.record((sent_ns - request.response_dequeued_ns) * PERCENT_PER_NS, sent_ns // 1_000_000)
 
 
-def _record_time(request: Request, sensor: Allowance, now_ns: int, shared_by: int) -> int:
+def _record_time(request: Request, sensor: RateSensor, now_ns: int, shared_by: int) -> int:
     """Record how long a handler's thread has worked on a request; return how many milliseconds its client has to wait."""
     local_complete_ns = request.local_complete_ns
     if not local_complete_ns:
         local_complete_ns = request.local_complete_ns = now_ns
     request.time_sensor = sensor
-    return sensor.record((local_complete_ns - request.dequeued_ns) * PERCENT_PER_NS / shared_by, now_ns)
+    return sensor.record((local_complete_ns - request.dequeued_ns) * PERCENT_PER_NS / shared_by, now_ns // 1_000_000)
 
 
 def is_authentication(context: RequestContext) -> bool:

@@ -52,7 +52,7 @@ class IProcessor(Protocol):
 class ITimeSensor(Protocol):
     """Measures the time that clients use on threads."""
 
-    def record(self, value: float, now_ns: int) -> object:
+    def record(self, value: float, now_ms: int) -> object:
         """Record a part of it, in percent of a second."""
 
 
