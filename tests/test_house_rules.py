@@ -95,6 +95,16 @@ def _raw_transfers(tree: ast.AST) -> Iterator[str]:
                 yield f"line {node.lineno}: FileIO for writing"
 
 
+def _descriptors_of_no_file(tree: ast.AST) -> Iterator[str]:
+    """Find where a segment's file may be closed before its descriptor is used."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr="fileno", value=ast.Attribute(attr="file", value=ast.Name(id="self" | "segment")))
+            ):
+                yield f"line {node.lineno}"
+
+
 def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
@@ -120,6 +130,7 @@ def test_a_module_keeps_the_rules() -> None:
                 assert list(_threads_made(tree)) == [], "twisted_kafka.threads makes threads, whose errors are logged and counted"
             if str(path.relative_to(PACKAGE)) not in MAY_TRANSFER_A_PART:
                 assert list(_raw_transfers(tree)) == [], "file_io completes a read or write, or raises"
+            assert list(_descriptors_of_no_file(tree)) == [], "a variable keeps the file open while its descriptor is used"
             long = [each.name for each in _functions(tree) if _length(each) > LONGEST_FUNCTION]
             assert set(long) <= LONGER, "a function of its own for a part of this"
             wide = [each.name for each in _functions(tree) if _parameters(each) > MOST_PARAMETERS]

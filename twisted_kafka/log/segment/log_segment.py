@@ -17,7 +17,7 @@ from twisted_kafka.file_io import write_at
 from twisted_kafka.log.batch_headers import BatchHeader, IndexedBatch, find_batch, scan_headers
 from twisted_kafka.log.segment.index_check import BatchFile, indexes_fit, rebuild_indexes
 from twisted_kafka.log.segment.indexes import TimestampOffset
-from twisted_kafka.log.segment.segment_file import SegmentFile
+from twisted_kafka.log.segment.segment_file import SegmentFile, old_segments
 from twisted_kafka.log.segment.segment_files import SegmentFiles
 from twisted_kafka.protocol.regions import Buffer
 
@@ -39,6 +39,7 @@ class LogSegment(SegmentFiles):
     """
 
     __slots__ = (
+        "__weakref__",
         "_bytes_since_index_entry",
         "_checking",
         "_file",
@@ -53,6 +54,7 @@ class LogSegment(SegmentFiles):
         "is_index_full",
         "jitter_ms",
         "size_bytes",
+        "was_used",
     )
 
     def __init__(
@@ -77,6 +79,8 @@ class LogSegment(SegmentFiles):
         self._checking = threading.Lock()
         """Held during the check: two readers would rebuild the same files."""
         self._file: SegmentFile | None = None
+        self.was_used = False
+        """Whether the file was used since ``old_segments`` last looked at it."""
         self._is_reserved = False
         self._recent: list[Located] = []
         self._bytes_since_index_entry = 0
@@ -124,7 +128,7 @@ class LogSegment(SegmentFiles):
 
     @property
     def file(self) -> SegmentFile:
-        """The file of batches, opened on first use; raises OSError."""
+        """The file of batches, opened if need be; raises OSError. Its descriptor is valid while the caller has the file."""
         file = self._file
         if file is None:
             # Without a lock: a disk that hangs must not block readers of other disks. If two threads open the file, one wins; never
@@ -133,14 +137,23 @@ class LogSegment(SegmentFiles):
             file = self._file
             if file is None:
                 file = self._file = opened
+                if self.is_old:
+                    old_segments.add(self)
+        self.was_used = True
         return file
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it is neither the active segment nor replaced by another one: those have their indexes in memory."""
+        return not self.offset_index.in_memory
 
     # Appending, under the log's lock.
 
     def append(self, records: Buffer, batches: Sequence[IndexedBatch]) -> None:
         """Write ``records``, which consist of ``batches``; raises OSError and leaves the segment unchanged."""
         start = self.size_bytes
-        fd = self.file.fileno()
+        file = self.file
+        fd = file.fileno()
         try:
             write_at(fd, records, start)
         except OSError:
@@ -181,7 +194,8 @@ class LogSegment(SegmentFiles):
 
     def reserve(self, size_bytes: int) -> None:
         """Allocate ``size_bytes`` on disk (``preallocate``); raises OSError."""
-        os.posix_fallocate(self.file.fileno(), 0, size_bytes)
+        file = self.file
+        os.posix_fallocate(file.fileno(), 0, size_bytes)
         self._is_reserved = True
 
     # Reading, without a lock.
@@ -257,10 +271,7 @@ class LogSegment(SegmentFiles):
 
     def open_for_append(self) -> int:
         """Make this the active segment: load its indexes and return the offset after its last batch; raises OSError."""
-        for index in (self.offset_index, self.time_index):
-            # An index in memory may have entries that its file lacks.
-            if not index.in_memory:
-                index.load()
+        self._load_indexes()
         next_offset, position = self.base_offset, self.offset_index.last_entry()[1]
         largest = self.time_index.last_entry()
         valid_end = position
@@ -277,6 +288,14 @@ class LogSegment(SegmentFiles):
         self.is_checked = True
         return next_offset
 
+    def _load_indexes(self) -> None:
+        """Load the indexes, and keep the file open from now on."""
+        for index in (self.offset_index, self.time_index):
+            # An index in memory may have entries that its file lacks.
+            if not index.in_memory:
+                index.load()
+        old_segments.keep(self)
+
     def _remember_position(self, header: BatchHeader) -> None:
         self._recent.append((header.last_offset, header.position, header.position + header.size_bytes, header.base_offset))
         if len(self._recent) > 2 * RECENT_BATCHES:
@@ -285,12 +304,15 @@ class LogSegment(SegmentFiles):
     def seal(self) -> None:
         """Write the indexes, with a last entry for the largest timestamp, and free what only appends need; raises OSError."""
         if self._is_reserved:
-            os.ftruncate(self.file.fileno(), self.size_bytes)
+            file = self.file
+            os.ftruncate(file.fileno(), self.size_bytes)
             self._is_reserved = False
         self.write_indexes(closing=True)
         self.offset_index.release()
         self.time_index.release()
         self._recent = []
+        if self._file is not None:
+            old_segments.add(self)
 
     def write_indexes(self, *, closing: bool = False) -> None:
         """Write index entries that are only in memory; raises OSError."""
@@ -310,7 +332,8 @@ class LogSegment(SegmentFiles):
 
     def sync_batches(self) -> None:
         """Make only the file of batches durable; raises OSError."""
-        fdatasync(self.file.fileno(), self.directory)
+        file = self.file
+        fdatasync(file.fileno(), self.directory)
 
     def _sync_indexes(self) -> None:
         self.offset_index.sync()
@@ -323,7 +346,7 @@ class LogSegment(SegmentFiles):
         is_cut = self._is_reserved
         self.seal()
         if is_cut:
-            fdatasync(self.file.fileno(), self.directory)
+            self.sync_batches()
         self._sync_indexes()
         self.release_file()
 
@@ -367,8 +390,9 @@ class LogSegment(SegmentFiles):
 
         The next append may reach the disk before a cut that was not synced: old batches would follow new ones.
         """
-        os.ftruncate(self.file.fileno(), size_bytes)
-        fdatasync(self.file.fileno(), self.directory)
+        file = self.file
+        os.ftruncate(file.fileno(), size_bytes)
+        fdatasync(file.fileno(), self.directory)
         self.size_bytes = size_bytes
 
     def truncate_to(self, offset: int) -> int:
@@ -395,8 +419,6 @@ class LogSegment(SegmentFiles):
         """
         if not self.is_checked:
             self._check_indexes()
-        _ = self.file, self.max_timestamp
         self.transaction_index.pin()
-        for index in (self.offset_index, self.time_index):
-            if not index.in_memory:
-                index.load()
+        self._load_indexes()
+        _ = self.max_timestamp, self.file

@@ -1,6 +1,13 @@
-"""The open file of a segment."""
+"""The open file of a segment, and how many of them stay open."""
 
 import io
+import threading
+from collections import OrderedDict
+from typing import Final, Protocol
+from weakref import ReferenceType, ref
+
+MAX_OPEN_OLD_SEGMENTS: Final = 256
+"""So many segments that are not the last ones of their logs keep their files open, of all logs of the process together."""
 
 
 class SegmentFile(io.FileIO):
@@ -8,3 +15,53 @@ class SegmentFile(io.FileIO):
 
     def __del__(self) -> None:
         self.close()
+
+
+class OpenSegment(Protocol):
+    """A segment with an open file."""
+
+    was_used: bool
+    """Whether the file was used since this was last set to False."""
+
+    @property
+    def is_old(self) -> bool:
+        """Whether its file may be closed and opened again: it has its name, and nothing is appended."""
+
+    def release_file(self) -> None: ...  # noqa: D102
+
+
+class OpenSegments:
+    """Segments that keep their files open until others need the descriptors; the ones that are not used go first.
+
+    A segment that is used is passed over once (second chance), so that a use costs an assignment and no lock. Threads that use a
+    file hold a reference to it, which keeps it open.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._segments: OrderedDict[ReferenceType[OpenSegment], None] = OrderedDict()
+
+    def add(self, segment: OpenSegment) -> None:
+        """Note that a segment has opened its file; others may be released."""
+        with self._lock:
+            segments = self._segments
+            segments[ref(segment)] = None
+            while len(segments) > self._limit:
+                each, _ = segments.popitem(last=False)
+                oldest = each()
+                if oldest is None or not oldest.is_old:
+                    continue
+                if oldest.was_used:
+                    oldest.was_used = False
+                    segments[each] = None
+                else:
+                    oldest.release_file()
+
+    def keep(self, segment: OpenSegment) -> None:
+        """Leave a segment's file open from now on."""
+        with self._lock:
+            self._segments.pop(ref(segment), None)
+
+
+old_segments: Final = OpenSegments(MAX_OPEN_OLD_SEGMENTS)
