@@ -107,6 +107,8 @@ def test_a_checkpoint_that_cannot_be_written_takes_only_its_directory_offline(br
     assert (broker.path / "b" / "recovery-point-offset-checkpoint").read_text() == "0\n1\ntwo 0 1\n"
     (broker.path / "b" / "recovery-point-offset-checkpoint.tmp").mkdir()
     manager.truncate_to(TWO, 0)
+    with pytest.raises(KafkaStorageError):
+        append(log, b"x")
     assert broker.failed == manager.directories
     (broker.path / "a" / "recovery-point-offset-checkpoint.tmp").rmdir()
     broker.later(60_000)

@@ -502,7 +502,7 @@ def recovery_points(broker: Broker) -> list[str]:
     return (broker.path / "a" / "recovery-point-offset-checkpoint").read_text().splitlines()[2:]
 
 
-def test_recovery_points_follow_truncations_at_once(broker: Broker) -> None:
+def test_recovery_points_follow_truncations_before_the_next_record(broker: Broker) -> None:
     manager = broker.start()
     log = manager.get_or_create_log(ONE)
     for _ in range(4):
@@ -511,9 +511,67 @@ def test_recovery_points_follow_truncations_at_once(broker: Broker) -> None:
     manager.directories[0].checkpoint_recovery_points()
     assert recovery_points(broker) == ["one 0 4"]
     manager.truncate_to(ONE, 2)
+    append(log, b"x")
     assert recovery_points(broker) == ["one 0 2"]
     manager.truncate_fully_and_start_at(ONE, 1)
+    append(log, b"x")
     assert recovery_points(broker) == ["one 0 1"]
+
+
+def test_a_start_offset_follows_a_truncation_before_the_next_record(broker: Broker) -> None:
+    manager = broker.start()
+    log = manager.get_or_create_log(ONE)
+    for _ in range(4):
+        append(log, b"x")
+    log.update_high_watermark(4)
+    log.increment_log_start_offset(3)
+    manager.directories[0].checkpoint_log_start_offsets()
+    manager.truncate_fully_and_start_at(ONE, 1)
+    append(log, b"y")
+    broker.crash(manager)
+    assert contents(broker.start().get_log(ONE)) == [(1, b"y")]
+
+
+def test_many_truncations_need_one_checkpoint(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = broker.start()
+    partitions = [TopicPartition("many", number) for number in range(20)]
+    logs = [manager.get_or_create_log(partition) for partition in partitions]
+    for log in logs:
+        for _ in range(4):
+            append(log, b"x")
+        log.flush()
+    manager.directories[0].checkpoint_recovery_points()
+    replaced: list[str] = []
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda source, target: (replaced.append(os.path.basename(target)), replace(source, target)))
+    for partition in partitions:
+        manager.truncate_to(partition, 2)
+    assert "recovery-point-offset-checkpoint" not in replaced
+    for log in logs:
+        append(log, b"y")
+    assert replaced.count("recovery-point-offset-checkpoint") == 1
+    assert recovery_points(broker) == [f"many {number} 2" for number in range(20)]
+    # What was never flushed needs no checkpoint.
+    replaced.clear()
+    for log in logs:
+        log.truncate_to(2)
+        append(log, b"z")
+    assert "recovery-point-offset-checkpoint" not in replaced
+
+
+def test_records_are_refused_if_the_checkpoints_cannot_be_lowered(broker: Broker) -> None:
+    manager = broker.start()
+    log = manager.get_or_create_log(ONE)
+    for _ in range(4):
+        append(log, b"x")
+    log.flush()
+    manager.directories[0].checkpoint_recovery_points()
+    manager.truncate_to(ONE, 2)
+    (broker.path / "a" / "recovery-point-offset-checkpoint.tmp").mkdir()
+    with pytest.raises(KafkaStorageError, match=r"the checkpoints of .* cannot be written"):
+        append(log, b"y")
+    assert log.log_end_offset == 2
+    assert broker.failed == manager.directories
 
 
 def test_recovery_points_follow_what_recovery_cut_at_once(broker: Broker) -> None:

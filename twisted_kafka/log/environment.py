@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from twisted_kafka.log.files import sync_directory
+from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 
@@ -22,26 +24,42 @@ def _never() -> bool:
     return False
 
 
-def _ignore_truncation(_directory: Path) -> None:
-    pass
+class TruncatedLog(Protocol):
+    """A log that was truncated, and may be below its offsets in the checkpoints of its directory."""
+
+    parent: Path
+    topic_partition: TopicPartition
+    recovery_point: int
+    truncations: int
+    """How often it was truncated."""
+    checkpointed_truncations: int
+    """How many of these truncations the checkpoints reflect."""
+
+    @property
+    def log_start_offset(self) -> int: ...  # noqa: D102
+
+
+def _no_checkpoints(_log: TruncatedLog) -> bool:
+    return True
 
 
 class LogEnvironment:
     """Clock, scheduler and callbacks.
 
     ``on_storage_failure`` gets the log directory and the error, before the failed operation raises KafkaStorageError.
-    ``on_flush_ms`` gets the duration of a flush. ``on_truncated`` writes the recovery points of the log directory before it
-    returns: recovery from an old one would take records that are appended from now on for flushed.
+    ``on_flush_ms`` gets the duration of a flush. ``checkpoint_truncated`` lowers the checkpoints of a log's directory if need be,
+    and returns whether that succeeded. A log calls it before the first append after a truncation: recovery from an old recovery
+    point would take the new records for flushed. So many logs that are truncated one after the other need one checkpoint.
     ``sync_names`` makes the names of the logs in a log directory durable; a log calls it at its first flush.
     ``are_transactions_verified`` returns whether a leader's append that begins a transaction needs a VerificationGuard (KIP-890).
     """
 
     __slots__ = (
         "are_transactions_verified",
+        "checkpoint_truncated",
         "clock",
         "on_flush_ms",
         "on_storage_failure",
-        "on_truncated",
         "producer_expiration_ms",
         "scheduler",
         "sync_names",
@@ -55,7 +73,7 @@ class LogEnvironment:
         on_storage_failure: Callable[[Path, OSError], None] = _ignore,
         producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
         on_flush_ms: Callable[[float], None] = _ignore_flush,
-        on_truncated: Callable[[Path], None] = _ignore_truncation,
+        checkpoint_truncated: Callable[[TruncatedLog], bool] = _no_checkpoints,
         sync_names: Callable[[Path], None] = sync_directory,
         are_transactions_verified: Callable[[], bool] = _never,
     ) -> None:
@@ -63,7 +81,7 @@ class LogEnvironment:
         self.scheduler = scheduler
         self.on_storage_failure = on_storage_failure
         self.on_flush_ms = on_flush_ms
-        self.on_truncated = on_truncated
+        self.checkpoint_truncated = checkpoint_truncated
         self.sync_names = sync_names
         self.are_transactions_verified = are_transactions_verified
         self.producer_expiration_ms = producer_expiration_ms

@@ -41,7 +41,6 @@ class LogMaintenance(LogState):
                 self._truncate(offset)
             except OSError as error:
                 raise self._half_done("truncate", error) from error
-        self._environment.on_truncated(self.parent)
         return True
 
     def _truncate(self, offset: int) -> None:
@@ -65,6 +64,7 @@ class LogMaintenance(LogState):
         mark = new_end if self.high_watermark >= end else None
         self.producer_state.on_high_watermark(min(self.high_watermark, end))
         self._set_limits(log_end=new_end, high_watermark=mark, log_start_offset=start)
+        self.truncations += 1  # last: a checkpoint that counts this one has the new offsets
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Remove all records, and continue at ``offset``; the log start offset may be lower."""
@@ -84,7 +84,7 @@ class LogMaintenance(LogState):
             start = offset if log_start_offset is None else log_start_offset
             self._set_limits(log_end=end, high_watermark=end, log_start_offset=start, segments=LogSegments([self._active]))
             self.recovery_point = offset
-        self._environment.on_truncated(self.parent)
+            self.truncations += 1
 
     def skip_to(self, offset: int) -> None:
         """Go on at ``offset``, beyond the end, with nothing between: a compaction removed what was there."""

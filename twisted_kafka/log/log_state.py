@@ -60,6 +60,8 @@ class LogState:
         """Whether files in the log's directory were created or removed and their names may not be durable."""
         self._has_new_name = True
         """Whether the name of this log's directory may not be durable yet."""
+        self.truncations = self.checkpointed_truncations = 0
+        """See TruncatedLog."""
         self._active.jitter_ms = self._draw_jitter_ms()
 
     def __repr__(self) -> str:
@@ -314,6 +316,12 @@ class LogState:
         sync_file(self.dir / PARTITION_METADATA)
         self._has_new_topic_id = False
         return True
+
+    def _checkpoint_truncation(self) -> None:
+        """Lower the checkpoints before records are appended; raises KafkaStorageError."""
+        if not self._environment.checkpoint_truncated(self):
+            raise KafkaStorageError(f"cannot append to {self.topic_partition}: the checkpoints of {self.parent} cannot be written")
+        self.checkpointed_truncations = self.truncations
 
     def _ensure_open(self) -> None:
         if self._is_closed:

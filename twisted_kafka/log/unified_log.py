@@ -256,6 +256,8 @@ class UnifiedLog(LogMaintenance):
     def _append(self, info: LogAppendInfo, is_alone: bool) -> int:
         """Write the batches and make them visible to readers; returns the new log end offset."""
         records, batches, last_offset = info.records, info.batches, info.last_offset
+        if self.truncations != self.checkpointed_truncations:
+            self._checkpoint_truncation()
         active = self._active
         if active.size_bytes + info.size_bytes > self.config.segment_bytes or self._should_roll(
             active, info.max_timestamp_ms, last_offset

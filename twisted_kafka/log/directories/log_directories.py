@@ -10,6 +10,7 @@ from pathlib import Path
 from twisted.logger import Logger
 
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError, UnusableDirectoryError
+from twisted_kafka.log.environment import TruncatedLog
 from twisted_kafka.log.files import sync_file_system
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
@@ -123,6 +124,18 @@ class LogDirectories:
             directory.checkpoint_log_start_offsets()
         except OSError as error:
             self.failed(directory, error)
+
+    def checkpoint_truncated(self, log: TruncatedLog) -> bool:
+        """Lower the checkpoints to the offsets of a log that was truncated, if need be; returns whether that succeeded."""
+        directory = self._by_path[log.parent]
+        if not directory.is_online:
+            return False
+        try:
+            directory.checkpoint_truncated(log)
+        except OSError as error:
+            self.failed(directory, error)
+            return False
+        return True
 
     def sync_names(self, path: Path) -> None:
         """Make the names of the logs in the directory at ``path`` durable; raises OSError."""

@@ -17,6 +17,7 @@ from twisted_kafka.log.checkpoints import (
     MalformedCheckpointError,
     OffsetCheckpoint,
 )
+from twisted_kafka.log.environment import TruncatedLog
 from twisted_kafka.log.files import make_directory, remove_if_there, sync_directory, write_atomically
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -170,18 +171,44 @@ class LogDirectory:
     def checkpoint_recovery_points(self) -> None:
         """Write the recovery points of the logs; raises OSError."""
         with self._checkpoint_lock:  # or older points could be written after those of a truncation
-            points = {log.topic_partition: log.recovery_point for log in list(self.logs.values())}
-            self._write_of_logs(self.recovery_points, points)
+            self._write_recovery_points()
+
+    def _write_recovery_points(self) -> None:
+        points = {log.topic_partition: log.recovery_point for log in list(self.logs.values())}
+        self._write_of_logs(self.recovery_points, points)
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write the log start offsets above the base offset of the first segment; raises OSError."""
         with self._checkpoint_lock:
-            starts = {
-                log.topic_partition: log.log_start_offset
-                for log in list(self.logs.values())
-                if log.log_start_offset > log.segments.first.base_offset
-            }
-            self._write_of_logs(self.log_start_offsets, starts)
+            self._write_log_start_offsets()
+
+    def _write_log_start_offsets(self) -> None:
+        starts = {
+            log.topic_partition: log.log_start_offset
+            for log in list(self.logs.values())
+            if log.log_start_offset > log.segments.first.base_offset
+        }
+        self._write_of_logs(self.log_start_offsets, starts)
+
+    def checkpoint_truncated(self, log: TruncatedLog) -> None:
+        """Lower both checkpoints to the offsets of a log that was truncated, unless they are not above; raises OSError.
+
+        They are then right for all logs that were truncated until now.
+        """
+        with self._checkpoint_lock:
+            if log.checkpointed_truncations == log.truncations or not self._is_above(log):
+                return
+            truncations = [(each, each.truncations) for each in list(self.logs.values())]
+            self._write_recovery_points()
+            self._write_log_start_offsets()
+            for each, count in truncations:
+                each.checkpointed_truncations = count
+
+    def _is_above(self, log: TruncatedLog) -> bool:
+        """Return whether a checkpoint, as last read or written, is above the offsets of a log."""
+        points, starts = self._written.get(self.recovery_points.path, {}), self._written.get(self.log_start_offsets.path, {})
+        partition = log.topic_partition
+        return points.get(partition, 0) > log.recovery_point or starts.get(partition, 0) > log.log_start_offset
 
     def _write_of_logs(self, checkpoint: OffsetCheckpoint, offsets: dict[TopicPartition, int]) -> None:
         if not self.is_loaded:
