@@ -97,6 +97,9 @@ class FakeTransport:
     def has_unread(self) -> bool:
         return self.has_arrived
 
+    def resume_sending(self) -> None:
+        raise AssertionError("it stops sending only when it is stuck")
+
     def end_sending(self) -> None:
         self.has_ended_sending = True
 

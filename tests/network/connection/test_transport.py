@@ -18,6 +18,7 @@ from twisted_kafka.network.connection.transport import KafkaTransport
 from twisted_kafka.network.log_rate_limit import INTERVAL_NS, LINES
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.protocol.regions import FileRegion, Part
+from twisted_kafka.server.request_handler import KafkaRequestHandler
 
 
 class EventsReactor:
@@ -100,6 +101,42 @@ def test_a_large_region_is_sent_to_its_end_and_no_further(pair: Pair, tmp_path: 
         assert not pair.transport.send([b"head", FileRegion(file, 1000, 500_000), b"tail"], 500_008)
         assert pair.receive_all(500_008) == b"head" + content[1000:501_000] + b"tail"
     assert pair.transport not in pair.reactor.writers
+
+
+def test_a_handler_loads_what_a_slow_client_has_not_read_yet(pair: Pair, tmp_path: Path) -> None:
+    content = random.Random(9).randbytes(600_000)
+    (tmp_path / "segment.log").write_bytes(content)
+    loaded: list[tuple[int, int]] = []
+
+    class Region(FileRegion):
+        def load(self) -> None:
+            loaded.append((self.position, self.size_bytes))
+            if len(loaded) == 2:
+                raise OSError("the disk is gone")
+
+    handler = KafkaRequestHandler(pair.layer.channel, lambda request: None, "handler")
+    pair.channel.dataReceived(frame(1))
+    request = pair.layer.take()
+    assert request is not None
+    with io.FileIO(tmp_path / "segment.log") as file:
+        pair.layer.channel.send_response(request, [b"head", Region(file, 0, 600_000)], 600_004)
+        pair.layer.reactor.run_asked()
+        data = pair.client.recv(100_000)
+        pair.layer.clock.advance_ms(999)
+        assert pair.transport.doWrite() is None
+        assert loaded == []
+        for times in (1, 2):
+            pair.layer.clock.advance_ms(1000)
+            data += pair.client.recv(100_000)
+            assert pair.transport.doWrite() is None
+            assert pair.transport not in pair.reactor.writers, "it waits for a handler"
+            assert handler.step(pair.layer.parker, 0) == 1
+            assert len(loaded) == times
+            pair.layer.reactor.run_asked()
+            assert pair.transport in pair.reactor.writers
+            assert pair.transport.doWrite() is None
+        assert sum(loaded[0]) == 600_000, "to the end of the region"
+        assert data + pair.receive_all(600_004 - len(data)) == b"head" + content
 
 
 def test_small_response_is_gone_at_once(pair: Pair) -> None:

@@ -26,7 +26,7 @@ from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.protocol.headers import read_request_header
-from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.protocol.regions import Buffer, FileRegion
 
 READ_AHEAD_BYTES = 64 * 1024
 """A muted channel keeps reading until it holds more than this, so muting for a short request costs no system call.
@@ -36,6 +36,9 @@ It is 0 with a memory pool for all requests: a channel then holds no more unacco
 
 MOST_CUT = 32
 """Most frames of one read that are cut at a time: a frame of two bytes takes up thirty times its size once it is an object."""
+
+LOADED_NS = 1_000_000_000
+"""Records count as in the page cache for this long after a handler has loaded them."""
 
 FRAME_BYTES = 64
 """What a frame that waits costs besides its bytes: its size prefix, its object, and its place in the backlog."""
@@ -87,6 +90,9 @@ class IChannelOwner(Protocol):
     def tell_refusal(self, channel: "KafkaChannel", why: str) -> None:
         """Tell observers why a channel is closed."""
 
+    def load(self, channel: "KafkaChannel", regions: Sequence[FileRegion]) -> None:
+        """Have a handler load regions into the page cache, and the channel continue after that."""
+
     def log_unreadable_file(self, channel: "KafkaChannel", why: str) -> None:
         """Log why a response cannot be read from its file."""
 
@@ -100,6 +106,7 @@ class KafkaChannel:
     __slots__ = (
         "_backlog",
         "_backlog_bytes",
+        "_loaded_ns",
         "_noted_bytes",
         "_owner",
         "_pool",
@@ -131,6 +138,7 @@ class KafkaChannel:
         self._pool: MemoryPool | None = owner.memory_pool
         self._read_ahead_bytes = READ_AHEAD_BYTES if self._pool is None or self._pool.least_bytes else 0
         self._noted_bytes = 0
+        self._loaded_ns = 0
         self._reserved_bytes = 0
         """Allocated from the memory pool for the incomplete frame that becomes the next request."""
         self._reserved_ns = 0
@@ -214,6 +222,26 @@ class KafkaChannel:
     def send_progressed(self) -> None:
         """Record that the client took a part of its response."""
         self.last_active_ns = self._owner.now_ns()
+
+    def load(self, regions: Sequence[FileRegion]) -> bool:
+        """Return whether a handler loads what is left of a response first; the transport continues after that.
+
+        A client that reads slowly gets records that may have left the page cache meanwhile: a network thread that read them would
+        wait for the disk, with all its connections.
+        """
+        request = self.in_flight
+        if request is None:
+            return False
+        if self._owner.now_ns() - max(request.response_dequeued_ns, self._loaded_ns) < LOADED_NS:
+            return False
+        self._owner.load(self, regions)
+        return True
+
+    def loaded(self) -> None:
+        """Continue with a response whose files have been loaded."""
+        self._loaded_ns = self._owner.now_ns()
+        if self.state != CLOSED:
+            self.transport.resume_sending()
 
     def eof_received(self) -> bool:
         """Stop reading: the client sends no more. Return whether the connection stays open to serve the requests received so far.

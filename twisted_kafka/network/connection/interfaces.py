@@ -13,6 +13,9 @@ class IChannelTransport(Interface):
     def send(parts: Sequence[Part], size_bytes: int) -> bool:  # noqa: N805
         """Send all parts. Return whether the socket took everything; otherwise the channel's ``sent`` is called later."""
 
+    def resume_sending() -> None:
+        """Continue with a response whose files have been loaded."""
+
     def end_sending() -> None:
         """Send nothing after what was sent so far; the client sees the end of the stream after it."""
 

@@ -141,6 +141,11 @@ class KafkaTransport(Connection):
             return False
         return True
 
+    def resume_sending(self) -> None:
+        """Continue with a response whose files have been loaded (``IChannelTransport.resume_sending``)."""
+        if self.connected and self._parts:
+            self.startWriting()  # type: ignore[no-untyped-call]
+
     def end_sending(self) -> None:
         """Shut down the sending side. What the socket has not taken yet is discarded."""
         self._parts.clear()
@@ -192,6 +197,10 @@ class KafkaTransport(Connection):
             return None
         if not self._parts:
             return super().doWrite()  # type: ignore[no-untyped-call]
+        regions = [part for part in self._parts if isinstance(part, FileRegion)]
+        if regions and self.protocol.load(regions):
+            self.stopWriting()  # type: ignore[no-untyped-call]
+            return None
         before = self._remaining_parts()
         why = self._push()
         if why is not None:

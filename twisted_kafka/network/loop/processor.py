@@ -65,7 +65,7 @@ from twisted_kafka.network.requests.request import (
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.network.requests.request_observer import IRefusalObserver, IRequestObserver
-from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.timing.clock import IClock
 
 MAX_REQUESTS_PER_ROUND = 32
@@ -489,6 +489,20 @@ class Processor:
                 why=why,
                 more=self._unreadable_files.take_suppressed(),
             )
+
+    def load(self, channel: KafkaChannel, regions: Sequence[FileRegion]) -> None:
+        """Have a handler load regions into the page cache, and the channel continue after that (``IChannelOwner.load``)."""
+
+        def load() -> None:
+            try:
+                for region in regions:
+                    region.load()
+            except OSError as error:  # sending the region fails as well, which closes the connection
+                _log.debug("Records for {id} cannot be loaded: {error}", id=channel.connection_id, error=error)
+            finally:
+                self._reactor.callFromThread(channel.loaded)
+
+        self._request_channel.send_callback(load)
 
     def close_after_failed_authentication(self, channel: KafkaChannel) -> None:
         """Count the failure and close the connection after ``connection.failed.authentication.delay.ms``, to slow down guessing."""
