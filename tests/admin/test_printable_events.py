@@ -5,6 +5,7 @@ from twisted.logger import ILogObserver, LogEvent, Logger, LogPublisher, eventAs
 from twisted.python.failure import Failure
 
 from twisted_kafka.admin.loggers import LoggerLevels
+from twisted_kafka.admin.printable_events import LINE_CHARACTERS
 
 FORGED = "x\r2026-11-26 [kafka.authorizer.logger#info] Allowed Alter\x1b[2K\ny\u2028z"
 
@@ -56,3 +57,8 @@ def test_a_traceback_keeps_its_lines(lines: Lines) -> None:
     assert "Traceback" in first
     assert first.rstrip("\n").split("\n") == first.splitlines()
     assert "KeyError" in second
+
+
+def test_a_line_has_an_end(lines: Lines) -> None:
+    lines.log.info("{name}", name="x" * 10_000_000)
+    assert lines.written == ["x" * LINE_CHARACTERS + "..."]

@@ -4,6 +4,7 @@ They are appended directly to a partition that this broker leads, without a requ
 about fetches of this topic alone are omitted: a consumer of the topic would cause a line with every fetch.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -11,11 +12,13 @@ from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metadata.store import StoreError
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.threads import make_thread
 from twisted_kafka.timing.clock import IClock
 
 TOPIC: Final = "__access_log"
@@ -49,6 +52,7 @@ class AccessLogTopic:
         self._append_batch = append
         self._create_topic = create_topic
         self._key = b"%d" % self._node_id
+        self._creation: threading.Thread | None = None
         self._creation_began_ns: int | None = None
         self._warned_at_ns: int | None = None
 
@@ -76,10 +80,20 @@ class AccessLogTopic:
         return None
 
     def _create(self) -> None:
+        """Create the topic on a thread of its own: the metadata store may not answer for long, and the files must go on."""
+        if self._creation is not None and self._creation.is_alive():
+            return
         now_ns = self._clock.monotonic_ns()
         if self._creation_began_ns is None or now_ns - self._creation_began_ns >= _CREATE_INTERVAL_NS:
             self._creation_began_ns = now_ns
+            self._creation = make_thread(self._create_now, "kafka-access-log-topic")
+            self._creation.start()
+
+    def _create_now(self) -> None:
+        try:
             self._create_topic(TOPIC, self._num_partitions)
+        except StoreError as error:
+            _log.warn("Access log: topic {topic} cannot be created for now: {error}", topic=TOPIC, error=error)
 
     def _append(self, partition: int, lines: Sequence[bytes]) -> bool:
         now_ms, where = self._clock.wall_ms(), TopicPartition(TOPIC, partition)

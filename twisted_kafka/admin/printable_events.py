@@ -1,11 +1,14 @@
 """Keeps what clients send from forging lines of the log, or from controlling the terminal of its reader."""
 
-from typing import Any
+from typing import Any, Final
 
 from twisted.logger import ILogObserver, LogEvent, formatEvent
 from zope.interface import implementer
 
 from twisted_kafka.client_text import printable
+
+LINE_CHARACTERS: Final = 65_536
+"""So much of a line is written."""
 
 
 @implementer(ILogObserver)
@@ -18,8 +21,9 @@ class PrintableEvents:
     def __call__(self, event: LogEvent) -> None:
         """Pass an event on."""
         text = formatEvent(event)
-        if not text.isprintable():
-            event = {**event, "log_format": "{log_text}", "log_text": printable(text)}
+        if len(text) > LINE_CHARACTERS or not text.isprintable():
+            cut = "..." if len(text) > LINE_CHARACTERS else ""
+            event = {**event, "log_format": "{log_text}", "log_text": printable(text[:LINE_CHARACTERS]) + cut}
         failure = event.get("log_failure")
         if failure is not None:
             event = {**event, "log_failure": _PrintableFailure(failure)}

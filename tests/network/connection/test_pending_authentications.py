@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+from twisted.logger import capturedLogs, formatEvent
+
 from tests.network.network_fakes import FakeTransport, Layer
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.newcomers import SILENT_S
@@ -69,3 +72,23 @@ def test_a_storm_of_clients_that_send_something_closes_none_of_them() -> None:
         pending.layer.reactor.advance(SILENT_S / 20)
         assert not transport.is_closed
     assert pending.layer.processor.stats.failed_authentications == 0
+
+
+def test_one_that_cannot_be_closed_does_not_keep_others_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    pending = Pending()
+    channel, _ = pending.connect()
+    pending.layer.advance_ms(100)
+    _, other = pending.connect()
+
+    def close(self: KafkaChannel) -> None:
+        if self is channel:
+            raise ValueError("broken")
+        genuine(self)
+
+    genuine = KafkaChannel.close
+    monkeypatch.setattr(KafkaChannel, "close", close)
+    with capturedLogs() as events:
+        for _ in range(10):
+            pending.layer.advance_ms(1_000)
+    assert other.is_closed
+    assert "Uncaught exception in the check of authentications" in [formatEvent(event) for event in events]

@@ -3,6 +3,7 @@
 from typing import Any
 
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs, formatEvent
 
 from tests.network.network_fakes import lines_of
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -127,3 +128,19 @@ def test_one_that_is_given_up_is_forgotten_whatever_it_does() -> None:
     setup.reactor.advance(10)
     assert one.why is not None
     assert setup.handshakes.pending == 0
+
+
+def test_one_that_cannot_be_given_up_does_not_keep_others() -> None:
+    class Broken(Handshaking):
+        def give_up(self, why: str) -> None:
+            raise ValueError("broken")
+
+    setup = Setup(timeout_s=10)
+    other = Handshaking(setup.handshakes)
+    setup.handshakes.begin(Broken(setup.handshakes))
+    setup.handshakes.begin(other)
+    with capturedLogs() as events:
+        setup.reactor.advance(11)
+    assert other.why is not None
+    assert setup.handshakes.pending == 0
+    assert [formatEvent(event) for event in events] == ["Uncaught exception in the end of a handshake"]

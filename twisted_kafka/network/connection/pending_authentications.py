@@ -7,6 +7,7 @@ from twisted.logger import Logger
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.newcomers import Newcomers
 from twisted_kafka.network.log_rate_limit import LogRateLimit
+from twisted_kafka.threads import attempt
 
 CHECK_S: Final = 1.0
 """How often connections that have had their time are looked for."""
@@ -48,15 +49,18 @@ class PendingAuthentications:
             self._reactor.callLater(min(CHECK_S, self._limits.timeout_s), self._check)
 
     def _check(self) -> None:
+        attempt(self._give_up_late, "the check of authentications")
+        self._timer_runs = bool(self._pending)
+        if self._pending:
+            self._reactor.callLater(min(CHECK_S, self._limits.timeout_s), self._check)
+
+    def _give_up_late(self) -> None:
         now_s = self._reactor.seconds()
         self._forget_settled()
         for channel, deadline_s in list(self._pending.items()):
             if deadline_s > now_s:
                 break
             self._give_up(channel, f"it took longer than {self._limits.timeout_s:g} s (sasl.server.authentication.timeout.ms)")
-        self._timer_runs = bool(self._pending)
-        if self._pending:
-            self._reactor.callLater(min(CHECK_S, self._limits.timeout_s), self._check)
 
     def _forget_settled(self) -> None:
         for channel in [channel for channel in self._pending if not _is_pending(channel)]:

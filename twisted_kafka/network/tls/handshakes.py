@@ -1,6 +1,7 @@
 """The TLS handshakes in progress on one processor, limited in time and number, and the metrics of their outcomes."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from twisted.logger import Logger
@@ -11,6 +12,7 @@ from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.network.tls.ciphers import java_cipher_name
+from twisted_kafka.threads import attempt
 
 _GROUP: Final = "socket-server-metrics"
 
@@ -122,6 +124,8 @@ class Handshakes:
             if deadline_s > now_s:
                 self.reactor.callLater(deadline_s - now_s, self._expire)
                 return
-            handshake.give_up(f"it took longer than {self.limits.timeout_s:g} s (ssl.handshake.timeout.ms)")
+            self._pending.pop(handshake, None)  # before what may fail
+            why = f"it took longer than {self.limits.timeout_s:g} s (ssl.handshake.timeout.ms)"
+            attempt(partial(handshake.give_up, why), "the end of a handshake")
             self.forget(handshake)
         self._timer_runs = False

@@ -159,12 +159,16 @@ class ReplicaFetcherThread:
         self._advance(Overtaken.OVERTAKEN)
 
     def _send(self, request: Outgoing) -> "Future[Any]":
-        node = self._leader.node()
-        if node is None:
-            unknown: Future[Any] = Future()
-            unknown.set_exception(UnknownLeaderError(f"broker {self._leader.id} is not known to be alive"))
-            return unknown
-        return self._client.send(node, request.message, request.latest_version, self._timeout_ms, self._line)
+        error: Exception = UnknownLeaderError(f"broker {self._leader.id} is not known to be alive")
+        try:
+            node = self._leader.node()
+            if node is not None:
+                return self._client.send(node, request.message, request.latest_version, self._timeout_ms, self._line)
+        except Exception as raised:  # noqa: BLE001 as if the request had failed: it is tried again
+            error = raised
+        failed: Future[Any] = Future()
+        failed.set_exception(error)
+        return failed
 
     def _pause(self, ms: int | None) -> bool:
         """Wait; return False if there is something to do already."""
