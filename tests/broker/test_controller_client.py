@@ -18,7 +18,7 @@ from twisted_kafka.protocol.errors import ErrorCode, RequestTimedOutError, Unsup
 from twisted_kafka.protocol.messages.controller import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from twisted_kafka.replication.interfaces import IControllerChannel
 from twisted_kafka.timing.clock import ManualClock
-from twisted_kafka.timing.scheduler import ManualScheduler
+from twisted_kafka.timing.timer import Timer
 
 TIMEOUT_MS = 1_000
 REQUEST = AllocateProducerIdsRequest(broker_id=1)
@@ -29,10 +29,10 @@ class World:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.scheduler = ManualScheduler(self.clock)
+        self.retries = Timer(self.clock)
         self.metadata = MetadataCache(1)
         self.sent: list[tuple[int, Message, int | None, Future[Any]]] = []
-        self.client = ControllerClient(self, self.metadata, LISTENER, self.scheduler, self.clock, TIMEOUT_MS)
+        self.client = ControllerClient(self, self.metadata, LISTENER, self.retries, self.clock, TIMEOUT_MS)
 
     def send(self, node: Node, request: Message, latest_version: int | None = None) -> "Future[Any]":
         future: Future[Any] = Future()
@@ -52,7 +52,7 @@ class World:
 
     def later(self) -> None:
         self.clock.advance_ms(RETRY_BACKOFF_MS)
-        self.scheduler.run_due()
+        self.retries.expire_due()
 
 
 @pytest.fixture
@@ -140,15 +140,6 @@ def test_stopping_fails_what_waits(world: World, is_sent: bool) -> None:
         world.has_controller(2)
         world.later()
         assert not world.sent
-
-
-def test_a_scheduler_that_has_stopped_sends_nothing_again(world: World) -> None:
-    world.has_controller(2)
-    answer = world.client.send(REQUEST)
-    world.scheduler.shutdown()
-    world.answer(2, lost)
-    with pytest.raises(StoppedError):
-        answer.result(0)
 
 
 def test_so_many_wait_and_no_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,12 @@
 """A broker with several log directories, one of which fails."""
 
 import contextlib
+import errno
 import os
 import re
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -13,6 +15,9 @@ from kafka.errors import KafkaError
 
 from tests.eventually import WAIT_S, eventually
 from twisted_kafka.broker.broker import Broker, StartError
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.embedded import SqliteStore
+from twisted_kafka.metadata.store import StoreDisconnectedError
 
 PARTITIONS = 6
 
@@ -102,6 +107,30 @@ def test_a_directory_fails_and_the_rest_serves_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(120)
+def test_a_directory_fails_while_the_metadata_store_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = tmp_path / "metadata"
+    with Broker(properties(tmp_path, **{"metadata.log.dir": str(metadata)})) as broker:
+        make_topic(broker)
+        lost = partitions_in(tmp_path / "b")
+        real, attempts = SqliteStore.create, []
+
+        def create(store: SqliteStore, path: str, *args: Any, **options: Any) -> str:
+            if path.startswith(znodes.LOG_DIR_EVENT_PREFIX):
+                attempts.append(path)
+                if len(attempts) < 3:
+                    raise StoreDisconnectedError("not now")
+            return real(store, path, *args, **options)
+
+        monkeypatch.setattr(SqliteStore, "create", create)
+        assert broker._server is not None
+        logs = broker._server.logs
+        assert logs is not None
+        logs.storage_failed(tmp_path / "b", OSError(errno.EIO, "Input/output error"))
+        eventually(lambda: leaderless(broker) == lost, wait_s=WAIT_S)
+        assert len(attempts) == 3
+
+
+@pytest.mark.timeout(60)
 def test_a_directory_fails_while_the_disk_of_another_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that flush wait for the disk that hangs, all of them in the end."""
     hung, mended = threading.Event(), threading.Event()

@@ -25,7 +25,7 @@ from twisted_kafka.protocol.messages.inter_broker import (
     UpdateMetadataResponse,
 )
 from twisted_kafka.timing.clock import ManualClock
-from twisted_kafka.timing.scheduler import ManualScheduler
+from twisted_kafka.timing.timer import Timer
 
 LISTENER = "INSIDE"
 OWN = Node(1, "", 0, None)
@@ -66,13 +66,13 @@ class World:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.scheduler = ManualScheduler(self.clock)
+        self.retries = Timer(self.clock)
         self.metrics = MetricsRegistry(self.clock)
         self.sent: list[tuple[Node, Any, int, Future[Any]]] = []
         self.disconnected: list[int] = []
         self.control = Control()
         self.clients = ControlClients(OWN.id, self.control, self, threaded=False)  # type: ignore[arg-type]
-        self.channels = NetworkChannels(self.clients, LATEST, OWN, LISTENER, self.scheduler, self.clock, self.metrics)
+        self.channels = NetworkChannels(self.clients, LATEST, OWN, LISTENER, self.retries, self.clock, self.metrics)
         self.answers: list[Any] = []
         self.channels.add_broker(1, node(listener="ELSE"))
         for broker_id in (2, 3):
@@ -97,7 +97,7 @@ class World:
 
     def later(self) -> None:
         self.clock.advance_ms(RETRY_BACKOFF_MS)
-        self.scheduler.run_due()
+        self.retries.expire_due()
 
 
 @pytest.fixture

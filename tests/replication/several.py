@@ -128,9 +128,10 @@ class Member(Apis):
                 cluster.channel(self),
                 self.replicas.partitions,
                 self.replicas.purgatories,
-                self.scheduler,
+                self.timer,
                 max_lag_ms,
                 self.metrics,
+                lambda action: action(),
             )
         )
 

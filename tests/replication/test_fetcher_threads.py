@@ -137,7 +137,9 @@ class TestThread:
     def thread(self, cluster: Cluster, follower: Member, client: Client) -> ReplicaFetcherThread:
         self.node: Node | None = self.NODE
         leader = Leader(1, lambda: self.node)
-        thread = ReplicaFetcherThread(leader, client, follower.scheduler, timeout_ms=TIMEOUT_MS, retry_ms=BACKOFF_MS)
+        thread = ReplicaFetcherThread(
+            leader, client, follower.timer, follower.scheduler, timeout_ms=TIMEOUT_MS, retry_ms=BACKOFF_MS
+        )
         fetcher = follower.threads[0].fetcher
         fetcher._wake = thread.wake
         thread.run(fetcher)

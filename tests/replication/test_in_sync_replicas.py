@@ -109,9 +109,10 @@ def with_controller(h: Harness, *, knows_epochs: bool = True) -> Controller:
             controller,
             replicas.partitions,
             replicas.purgatories,
-            h.scheduler,
+            h.timer,
             MAX_LAG_MS,
             h.metrics,
+            lambda action: action(),
         )
     )
     return controller

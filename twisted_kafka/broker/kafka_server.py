@@ -59,6 +59,7 @@ from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.features import FeatureCache
+from twisted_kafka.metadata.notifier import Notifier
 from twisted_kafka.metadata.registration import broker_node
 from twisted_kafka.metadata.store import IMetadataStore, StoreError, latest_children_of
 from twisted_kafka.metadata.znodes import BrokerNode
@@ -98,6 +99,7 @@ _CERTIFICATES_MS: Final = 10_000
 _EXPECTED: Final = (BindError, ConfigError, LogDirectoryError, MetaPropertiesError, StoreError, OSError)
 
 _log = Logger()
+
 
 classImplements(ControlPlane, IControlPlane)  # declared here: replication may not import the controller's interface
 
@@ -168,11 +170,11 @@ class KafkaServer:
     def _startup(self, main: MainReactor, running: Running) -> None:
         """Start the parts. Each is set in ``running`` before it starts: a start that fails stops what it began."""
         config, clock, metrics = self.config, self._clock, self.metrics
-        scheduler, timer = self._start_timing(running)
+        scheduler, timer, retries, notifier = self._start_timing(running)
         logs, store, features, configs, broker_configs = self._start_storage(scheduler)
         metadata = self.metadata = MetadataCache(config.broker_id, self.cluster_id)
         quotas = self._make_quotas(running, metadata, timer)
-        running.cluster = cluster = ClusterParts(config, metadata, scheduler, clock, metrics)
+        running.cluster = cluster = ClusterParts(config, metadata, scheduler, retries, clock, metrics)
         access_log = self._start_access_log(running)
         tokens = self._start_tokens(running, store, scheduler)
         data_plane = self._make_data_plane()
@@ -186,8 +188,8 @@ class KafkaServer:
         )
         added_partitions = self._make_add_partitions_manager(running, transactions, metadata, data_plane)
         running.registrar = registrar = self._register(store, sockets)
-        replication = self._make_replication(running, replicas, scheduler, cluster, registrar, store)
-        control = self._make_control(replicas, groups, store, registrar, scheduler)
+        replication = self._make_replication(running, replicas, scheduler, retries, cluster, registrar)
+        control = self._make_control(replicas, groups, store, registrar, notifier)
         controller = self._start_controller(running, store, configs, cluster.make_channels(control), registrar)
         transactions.startup()
         warn_of_stray_logs(logs, store)
@@ -241,6 +243,7 @@ class KafkaServer:
         stop_part(running.add_partitions_client, InterBrokerClient.stop)
         stop_part(running.scheduler, KafkaScheduler.shutdown)
         stop_part(running.directory_failures, LogDirFailureHandler.shutdown)
+        stop_part(running.notifier, Notifier.close)
         stop_part(running.transactions, TransactionCoordinator.shutdown)
         stop_part(running.marker_client, InterBrokerClient.stop)
         stop_part(running.groups, GroupCoordinator.shutdown)
@@ -257,7 +260,8 @@ class KafkaServer:
         stop_part(running.sockets, SocketServer.give_up_unanswered)
         stop_part(running.sockets, SocketServer.shutdown)
         stop_part(running.metrics_listener, self._close_metrics_listener)
-        stop_part(running.timer, Timer.shutdown)
+        for timer in (running.timer, running.retries):
+            stop_part(timer, Timer.shutdown)
         stop_part(running.quotas, QuotaManagers.close)
         stop_part(running.access_log, AccessLog.stop)
 
@@ -275,7 +279,7 @@ class KafkaServer:
 
     # Timing, storage, tokens
 
-    def _start_timing(self, running: Running) -> tuple[KafkaScheduler, Timer]:
+    def _start_timing(self, running: Running) -> tuple[KafkaScheduler, Timer, Timer, Notifier]:
         running.scheduler = scheduler = KafkaScheduler(self._clock, self.config.int("background.threads"))
         scheduler.startup()
         self.metrics.gauge("Threads", "UncaughtErrorsCount", lambda: UNCAUGHT_ERRORS.count)
@@ -288,7 +292,10 @@ class KafkaServer:
             scheduler.schedule("return-freed-memory", return_freed_memory, RETURN_MEMORY_MS, RETURN_MEMORY_MS)
         running.timer = timer = Timer(self._clock)
         timer.start()
-        return scheduler, timer
+        running.retries = retries = Timer(self._clock, "retries")
+        retries.start()
+        running.notifier = notifier = Notifier(retries)
+        return scheduler, timer, retries, notifier
 
     def _start_storage(
         self, scheduler: KafkaScheduler
@@ -356,11 +363,11 @@ class KafkaServer:
         running: Running,
         replicas: ReplicaManager,
         scheduler: KafkaScheduler,
+        retries: Timer,
         cluster: ClusterParts,
         registrar: BrokerRegistrar,
-        store: IMetadataStore,
     ) -> Replication:
-        parts = BrokerParts(scheduler, self._clock, self.metrics, cluster.controller_client, lambda: registrar.epoch)
+        parts = BrokerParts(scheduler, retries, self._clock, self.metrics, cluster.controller_client, lambda: registrar.epoch)
         running.replication = replication = Replication(self.config, replicas, parts)
         return replication
 
@@ -425,11 +432,11 @@ class KafkaServer:
         groups: GroupCoordinator,
         store: IMetadataStore,
         registrar: BrokerRegistrar,
-        scheduler: KafkaScheduler,
+        notifier: Notifier,
     ) -> ControlPlane:
         """Return what the controller's requests act on."""
         read_topics = partial(latest_children_of, store, znodes.TOPICS)
-        run = partial(scheduler.schedule_once, "forget-deleted-topics")
+        run = partial(notifier.notify, "Topics that were deleted")
         control = ControlPlane(replicas, [groups.on_partitions_deleted], read_topics, run)
         registrar.set_renewal_listener(control.forget_deleted)
         return control

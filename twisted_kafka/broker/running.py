@@ -19,6 +19,7 @@ from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureH
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.features import FeatureCache
+from twisted_kafka.metadata.notifier import Notifier
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.quota.quota_managers import QuotaManagers
@@ -41,6 +42,9 @@ class Running:
 
     scheduler: KafkaScheduler | None = None
     timer: Timer | None = None
+    retries: Timer | None = None
+    """Only wakes those that try again: unlike ``timer``, it does not pass on to handlers, which may wait for a disk."""
+    notifier: Notifier | None = None
     directory_failures: LogDirFailureHandler | None = None
     logs: LogManager | None = None
     store: IMetadataStore | None = None

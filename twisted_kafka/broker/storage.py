@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
@@ -21,7 +22,7 @@ from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.features import FeatureCache
 from twisted_kafka.metadata.registration import notify_log_dir_event, prepare_store
-from twisted_kafka.metadata.store import IMetadataStore, StoreError
+from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.replica_manager import ReplicaManager
@@ -52,7 +53,10 @@ class Storage:
     def __init__(
         self, config: KafkaConfig, clock: IClock, metrics: MetricsRegistry, running: Running, on_fatal: Callable[[str], object]
     ) -> None:
-        """``running`` is told of each part before it starts; ``on_fatal`` is called when no directory is left to work with."""
+        """``running`` has the notifier, and gets each part before it starts.
+
+        ``on_fatal`` is called when no directory is left to work with.
+        """
         self._config = config
         self._clock = clock
         self._metrics = metrics
@@ -110,18 +114,16 @@ class Storage:
         def retry() -> None:
             """Have the controller send again what failed for want of file descriptors or of the metadata store."""
             if replicas.state.retry_starved():
-                notify()
-
-        def notify() -> None:
-            try:
-                if self._running.store is not None:
-                    notify_log_dir_event(self._running.store, self._config.broker_id)
-            except StoreError as error:
-                _log.warn("The controller is asked later for what was not made: {error}", error=error)
-                scheduler.schedule_once("make-logs-again", notify, _RETRY_LOGS_MS)
+                self._notify_controller()
 
         replicas.state.set_starved_listener(lambda: scheduler.schedule_once("make-logs-again", retry, _RETRY_LOGS_MS))
         return replicas
+
+    def _notify_controller(self) -> None:
+        """Have the controller ask for the state of this broker's replicas, as soon as the metadata store answers."""
+        store, notifier = self._running.store, self._running.notifier
+        if store is not None and notifier is not None:
+            notifier.notify("State of log directories", partial(notify_log_dir_event, store, self._config.broker_id))
 
     def _make_log_manager(self, scheduler: KafkaScheduler) -> LogManager:
         self._running.directory_failures = failures = LogDirFailureHandler(self._directory_failed)
@@ -160,7 +162,7 @@ class Storage:
         elif failed.path == self._metadata_path:
             self._on_fatal(f"Shutdown broker because the log directory with its metadata has failed: {failed.path}")
         elif store is not None and replicas is not None:
-            notify_log_dir_event(store, self._config.broker_id)
+            self._notify_controller()
 
 
 def _terminal() -> TextIO | None:

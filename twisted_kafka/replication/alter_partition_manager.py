@@ -29,7 +29,7 @@ from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.partition.isr_proposal import CommittedIsr, IsrProposal
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
-from twisted_kafka.timing.scheduler import IScheduler
+from twisted_kafka.timing.timer import Timer
 
 RETRY_MS: Final = 50
 """How long until what failed is proposed again."""
@@ -61,24 +61,34 @@ class AlterPartitionManager:
         channel: IControllerChannel,
         partitions: PartitionTable,
         purgatories: Purgatories,
-        scheduler: IScheduler,
+        retries: Timer,
         max_lag_ms: int,
         metrics: MetricsRegistry,
+        run: Callable[[Callable[[], None]], object],
     ) -> None:
-        """``max_lag_ms`` is ``replica.lag.time.max.ms``."""
+        """``max_lag_ms`` is ``replica.lag.time.max.ms``. ``run`` calls an action on a thread that does not wait for disks."""
         self._proposer = proposer
         self._channel = channel
         self._partitions = partitions
         self._purgatories = purgatories
-        self._scheduler = scheduler
+        self._retries = retries
+        self._run = run
+        # A follower leaves after one and a half times the configured lag at the latest.
+        self._check_ms = max(1, max_lag_ms // 2)
         self._lock = threading.Lock()
         self._unanswered: _Proposals = {}
         self._in_flight: _Proposals = {}
         self._expands = metrics.meter("ReplicaManager", "IsrExpandsPerSec")
         self._shrinks = metrics.meter("ReplicaManager", "IsrShrinksPerSec")
         self._failures = metrics.meter("ReplicaManager", "FailedIsrUpdatesPerSec")
-        # A follower leaves after one and a half times the configured lag at the latest.
-        scheduler.schedule("isr-expiration", self.shrink_all, 0, max(1, max_lag_ms // 2))
+        self._look_after(0)
+
+    def _look_after(self, delay_ms: int) -> None:
+        def look() -> None:
+            self._run(self.shrink_all)
+            self._look_after(self._check_ms)
+
+        self._retries.add(delay_ms, look)
 
     def watch(self, partition: Partition) -> None:
         """Do nothing: all partitions that this broker leads are looked at (``IInSyncReplicas``)."""
@@ -177,7 +187,7 @@ class AlterPartitionManager:
         if error is not None:
             _log.warn("Changes of in-sync replicas are proposed again: {error}", error=error)
         if error is not None or refused or len(answered) < len(sent):
-            self._scheduler.schedule_once("send-alter-partition", self._send, RETRY_MS)
+            self._retries.add(RETRY_MS, self._send)
         else:
             self._send()
 

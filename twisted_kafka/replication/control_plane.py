@@ -48,7 +48,8 @@ class ControlPlane:
     ) -> None:
         """``read_topics`` returns the names of all topics in the metadata store, to find topics of whose deletion nobody told.
 
-        It may wait for the store: ``run`` calls an action on a thread on which the controller's requests do not wait for that.
+        It may wait for the store: ``run`` calls an action on a thread on which the controller's requests do not wait for that, and
+        again while it raises StoreError.
         """
         self._replicas = replicas
         self._on_deleted = tuple(on_deleted)
@@ -113,7 +114,10 @@ class ControlPlane:
                 return
             self._is_in_doubt = False
             forget = partial(self._forget_all_but, self._read_topics)
-        self._run(forget)
+        try:
+            self._run(forget)
+        except StoreError as error:
+            self.log.warn("Topics that were deleted are known until the next update: {error}", error=error)
 
     def _forget_all_but(self, read_topics: Callable[[], Collection[str]]) -> None:
         snapshot = self._replicas.metadata.snapshot
@@ -122,11 +126,12 @@ class ControlPlane:
             found = set(read_topics())
         except StoreClosedError:  # this broker stops
             return
-        except StoreError as error:  # also without the node of all topics: that is no list of none
-            self.log.warn("Topics that were deleted are known until the next update: {error}", error=error)
+        except StoreError:  # also without the node of all topics: that is no list of none
             with self._lock:
                 self._is_in_doubt = True
-            return
+            raise
+        with self._lock:
+            self._is_in_doubt = False
         gone = {topic: topic_id for topic, topic_id in known.items() if topic not in found}
         if gone:
             self.log.info("Topics were deleted, and no controller told of it: {topics}", topics=", ".join(sorted(gone)))

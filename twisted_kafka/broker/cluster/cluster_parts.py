@@ -18,6 +18,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import KafkaScheduler, ScheduledTask
+from twisted_kafka.timing.timer import Timer
 
 FIRST_BALANCE_MS: Final = 5_000
 """How long after its election a controller balances leaders for the first time."""
@@ -27,10 +28,17 @@ class ClusterParts:
     """The clients, which connect when there is something to send."""
 
     def __init__(
-        self, config: KafkaConfig, metadata: MetadataCache, scheduler: KafkaScheduler, clock: IClock, metrics: MetricsRegistry
+        self,
+        config: KafkaConfig,
+        metadata: MetadataCache,
+        scheduler: KafkaScheduler,
+        retries: Timer,
+        clock: IClock,
+        metrics: MetricsRegistry,
     ) -> None:
         self._config = config
         self._scheduler = scheduler
+        self._retries = retries
         self._clock = clock
         self._metrics = metrics
         self._clients: ControlClients | None = None
@@ -44,7 +52,7 @@ class ClusterParts:
         self._to_controller = make_client("BrokerToControllerSendThread", "to-controller")
         self._to_brokers = make_client("ControllerSendThread", "controller")
         timeout_ms = config.int("request.timeout.ms")
-        self.controller_client = ControllerClient(self._to_controller, metadata, listener_name, scheduler, clock, timeout_ms)
+        self.controller_client = ControllerClient(self._to_controller, metadata, listener_name, retries, clock, timeout_ms)
         self._shutdown = ControlledShutdown(config, metadata, self._to_controller, listener_name, threading.Event().wait)
 
     def make_channels(self, control: ControlPlane) -> NetworkChannels:
@@ -54,7 +62,7 @@ class ClusterParts:
         self._clients = clients = ControlClients(own.id, control, self._to_brokers)
         listener_name = config.control_plane_listener_name or config.inter_broker_listener_name
         self._channels = NetworkChannels(
-            clients, latest_versions(config), own, listener_name, self._scheduler, self._clock, self._metrics
+            clients, latest_versions(config), own, listener_name, self._retries, self._clock, self._metrics
         )
         return self._channels
 

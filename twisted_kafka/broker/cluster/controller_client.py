@@ -15,7 +15,7 @@ from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, RequestTimedOutError, UnsupportedVersionError
 from twisted_kafka.replication.interfaces import IControllerChannel
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.timing.scheduler import IScheduler
+from twisted_kafka.timing.timer import Timer
 
 RETRY_BACKOFF_MS: Final = 100
 """How long until a request is sent again that no controller has answered."""
@@ -62,7 +62,7 @@ class ControllerClient:
         client: IVersionedClient,
         metadata: MetadataCache,
         listener_name: str,
-        scheduler: IScheduler,
+        retries: Timer,
         clock: IClock,
         timeout_ms: int,
     ) -> None:
@@ -70,7 +70,7 @@ class ControllerClient:
         self._client = client
         self._metadata = metadata
         self._listener_name = listener_name
-        self._scheduler = scheduler
+        self._retries = retries
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._lock = threading.Lock()
@@ -135,9 +135,7 @@ class ControllerClient:
         if self._clock.monotonic_ns() >= one.deadline_ns:
             self._fail(one, RequestTimedOutError(f"The controller did not answer within {self._timeout_ms} ms: {why}"))
             return
-        task = self._scheduler.schedule_once("send-to-controller-again", partial(self._try, one), RETRY_BACKOFF_MS)
-        if task.is_cancelled:
-            self._fail(one, StoppedError("this broker stops"))
+        self._retries.add(RETRY_BACKOFF_MS, partial(self._try, one))
 
     def _take(self, one: _Request) -> bool:
         """Return whether the request has still to be answered; that is up to the caller then."""

@@ -11,6 +11,7 @@ from zope.interface import implementer
 from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.inter_broker_protocol import is_at_least
+from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.interfaces import IControllerChannel, IInSyncReplicas, IReplicaFetchers
@@ -18,6 +19,7 @@ from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import KafkaScheduler
+from twisted_kafka.timing.timer import Timer
 
 if TYPE_CHECKING:
     from twisted_kafka.replication.alter_partition_manager import AlterPartitionManager
@@ -47,6 +49,7 @@ class BrokerParts(NamedTuple):
     """What the broker has already."""
 
     scheduler: KafkaScheduler
+    retries: Timer
     clock: IClock
     metrics: MetricsRegistry
     channel: IControllerChannel
@@ -65,6 +68,8 @@ class Replication:
         self._lock = threading.Lock()
         self._fetchers: ReplicaFetcherManager | None = None
         self._in_sync: AlterPartitionManager | None = None
+        self._checks: SerialWorker
+        """Looks for followers that lag; made with ``_in_sync``."""
         self._is_stopped = False
         tags = {"clientId": "Replica"}
         gauges: dict[str, Callable[[], object]] = {
@@ -99,6 +104,8 @@ class Replication:
         """Stop fetching (``IReplicaFetchers``)."""
         with self._lock:
             self._is_stopped = True
+        if self._in_sync is not None:
+            self._checks.close()
         if self._fetchers is not None:
             self._fetchers.shutdown()
 
@@ -152,6 +159,7 @@ class Replication:
         return ReplicaFetcherThread(
             Leader(key.leader_id, node),
             client,
+            self._parts.retries,
             self._parts.scheduler,
             timeout_ms=config.int("replica.socket.timeout.ms"),
             retry_ms=config.int("replica.fetch.backoff.ms"),
@@ -176,13 +184,15 @@ class Replication:
             with self._lock:
                 found = self._in_sync
                 if found is None:
+                    self._checks = SerialWorker("isr-expiration-thread")
                     found = self._in_sync = AlterPartitionManager(
                         Proposer(config.broker_id, parts.epoch, is_at_least(config, _EPOCHS_OF_BROKERS)),
                         parts.channel,
                         replicas.partitions,
                         replicas.purgatories,
-                        parts.scheduler,
+                        parts.retries,
                         config.long(_MAX_LAG_KEY),
                         parts.metrics,
+                        self._checks.submit,
                     )
         return found

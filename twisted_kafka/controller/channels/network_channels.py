@@ -24,7 +24,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.timing.scheduler import IScheduler
+from twisted_kafka.timing.timer import Timer
 
 RETRY_BACKOFF_MS: Final = 100
 """How long until a request is sent again that a broker has not answered."""
@@ -91,7 +91,7 @@ class NetworkChannels:
         latest_versions: dict[type[Message], int],
         own: Node,
         listener_name: str,
-        scheduler: IScheduler,
+        retries: Timer,
         clock: IClock,
         metrics: MetricsRegistry,
     ) -> None:
@@ -100,7 +100,7 @@ class NetworkChannels:
         self._client = client
         self._latest_versions = latest_versions
         self._listener_name = listener_name
-        self._scheduler = scheduler
+        self._retries = retries
         self._clock = clock
         self._metrics = metrics
         self._lock = threading.Lock()
@@ -253,7 +253,7 @@ class NetworkChannels:
                 why=why,
                 more=self._failures.take_suppressed(),
             )
-        self._scheduler.schedule_once("send-to-broker-again", partial(self._attempt, channel, queued), RETRY_BACKOFF_MS)
+        self._retries.add(RETRY_BACKOFF_MS, partial(self._attempt, channel, queued))
 
 
 def _tell(dropped: Iterable[_Queued]) -> None:

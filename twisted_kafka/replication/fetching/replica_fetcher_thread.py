@@ -13,6 +13,7 @@ from twisted_kafka.protocol.codec import Message
 from twisted_kafka.replication.fetching.leader_requests import Outgoing
 from twisted_kafka.replication.fetching.replica_fetcher import Answer, Overtaken, Pause, ReplicaFetcher
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
+from twisted_kafka.timing.timer import Timer, TimerEntry
 
 _log = Logger()
 
@@ -57,8 +58,14 @@ class ReplicaFetcherThread:
     then: the leader answers the first one when its time is over, with no more than an error.
     """
 
-    def __init__(self, leader: Leader, client: IFetcherClient, scheduler: IScheduler, *, timeout_ms: int, retry_ms: int) -> None:
-        """``timeout_ms`` is ``replica.socket.timeout.ms``, ``retry_ms`` the pause after a failure of this thread."""
+    def __init__(
+        self, leader: Leader, client: IFetcherClient, retries: Timer, scheduler: IScheduler, *, timeout_ms: int, retry_ms: int
+    ) -> None:
+        """``timeout_ms`` is ``replica.socket.timeout.ms``, ``retry_ms`` the pause after a failure of this thread.
+
+        ``retries`` ends pauses. The scheduler is for a client that cannot be made, as that may read certificates.
+        """
+        self._retries = retries
         self._leader = leader
         self._client = client
         self._scheduler = scheduler
@@ -68,7 +75,7 @@ class ReplicaFetcherThread:
         self._is_paused = True
         self._is_awaited = False
         """Whether the work has to go on without a pause, because of what happened since it was looked at."""
-        self._task: ScheduledTask | None = None
+        self._task: ScheduledTask | TimerEntry | None = None
         self._is_stopped = False
         self._line = 0
         self._in_flight: Future[Any] | None = None
@@ -115,7 +122,9 @@ class ReplicaFetcherThread:
             self._client.run(action)
         except Exception as error:  # noqa: BLE001 whatever it is, it may be another time
             _log.error("Nothing is fetched from broker {id} for now: {error}", id=self._leader.id, error=error)
-            self._pause(self._retry_ms)
+            with self._lock:
+                self._is_paused = True
+                self._task = self._scheduler.schedule_once("replica-fetcher-backoff", self.wake, self._retry_ms)
 
     def _advance(self, answer: Answer) -> None:
         """Work until there is something to wait for."""
@@ -178,7 +187,7 @@ class ReplicaFetcherThread:
                 return False
             self._is_paused = True
             if ms is not None and not self._is_stopped:
-                self._task = self._scheduler.schedule_once("replica-fetcher-backoff", self.wake, ms)
+                self._task = self._retries.add(ms, self.wake)
             return True
 
 
