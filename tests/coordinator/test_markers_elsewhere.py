@@ -13,6 +13,7 @@ from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.transaction.marker_channels import MarkerChannels
 from twisted_kafka.coordinator.transaction.marker_writer import MarkerAppender, MarkerWriter
 from twisted_kafka.coordinator.transaction.transaction_marker import MarkerErrors, TransactionMarker
+from twisted_kafka.coordinator.transaction.transaction_metrics import TransactionMetrics
 from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -44,6 +45,7 @@ class World:
         self.here = HereAppender()
         channels = MarkerChannels(self.network, self.metadata, LISTENER, self.bench.clock)
         writer = MarkerWriter(cast("MarkerAppender", self.here), channels, self.metadata, lambda: True)
+        TransactionMetrics(self.bench.metrics).expose_destinations(lambda: channels.leaderless)
         self.bench.brokers = writer  # type: ignore[assignment]
         self.bench.restart()
 
@@ -144,6 +146,35 @@ def test_what_failed_goes_to_whoever_leads_by_then(world: World, error: ErrorCod
     assert world.state() == "CompleteCommit"
 
 
+def test_markers_without_a_leader_wait_for_one_and_try_nothing_meanwhile(world: World) -> None:
+    world.update({THERE: NO_LEADER})
+    for number in range(20):
+        world.end(f"tx-{number}", THERE)
+    assert world.unknown_destinations() == 20
+    writes = 0
+    write = world.bench.brokers.write
+
+    def counting(markers: Any) -> Any:
+        nonlocal writes
+        writes += len(markers)
+        return write(markers)
+
+    world.bench.brokers.write = counting
+    world.advance(60_000)
+    assert writes == 0
+    world.update({THERE: 2})
+    world.advance(RETRY_MS)
+    assert writes == 20
+    assert world.unknown_destinations() == 0
+
+
+def test_markers_without_a_leader_go_with_their_coordinator(world: World) -> None:
+    world.update({THERE: NO_LEADER})
+    world.end("tx", THERE)
+    world.bench.resign()
+    assert world.unknown_destinations() == 0
+
+
 @pytest.mark.parametrize("leader", [4, NO_LEADER])
 def test_a_marker_waits_for_a_leader_that_is_known(world: World, leader: int) -> None:
     world.update({THERE: leader})
@@ -177,18 +208,25 @@ def test_a_marker_that_is_superseded_is_given_up(world: World, error: ErrorCode)
 
 def test_a_broker_that_refuses_markers_does_not_fill_the_log(world: World) -> None:
     """Its authorizer may not know this broker: that is for an operator to change, which may take a while."""
-    world.end("tx", THERE)
+    names = [f"tx-{number}" for number in range(20)]
+    for name in names:
+        world.end(name, THERE)
 
     def refuse() -> None:
         for _ in range(50):
-            answer(world.one_request(), lambda _: ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            world.advance(RETRY_MS)
+            answer_all(lambda _: ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    def answer_all(how: Callable[[TopicPartition], ErrorCode]) -> None:
+        for request in world.network.received(2):
+            answer(request, how)
+        world.advance(RETRY_MS)
 
     lines = lines_of(refuse)
     assert 1 <= len(lines) <= 10
-    assert lines[0] == "Cannot write markers of 'tx' yet: t-1 CLUSTER_AUTHORIZATION_FAILED"
-    answer(world.one_request())
-    assert world.state() == "CompleteCommit"
+    assert lines[0] == "Cannot write markers of 'tx-0' yet: t-1 CLUSTER_AUTHORIZATION_FAILED"
+    for _ in range(50):
+        answer_all(lambda _: ErrorCode.NONE)
+    assert {world.state(name) for name in names} == {"CompleteCommit"}
 
 
 def test_a_coordinator_that_resigned_sends_nothing_more_and_its_successor_all(world: World) -> None:

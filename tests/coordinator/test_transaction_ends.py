@@ -77,3 +77,39 @@ def test_an_end_that_counts_after_all_is_told_to_the_access_log() -> None:
     bench.log.commit()
     bench.advance(1000)
     assert [end.outcome for end in bench.ends] == [TransactionOutcome.COMMITTED]
+
+
+def test_refused_markers_are_written_again_each_minute_and_can_be_seen() -> None:
+    bench = TransactionBench()
+
+    def stuck() -> Any:
+        return bench.metrics.value("TransactionMarkerChannelManager", "FencedTransactionsCount")
+
+    bench.brokers.errors = {
+        TopicPartition("t", 0): ErrorCode.INVALID_PRODUCER_EPOCH,
+        TopicPartition("t", 1): ErrorCode.NETWORK_EXCEPTION,
+    }
+    producer = bench.transactions.init_producer_id("tx", 60_000, None).producer
+    bench.transactions.add_partitions("tx", producer, [TopicPartition("t", 0), TopicPartition("t", 1)])
+    bench.transactions.end_transaction("tx", producer, True)
+    assert (stuck(), bench.ends) == (0, []), "another partition has to be tried again first"
+    del bench.brokers.errors[TopicPartition("t", 1)]
+    bench.advance(100)
+    assert stuck() == 1
+    bench.advance(60_000)
+    assert [(end.transaction.transactional_id, end.outcome) for end in bench.ends] == [("tx", TransactionOutcome.STUCK)] * 2
+    bench.brokers.errors.clear()
+    bench.advance(60_000)
+    assert stuck() == 0
+    assert bench.transactions.describe("tx")[1].state.label == "CompleteCommit"
+
+
+def test_what_a_fenced_coordinator_waits_for_goes_with_it() -> None:
+    bench = TransactionBench()
+    bench.brokers.errors = {TopicPartition("t", 0): ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+    producer = bench.transactions.init_producer_id("tx", 60_000, None).producer
+    bench.transactions.add_partitions("tx", producer, [TopicPartition("t", 0)])
+    bench.transactions.end_transaction("tx", producer, True)
+    bench.resign()
+    bench.advance(120_000)
+    assert len(bench.ends) == 1

@@ -215,7 +215,7 @@ class TransactionTranscript:
             brokers.release()
 
     def do_queues(self, names: list[str], options: dict[str, str]) -> None:
-        for name in ("UnknownDestinationQueueSize", "LogAppendRetryQueueSize"):
+        for name in ("FencedTransactionsCount", "LogAppendRetryQueueSize"):
             self.lines.append(f"{name}: {self.bench.metrics.value('TransactionMarkerChannelManager', name)}")
 
     def do_log(self, names: list[str], options: dict[str, str]) -> None:

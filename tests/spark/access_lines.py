@@ -55,7 +55,7 @@ def in_transaction(
     if api == "InitProducerId":
         named["timeout_ms"] = 60_000
     fields = {"time": moment(at_ms), "transaction": named} | changes
-    return own_line(0, **fields) if outcome == "timed-out" else line(api, 0, **fields)
+    return own_line(0, **fields) if outcome in ("timed-out", "stuck") else line(api, 0, **fields)
 
 
 def moment(at_ms: int) -> str:

@@ -279,6 +279,11 @@ INIT, BEGIN, OLD_BEGIN = (
 SLACK_MS = limits.HANGING_SLACK_US // 1000
 UNKNOWN_MS = limits.UNKNOWN_TIMEOUT_US // 1000
 CASES: dict[str, tuple[str, Callable[[], list[str]], Callable[[], list[str]]]] = {
+    "decided, and refused by a partition": (
+        "stuck-transaction",
+        lambda: [in_transaction("AddPartitionsToTxn", "tx", 0), in_transaction("EndTxn", "tx", 60_000, "stuck", 5)],
+        lambda: [in_transaction("EndTxn", "tx", 60_000, "stuck", 5), in_transaction("InitProducerId", "tx", 61_000)],
+    ),
     "timed out": (
         "hanging-transaction",
         lambda: [in_transaction("EndTxn", "tx", 0, "timed-out", 60_000)],

@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
-from twisted_kafka_spark.records.schema import OUTCOMES, TIMED_OUT
+from twisted_kafka_spark.records.schema import OUTCOMES, STUCK, TIMED_OUT
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.records.frame import Frame, Numbers
 
 REFUSED, ACTIVE, ENDED = "refused", "active", "ended"
-EVENTS = (*OUTCOMES, REFUSED, ACTIVE, ENDED)
+EVENTS = (*OUTCOMES, REFUSED, ACTIVE, ENDED, STUCK)
 """What a line says about its transactional id: how a transaction ended; that a producer was refused because another one has the id;
-that a transaction was open; that none was open any more."""
+that a transaction was open; that none was open any more; that a decided one cannot end."""
 
 _FENCING_ERRORS = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 _EVENT_OF_API = {
@@ -48,7 +48,7 @@ def events(frame: Frame) -> Numbers:
     api, version = frame.identities.column("api"), frame.identities.column("version")
     is_only_writing = pc.and_(pc.equal(api, "Produce"), pc.less(version, _PRODUCE_ADDS_SINCE))
     by_api[pc.fill_null(is_only_writing, False).to_numpy(zero_copy_only=False)] = _NOTHING
-    by_outcome = _indexes({each: each for each in OUTCOMES}, named.outcome.values)
+    by_outcome = _indexes({each: each for each in (*OUTCOMES, STUCK)}, named.outcome.values)
     refused = _indexes(dict.fromkeys(_FENCING_ERRORS, REFUSED), frame.error.values)
     has_failed = frame.error.values.is_valid().to_numpy(zero_copy_only=False)
     has_ended = named.outcome.values.is_valid().to_numpy(zero_copy_only=False)
@@ -110,6 +110,8 @@ class _Producer:
         active_us = self.last_us.get(ACTIVE, 0)
         # An id may have a name in one part of the log only: what is closed without a name may be this one's.
         is_open = self.transactional_id is not None and active_us > max(self.closed_us, others_closed_us)
+        stuck_us = self.last_us.get(STUCK, 0)
+        is_stuck = stuck_us > max(self.closed_us, active_us)
         ended = sum(self.counts[outcome] for outcome in OUTCOMES)
         return {
             "transactional_id": self.transactional_id,
@@ -120,6 +122,8 @@ class _Producer:
             "open": int(is_open),
             "first_timed_out_us": self.first_us.get(TIMED_OUT),
             "last_timed_out_us": self.last_us.get(TIMED_OUT),
+            "first_stuck_us": self.first_us.get(STUCK) if is_stuck else None,
+            "last_stuck_us": stuck_us if is_stuck else None,
             "active_us": active_us if is_open else None,
             "idle_us": now_us - active_us if is_open else None,
             "timeout_us": self.timeout_us or None,

@@ -18,6 +18,7 @@ NAMES: tuple[str, ...] = (
     "error-burst",
     *(slow.finding for slow in SLOW_PHASES),
     "hanging-transaction",
+    "stuck-transaction",
     "rebalance-storm",
     "throttled-client",
     "metadata-storm",

@@ -18,7 +18,7 @@ SEVERITIES = CRITICAL, WARNING, NOTICE = "critical", "warning", "notice"
 _SEVERITIES = {
     CRITICAL: (
         *("error-burst", "slow-disk", "slow-follower", "busy-threads", "busy-network", "hanging-transaction", "rebalance-storm"),
-        *("failed-logins", "unreadable-lines"),
+        *("stuck-transaction", "failed-logins", "unreadable-lines"),
     ),
     NOTICE: ("hot-topic", "hot-partition", "traffic-peak", "tiny-batches", "idle-poller"),
 }

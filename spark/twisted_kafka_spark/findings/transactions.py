@@ -1,4 +1,4 @@
-"""Findings about transactions: those that are left open, and producers that mostly abort theirs."""
+"""Findings about transactions: those that are left open or cannot end, and producers that mostly abort theirs."""
 
 from __future__ import annotations
 
@@ -40,9 +40,28 @@ def hanging_transactions(tables: Tables) -> Iterator[Finding]:
         )
 
 
+def stuck_transactions(tables: Tables) -> Iterator[Finding]:
+    """Find transactions that are decided and cannot end, as a partition refuses their markers."""
+    for row in _named(tables):
+        if row["last_stuck_us"] is None:
+            continue
+        yield Finding(
+            "stuck-transaction",
+            f"{row['transactional_id']} has a decided transaction that cannot end",
+            _who(row),
+            equal(**{"transaction.id": row["transactional_id"]}),
+            "A partition refuses its marker as superseded: its producer waits, and so do read_committed consumers. The broker "
+            "tries again each minute and names the partition in its log. kafka-transactions.sh describe-producers and abort show "
+            "and end what is open there.",
+            first=from_us(row["first_stuck_us"]),
+            last=from_us(row["last_stuck_us"]),
+            weight=1,
+        )
+
+
 def _is_left(row: Row) -> bool:
     timeout_us = row["timeout_us"] or limits.UNKNOWN_TIMEOUT_US
-    return bool(row["open"]) and row["idle_us"] > timeout_us + limits.HANGING_SLACK_US
+    return bool(row["open"]) and row["last_stuck_us"] is None and row["idle_us"] > timeout_us + limits.HANGING_SLACK_US
 
 
 def mostly_aborts(tables: Tables) -> Iterator[Finding]:
@@ -69,4 +88,4 @@ def _who(row: Row) -> dict[str, str | None]:
     return {name: row[name] for name in ("transactional_id", "client_id", "principal")}
 
 
-TRANSACTION_DETECTORS = (hanging_transactions, mostly_aborts)
+TRANSACTION_DETECTORS = (hanging_transactions, stuck_transactions, mostly_aborts)

@@ -43,6 +43,8 @@ TOPIC_FIELDS: tuple[Field, ...] = (
 COMMITTED, ABORTED, FENCED, TIMED_OUT = "committed", "aborted", "fenced", "timed-out"
 OUTCOMES = (COMMITTED, ABORTED, FENCED, TIMED_OUT)
 """How a transaction ended."""
+STUCK = "stuck"
+"""In place of an outcome: a decided transaction cannot end."""
 
 TRANSACTION_FIELDS: tuple[Field, ...] = (
     Field("id", "string", "string", "the transactional id"),
@@ -51,7 +53,7 @@ TRANSACTION_FIELDS: tuple[Field, ...] = (
         "string",
         "string",
         "present only if a transaction ended: `committed`, `aborted`, `fenced` (a new producer with the id had it aborted) or "
-        "`timed-out`",
+        "`timed-out`; or if it cannot: `stuck`",
     ),
     Field(
         "duration_ms",

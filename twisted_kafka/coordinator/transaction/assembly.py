@@ -59,6 +59,7 @@ def make_transaction_coordinator(
     # The coordinator is started when the metadata is known, and made before that.
     appender = MarkerAppender(replica_manager, ends.in_groups, clock, values.request_timeout_ms)
     channels = MarkerChannels(ends.brokers, metadata, config.inter_broker_listener_name, clock)
+    metrics.expose_destinations(lambda: channels.leaderless)
     markers = MarkerWriter(appender, channels, metadata, lambda: transactions.is_started)
     environment = TransactionEnvironment(clock, values, markers, lambda: features.level(TRANSACTION_VERSION), ends.on_end)
     runtime = CoordinatorRuntime(

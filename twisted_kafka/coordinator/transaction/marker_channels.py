@@ -101,18 +101,23 @@ class MarkerChannels:
         self._listener_name = listener_name
         self._lock = threading.Lock()
         self._queues: dict[int, _BrokerQueue] = {}
+        self._leaderless: dict[_Queued, None] = {}
+        """Markers for partitions without a leader, or whose leader has no known address."""
         self._failures = LogRateLimit(clock.monotonic_ns)
         metadata.add_listener(self._metadata_changed)
 
     def write(self, broker_id: int, marker: TransactionMarker) -> "MarkerErrors | Future[MarkerErrors]":
         """Have a broker write a marker into all of its partitions; return their errors, or a future of them.
 
-        The error is LEADER_NOT_AVAILABLE if the broker has no known address, NETWORK_EXCEPTION if there is no response, or too
-        many markers wait for it.
+        If the broker has no known address (there may be no leader, -1), the answer is NOT_LEADER_OR_FOLLOWER once a leader has
+        one. The error is NETWORK_EXCEPTION if there is no response, or too many markers wait for the broker.
         """
-        if self._node(broker_id) is None:
-            return dict.fromkeys(marker.partitions, ErrorCode.LEADER_NOT_AVAILABLE)
         queued = _Queued(marker)
+        if self._node(broker_id) is None:
+            with self._lock:
+                self._leaderless[queued] = None
+            self._look_for_leaders([queued])  # as the metadata may just have changed
+            return queued.answer
         with self._lock:
             queue = self._queues.get(broker_id)
             if queue is None:
@@ -123,24 +128,47 @@ class MarkerChannels:
         self._send_next(queue)
         return queued.answer
 
+    @property
+    def leaderless(self) -> int:
+        """Number of markers that wait for a leader to be known."""
+        return len(self._leaderless)
+
+    def _look_for_leaders(self, some: Sequence[_Queued]) -> None:
+        """Have those asked again whose partitions have got a leader, or are deleted."""
+        reachable = [each for each in some if any(map(self._is_reachable, each.marker.partitions))]
+        with self._lock:
+            found = [each for each in reachable if self._leaderless.pop(each, self) is None]
+        for each in found:
+            each.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _is_reachable(self, partition: TopicPartition) -> bool:
+        state = self._metadata.partition(partition)
+        return state is None or state.leader == self._metadata.broker_id or self._node(state.leader) is not None
+
     def drop(self, log_partition: int, coordinator_epoch: int) -> None:
         """Forget the markers that wait and are of a coordinator that has resigned, in this epoch or before.
 
         Those in flight may still be written.
         """
+
+        def is_dropped(one: _Queued) -> bool:
+            return one.marker.log_partition == log_partition and one.marker.coordinator_epoch <= coordinator_epoch
+
+        with self._lock:
+            dropped = [each for each in self._leaderless if is_dropped(each)]
+            for each in dropped:
+                del self._leaderless[each]
         for queue in self._all_queues():
             with self._lock:
-                dropped = [
-                    each
-                    for each in queue.waiting
-                    if each.marker.log_partition == log_partition and each.marker.coordinator_epoch <= coordinator_epoch
-                ]
-                queue.remove(dropped)
-            for each in dropped:
-                each.refuse(ErrorCode.NOT_COORDINATOR)
+                of_queue = [each for each in queue.waiting if is_dropped(each)]
+                queue.remove(of_queue)
+            dropped.extend(of_queue)
+        for each in dropped:
+            each.refuse(ErrorCode.NOT_COORDINATOR)
 
     def _metadata_changed(self, _: Collection[str]) -> None:
-        """Have those asked again who sent markers to brokers that no longer lead the partitions, or are elsewhere."""
+        """Answer the markers for brokers that no longer lead the partitions, or are elsewhere: they are sent again."""
+        self._look_for_leaders(list(self._leaderless))
         for queue in self._all_queues():
             broker_id = queue.broker_id
             with self._lock:

@@ -21,7 +21,11 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 
 RETRY_BACKOFF_MS: Final = 100
-"""How long until a marker, or the record that completes a transaction, is written again."""
+"""How long until a marker, or the record that completes a transaction, is written again; it doubles with each further failure."""
+RETRY_BACKOFF_MAX_MS: Final = 1_600
+
+FENCED_BACKOFF_MS: Final = 60_000
+"""How long until a marker is written again that a partition refuses as superseded."""
 
 MAX_MARKERS: Final = 1_000
 """Transactions whose markers are written with one send."""
@@ -29,13 +33,21 @@ MAX_MARKERS: Final = 1_000
 MAX_RESUMED: Final = 500
 """Outcomes that are written again with one batch; each alone if that is too large."""
 
-_Marked = tuple[TransactionMetadata, frozenset[TopicPartition]]
-"""A transaction whose outcome is decided, and the partitions that have to know."""
+
+class _Marked(NamedTuple):
+    """A transaction whose outcome is decided."""
+
+    prepared: TransactionMetadata
+    partitions: frozenset[TopicPartition]
+    """The partitions that have to know."""
+    failures: int = 0
+    """How often in a row writing the markers has failed."""
+
 
 _WRITTEN: Final = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
 """A partition of a format without transactions has nothing to end."""
 _SUPERSEDED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""Another coordinator has gone further with this transactional id."""
+"""The partition has a newer marker of the producer: usually another coordinator has taken over, and this one will learn it soon."""
 _EXPECTED: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -72,33 +84,42 @@ class TransactionCompletion:
         "_coordinator",
         "_effects",
         "_failures",
+        "_fenced",
         "_is_send_waiting",
+        "_on_fenced",
         "_store",
         "_to_write",
         "_unconfirmed",
-        "_unknown_destinations",
         "_writer",
     )
 
     def __init__(
-        self, store: TransactionStore, effects: Effects, writer: IMarkerWriter, clock: IClock, coordinator: CoordinatorId
+        self,
+        store: TransactionStore,
+        effects: Effects,
+        writer: IMarkerWriter,
+        clock: IClock,
+        coordinator: CoordinatorId,
+        on_fenced: Callable[[TransactionMetadata], None],
     ) -> None:
+        """``on_fenced`` is called with a transaction each time that its markers are refused as superseded."""
         self._store = store
         self._effects = effects
         self._writer = writer
+        self._on_fenced = on_fenced
         self._clock = clock
         self._coordinator = coordinator
         self._failures = LogRateLimit(clock.monotonic_ns)
-        self._unknown_destinations: set[str] = set()
+        self._fenced: set[str] = set()
         self._unconfirmed: set[str] = set()
         self._to_write: deque[_Marked] = deque()
         """Markers for the next send; at most one for each transactional id."""
         self._is_send_waiting = False
 
     @property
-    def unknown_destinations(self) -> int:
-        """Number of transactions whose markers wait for a leader to be known."""
-        return len(self._unknown_destinations)
+    def fenced(self) -> int:
+        """Number of transactions whose markers a partition refuses as superseded."""
+        return len(self._fenced)
 
     @property
     def waiting_appends(self) -> int:
@@ -106,9 +127,9 @@ class TransactionCompletion:
         return len(self._unconfirmed)
 
     def unloaded(self) -> None:
-        """Stop: whoever leads the partition now resumes what is left. No timer rings, and no send is answered any more."""
+        """Stop: the next leader of the partition resumes what is left. No timer rings, and no send is answered any more."""
         self._to_write.clear()
-        self._unknown_destinations.clear()
+        self._fenced.clear()
         self._unconfirmed.clear()
         self._writer.drop(*self._coordinator)
 
@@ -134,15 +155,15 @@ class TransactionCompletion:
         ``on_late`` is called when it is committed after an error.
         """
         if not error:
-            self._write_markers(prepared, prepared.partitions)
-        elif self._store.get(prepared.transactional_id) == prepared:
-            self._retry_append(prepared, lambda again: self._confirm(again, on_late))
+            self._write_markers(_Marked(prepared, prepared.partitions))
+        elif self._is_current(prepared):
+            self._retry_append(prepared, 0, lambda failures: self._confirm(prepared, on_late, failures))
 
     # markers
 
-    def _write_markers(self, prepared: TransactionMetadata, partitions: frozenset[TopicPartition]) -> None:
-        """Write a transaction's marker into these partitions of it, with the next send."""
-        self._to_write.append((prepared, partitions))
+    def _write_markers(self, marked: _Marked) -> None:
+        """Write a transaction's marker into its partitions, with the next send."""
+        self._to_write.append(marked)
         self._send()
 
     def _send(self) -> None:
@@ -161,15 +182,16 @@ class TransactionCompletion:
                 except IndexError:
                     break
             written: Future[list[MarkerErrors | Future[MarkerErrors]]] = Future()
-            written.set_result(self._writer.write([self._marker(*each) for each in batch]))
+            written.set_result(self._writer.write([self._marker(each) for each in batch]))
             return written
 
         self._effects.send(start, lambda sent: self._sent(batch, sent))
 
-    def _marker(self, prepared: TransactionMetadata, partitions: frozenset[TopicPartition]) -> TransactionMarker:
+    def _marker(self, marked: _Marked) -> TransactionMarker:
+        prepared = marked.prepared
         committed = prepared.state is TransactionState.PREPARE_COMMIT
         log_partition, epoch = self._coordinator
-        return TransactionMarker(prepared.producer, epoch, committed, partitions, prepared.client_version, log_partition)
+        return TransactionMarker(prepared.producer, epoch, committed, marked.partitions, prepared.client_version, log_partition)
 
     def _sent(self, batch: Sequence[_Marked], sent: "Future[list[MarkerErrors | Future[MarkerErrors]]]") -> None:
         if self._to_write:
@@ -177,39 +199,41 @@ class TransactionCompletion:
         failure = sent.exception()
         if failure is not None:
             _log.error("Cannot write markers: {failure!r}", failure=failure)
-            for prepared, partitions in batch:
-                self._retry_markers(prepared, partitions)
+            for marked in batch:
+                self._retry_markers(marked)
             return
-        for (prepared, partitions), errors in zip(batch, sent.result(), strict=True):
+        for marked, errors in zip(batch, sent.result(), strict=True):
             if isinstance(errors, Future):
-                self._await(prepared, partitions, errors)
-            elif self._is_current(prepared):
-                self._markers_written(prepared, partitions, errors)
+                self._await(marked, errors)
+            elif self._is_current(marked.prepared):
+                self._markers_written(marked, errors)
 
-    def _await(self, prepared: TransactionMetadata, partitions: frozenset[TopicPartition], written: "Future[MarkerErrors]") -> None:
+    def _await(self, marked: _Marked, written: "Future[MarkerErrors]") -> None:
         """Go on when all brokers have answered. No other transaction waits for them."""
 
         def answered(done: "Future[MarkerErrors]") -> None:
-            if not self._is_current(prepared):
+            if not self._is_current(marked.prepared):
                 return
             failure = done.exception()
             if failure is None:
-                self._markers_written(prepared, partitions, done.result())
+                self._markers_written(marked, done.result())
                 return
-            _log.error("Cannot write the markers of {id!r}: {failure!r}", id=prepared.transactional_id, failure=failure)
-            self._retry_markers(prepared, partitions)
+            _log.error("Cannot write the markers of {id!r}: {failure!r}", id=marked.prepared.transactional_id, failure=failure)
+            self._retry_markers(marked)
 
         self._effects.send(lambda: written, answered)
 
-    def _markers_written(self, prepared: TransactionMetadata, partitions: frozenset[TopicPartition], errors: MarkerErrors) -> None:
-        if any(error in _SUPERSEDED for error in errors.values()):
-            _log.warn("Gave up the markers of {id!r}: {errors}", id=prepared.transactional_id, errors=_named(errors))
-            return
-        left = frozenset(partition for partition in partitions if errors.get(partition) not in _WRITTEN)
+    def _markers_written(self, marked: _Marked, errors: MarkerErrors) -> None:
+        prepared = marked.prepared
+        left = frozenset(partition for partition in marked.partitions if errors.get(partition) not in _WRITTEN)
         if not left:
+            self._fenced.discard(prepared.transactional_id)
             self._complete(prepared)
             return
-        unexpected = {partition: error for partition, error in errors.items() if error not in _WRITTEN | _EXPECTED}
+        if all(errors.get(partition) in _SUPERSEDED for partition in left):
+            self._fence(_Marked(prepared, left), errors)
+            return
+        unexpected = {partition: error for partition, error in errors.items() if error not in _WRITTEN | _EXPECTED | _SUPERSEDED}
         if unexpected and self._failures.allow():
             _log.error(
                 "Cannot write markers of {id!r} yet: {errors}{more}",
@@ -217,57 +241,81 @@ class TransactionCompletion:
                 errors=_named(unexpected),
                 more=self._failures.take_suppressed(),
             )
-        if ErrorCode.LEADER_NOT_AVAILABLE in errors.values():
-            self._unknown_destinations.add(prepared.transactional_id)
-        self._retry_markers(prepared, left)
+        self._retry_markers(_Marked(prepared, left, marked.failures))
 
-    def _retry_markers(self, prepared: TransactionMetadata, left: frozenset[TopicPartition]) -> None:
+    def _fence(self, marked: _Marked, errors: MarkerErrors) -> None:
+        """Write refused markers again after a while: until then, and as long as they are refused, the id can do nothing."""
+        transactional_id = marked.prepared.transactional_id
+        self._fenced.add(transactional_id)
+        if self._failures.allow():
+            _log.warn(
+                "Markers of {id!r} are refused as superseded, and are written again each {s} s: {errors}{more}",
+                id=transactional_id,
+                s=FENCED_BACKOFF_MS // 1000,
+                errors=_named(errors),
+                more=self._failures.take_suppressed(),
+            )
+        self._on_fenced(marked.prepared)
+        self._after("txn-marker-fenced", FENCED_BACKOFF_MS, marked)
+
+    def _retry_markers(self, marked: _Marked) -> None:
+        again = marked._replace(failures=marked.failures + 1)
+        self._after("txn-marker-retry", _backoff_ms(marked.failures), again)
+
+    def _after(self, name: str, delay_ms: int, marked: _Marked) -> None:
         def retry() -> None:
-            self._unknown_destinations.discard(prepared.transactional_id)
-            if self._is_current(prepared):
-                self._write_markers(prepared, left)
+            if self._is_current(marked.prepared):
+                self._write_markers(marked)
+            else:
+                self._fenced.discard(marked.prepared.transactional_id)
 
-        self._effects.timers.after("txn-marker-retry", RETRY_BACKOFF_MS, retry)
+        self._effects.timers.after(name, delay_ms, retry)
 
     # records
 
-    def _complete(self, prepared: TransactionMetadata) -> None:
-        self._write_until_committed(prepared, completed(prepared, self._clock.wall_ms()))
+    def _complete(self, prepared: TransactionMetadata, failures: int = 0) -> None:
+        self._write_until_committed(prepared, completed(prepared, self._clock.wall_ms()), failures)
 
-    def _write_until_committed(self, prepared: TransactionMetadata, after: TransactionMetadata) -> None:
+    def _write_until_committed(self, prepared: TransactionMetadata, after: TransactionMetadata, failures: int) -> None:
         def done(error: ErrorCode) -> None:
             if not error:
                 return
             if self._is_current(prepared):
-                self._retry_append(prepared, self._complete)
+                self._retry_append(prepared, failures, lambda again: self._complete(prepared, again))
             elif self._is_current(after):  # it is in the local log, and may come to count
-                self._retry_append(after, lambda _: self._write_until_committed(prepared, after))
+                self._retry_append(after, failures, lambda again: self._write_until_committed(prepared, after, again))
 
         write = self._store.transition(after, done)
         self._effects.write(write.records, write.completed)
 
-    def _confirm(self, prepared: TransactionMetadata, on_committed: Callable[[], None]) -> None:
+    def _confirm(self, prepared: TransactionMetadata, on_committed: Callable[[], None], failures: int) -> None:
         def done(error: ErrorCode) -> None:
             if not error:
                 on_committed()
-            self.decided(prepared, error, on_committed)
+                self._write_markers(_Marked(prepared, prepared.partitions))
+            elif self._is_current(prepared):
+                self._retry_append(prepared, failures, lambda again: self._confirm(prepared, on_committed, again))
 
         write = self._store.transition(prepared, done)
         self._effects.write(write.records, write.completed)
 
-    def _retry_append(self, current: TransactionMetadata, again: Callable[[TransactionMetadata], None]) -> None:
-        """Write a record later, unless the id has another state by then."""
+    def _retry_append(self, current: TransactionMetadata, failures: int, again: Callable[[int], None]) -> None:
+        """Write a record later, unless the id has another state by then; ``again`` is called with the number of failures."""
         self._unconfirmed.add(current.transactional_id)
 
         def retry() -> None:
             self._unconfirmed.discard(current.transactional_id)
             if self._is_current(current):
-                again(current)
+                again(failures + 1)
 
-        self._effects.timers.after("txn-append-retry", RETRY_BACKOFF_MS, retry)
+        self._effects.timers.after("txn-append-retry", _backoff_ms(failures), retry)
 
     def _is_current(self, state: TransactionMetadata) -> bool:
         return self._store.get(state.transactional_id) == state
+
+
+def _backoff_ms(failures: int) -> int:
+    return min(RETRY_BACKOFF_MS << min(failures, 10), RETRY_BACKOFF_MAX_MS)
 
 
 def _named(errors: Mapping[TopicPartition, ErrorCode]) -> str:

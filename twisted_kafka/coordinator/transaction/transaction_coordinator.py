@@ -72,8 +72,8 @@ class TransactionCoordinator:
             self._scheduler.schedule("transactionalId-expiration", self.remove_expired_ids, removal_ms, removal_ms),
         ]
         self._metrics.expose(
-            lambda: sum(shard.completion.unknown_destinations for shard in self.runtime.peek()),
             lambda: sum(shard.completion.waiting_appends for shard in self.runtime.peek()),
+            lambda: sum(shard.completion.fenced for shard in self.runtime.peek()),
         )
 
     def shutdown(self) -> None:

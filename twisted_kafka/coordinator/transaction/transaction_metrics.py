@@ -21,7 +21,11 @@ class TransactionMetrics:
         """Record the load time of a partition of ``__transaction_state``, in milliseconds."""
         self._loads.update(took_ms)
 
-    def expose(self, unknown_destinations: Callable[[], int], waiting_appends: Callable[[], int]) -> None:
-        """Register gauges of markers without a known destination, and of records that have to be written again."""
-        self._registry.gauge(MARKERS_TYPE, "UnknownDestinationQueueSize", unknown_destinations)
+    def expose_destinations(self, unknown: Callable[[], int]) -> None:
+        """Register a gauge of the markers that wait for a leader to be known."""
+        self._registry.gauge(MARKERS_TYPE, "UnknownDestinationQueueSize", unknown)
+
+    def expose(self, waiting_appends: Callable[[], int], fenced: Callable[[], int]) -> None:
+        """Register gauges of records that have to be written again, and of transactions whose markers are refused as superseded."""
         self._registry.gauge(MARKERS_TYPE, "LogAppendRetryQueueSize", waiting_appends)
+        self._registry.gauge(MARKERS_TYPE, "FencedTransactionsCount", fenced)

@@ -71,7 +71,9 @@ class TransactionShard:
 
     def __init__(self, effects: Effects, environment: TransactionEnvironment, coordinator: CoordinatorId) -> None:
         self.store = TransactionStore(environment.transaction_version)
-        self.completion = TransactionCompletion(self.store, effects, environment.markers, environment.clock, coordinator)
+        self.completion = TransactionCompletion(
+            self.store, effects, environment.markers, environment.clock, coordinator, self._fenced
+        )
         self._effects = effects
         self._clock = environment.clock
         self._config = environment.config
@@ -193,6 +195,9 @@ class TransactionShard:
             return answer(error, end)
 
         return self.store.transition(after, decided)
+
+    def _fenced(self, prepared: TransactionMetadata) -> None:
+        self._on_end(TransactionEnd(prepared, TransactionOutcome.STUCK))
 
     def _ended_late(self, end: TransactionEnd) -> None:
         if end.transaction.partitions:

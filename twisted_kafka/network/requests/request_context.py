@@ -47,6 +47,8 @@ class TransactionOutcome(StrEnum):
     """A new producer with its transactional id had it aborted."""
     TIMED_OUT = "timed-out"
     """The coordinator aborted it."""
+    STUCK = "stuck"
+    """It has not ended: its outcome is decided, but a partition refuses the marker."""
 
 
 class TransactionNote(NamedTuple):
