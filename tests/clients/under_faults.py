@@ -378,7 +378,7 @@ def fetched(broker: FaultyBroker, make: Make, topic: str, rule: Mapping[str, Any
             told = client.read("1", WARM_UP_S if "throttle_ms" in rule else TIMEOUT_S)
     finally:
         client.close()
-    return {"1": "read", "0 1": "read, and what came before again"}.get(told, told)
+    return {"1": "read", "0 1": "read, after the first one again"}.get(told, told)
 
 
 def _times(count: int) -> str:
