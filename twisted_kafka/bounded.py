@@ -72,15 +72,21 @@ class BoundedCache(Generic[K, V]):
 
 
 class BoundedQueue(Generic[V]):
-    """A queue whose items have at most ``max_bytes`` together; it refuses what does not fit. Thread-safe.
+    """A queue whose items have at most ``max_bytes`` together, and of at most ``max_items``; it refuses the rest. Thread-safe.
 
     ``size_of(item)`` returns the bytes of an item's content.
     """
 
-    __slots__ = ("_bytes", "_items", "_lock", "_max_bytes", "_size_of")
+    __slots__ = ("_bytes", "_items", "_lock", "_max_bytes", "_max_items", "_size_of")
 
-    def __init__(self, max_bytes: int, size_of: Callable[[V], int] = len) -> None:  # type: ignore[assignment]
+    def __init__(
+        self,
+        max_bytes: int,
+        size_of: Callable[[V], int] = len,  # type: ignore[assignment]
+        max_items: int = sys.maxsize,
+    ) -> None:
         self._max_bytes = max_bytes
+        self._max_items = max_items
         self._size_of = size_of
         self._items: deque[V] = deque()
         self._lock = threading.Lock()
@@ -99,7 +105,7 @@ class BoundedQueue(Generic[V]):
         """Append an item; return False if there is no room for it."""
         size_bytes = self._size_of(item) + ENTRY_BYTES
         with self._lock:
-            if self._bytes + size_bytes > self._max_bytes:
+            if self._bytes + size_bytes > self._max_bytes or len(self._items) >= self._max_items:
                 return False
             self._items.append(item)
             self._bytes += size_bytes

@@ -49,8 +49,7 @@ class AccessLogWriter:
     ) -> None:
         self._files = files
         self._clock = clock
-        self._queue_size = queue_size
-        self._queue: BoundedQueue[str] = BoundedQueue(queue_bytes)
+        self._queue: BoundedQueue[str] = BoundedQueue(queue_bytes, max_items=queue_size)
         self._write_interval_s = write_interval_ms / 1000
         self._stopping = threading.Event()
         self._thread = make_thread(self._run, "kafka-access-log-writer")
@@ -69,8 +68,7 @@ class AccessLogWriter:
 
     def add(self, line: str) -> None:
         """Queue a line, which ends in a newline, or count it as dropped if the queue is full."""
-        queue = self._queue
-        if len(queue) >= self._queue_size or not queue.put(line):
+        if not self._queue.put(line):
             self._lines_dropped.mark()
 
     def count_sampled_out(self) -> None:
