@@ -33,3 +33,10 @@ def test_codes_of_exceptions() -> None:
     assert error_of(errors.InvalidTopicError("x")) is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert error_of(ValueError()) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert error_of(KafkaError("x")) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a_message_is_cut_that_quotes_a_long_request() -> None:
+    assert str(KafkaError("x" * 1000)) == "x" * 1000
+    assert str(errors.InvalidReplicaAssignmentError(f"unknown brokers {list(range(40_000))}")) == (
+        f"unknown brokers {list(range(40_000))}"[:1000] + "..."
+    )

@@ -33,10 +33,10 @@ class ReplicaAssignment(NamedTuple):
 
     def reassigned_to(self, target: Sequence[int]) -> "ReplicaAssignment":
         """Return the assignment during a reassignment from the origin to ``target``."""
-        origin = self.origin
-        everybody = list(dict.fromkeys([*target, *origin]))
-        adding = [broker for broker in everybody if broker not in origin]
-        return ReplicaAssignment(everybody, adding, [broker for broker in everybody if broker not in target])
+        everybody = list(dict.fromkeys([*target, *self.origin]))
+        before, after = set(self.origin), set(target)
+        adding = [broker for broker in everybody if broker not in before]
+        return ReplicaAssignment(everybody, adding, [broker for broker in everybody if broker not in after])
 
 
 class Leadership(NamedTuple):

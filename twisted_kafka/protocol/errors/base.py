@@ -1,7 +1,7 @@
 """Kafka's error codes, and the exception that carries one."""
 
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 
 class ErrorCode(IntEnum):
@@ -147,11 +147,15 @@ class ErrorCode(IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136
 
 
+MESSAGE_CHARACTERS: Final = 1_000
+"""So much of a message is shown. It often quotes what a client has sent, for each element of a response."""
+
+
 class KafkaError(Exception):
     """A failure with an error code of the protocol.
 
-    ``str()`` gives the message it was created with, or the general message of its class. A client may retry when it is
-    ``retriable``.
+    ``str()`` gives the beginning of the message it was created with, or the general message of its class. A client may retry when
+    it is ``retriable``.
     """
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -167,7 +171,8 @@ class KafkaError(Exception):
             KafkaError.by_code[code] = cls
 
     def __str__(self) -> str:
-        return super().__str__() or self.general_message
+        text = super().__str__() or self.general_message
+        return text if len(text) <= MESSAGE_CHARACTERS else f"{text[:MESSAGE_CHARACTERS]}..."
 
 
 class FatalExitError(BaseException):
