@@ -9,6 +9,7 @@ import pytest
 from tests.coordinator.fakes import NoBrokers, join
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.damage import SKIP_KEY
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import Sender, SyncRequest
@@ -263,3 +264,28 @@ def test_transactions_survive_a_restart(tmp_path: Path, clock: ManualClock) -> N
         transactions.shutdown()
         broker.stop()
     store.close()
+
+
+@pytest.mark.parametrize("skips", [False, True])
+def test_a_batch_of_unknown_size_hides_the_rest_of_its_segment_only(tmp_path: Path, clock: ManualClock, skips: bool) -> None:
+    properties = {"offsets.topic.num.partitions": "1", "log.segment.bytes": "1000", SKIP_KEY: str(skips).lower()}
+    broker = RealBroker(tmp_path, clock, **properties)
+    broker.lead()
+    for number in range(30):
+        value = OffsetCommitValue(offset=number, commit_timestamp=clock.wall_ms())
+        assert broker.groups.commit_offsets(Sender(f"g{number}"), {PARTITION: value}, 9) is ErrorCode.NONE
+    _, second, third, *_ = sorted(tmp_path.glob(f"{TOPIC}-0/*.log"))
+    damaged = range(int(second.stem) + 1, int(third.stem))
+    with second.open("r+b") as file:
+        first_size = 12 + int.from_bytes(file.read(12)[8:], "big")
+        file.seek(first_size + 8)
+        file.write(b"\xff" * 4)
+    broker.groups.runtime.resigned(0)
+    broker.groups.runtime.elected(0, 1)
+    broker.scheduler.run_due()
+    if skips:
+        found = {one.group_id for one in broker.groups.list_groups((), ())[1]}
+        assert found == {f"g{number}" for number in range(30) if number not in damaged}
+    else:
+        assert broker.groups.runtime.partition_states() == {"loading": 0, "active": 0, "failed": 1}
+    broker.stop()

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.coordinator.fakes import MemoryLog
+from tests.network.network_fakes import lines_of
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, RecordKinds, decode_record
+from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagePolicy
 from twisted_kafka.coordinator.effects import MAX_BATCH_RECORDS, Effects, Write, Writes
 from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS, offset_commit
 from twisted_kafka.coordinator.loader import Loaded, load_partition
@@ -77,14 +79,18 @@ class Journal:
 
 
 class Setup:
-    def __init__(self, partitions: int = 1, compression: Compression = Compression.NONE, *, is_started: bool = True) -> None:
+    def __init__(
+        self, partitions: int = 1, compression: Compression = Compression.NONE, *, is_started: bool = True, skips: bool = False
+    ) -> None:
         self.clock = ManualClock()
         self.log = MemoryLog()
         self.scheduler = ManualScheduler(self.clock)
         self.timer = Timer(self.clock)
         self.shards: list[Journal] = []
         self.load_times: list[float] = []
-        settings = RuntimeSettings(LOG.topic, lambda: partitions, compression=compression, on_loaded=self.load_times.append)
+        settings = RuntimeSettings(
+            LOG.topic, lambda: partitions, compression=compression, on_loaded=self.load_times.append, damage=DamagePolicy(skips)
+        )
         self.runtime = CoordinatorRuntime(settings, self, self.log, self.log, self.scheduler, self.timer, self.clock)  # type: ignore[arg-type]
         if is_started:
             self.runtime.startup()
@@ -549,6 +555,27 @@ def test_a_load_skips_what_it_does_not_know() -> None:
     assert setup.reload(epoch=1).events == [1, 2, 3, "loaded"]
 
 
+@pytest.mark.parametrize("skips", [False, True])
+def test_a_batch_that_cannot_be_read(skips: bool) -> None:
+    setup = Setup(skips=skips)
+    setup.elect()
+    setup.write(1)
+    setup.log.append(LOG, build_batch([SimpleRecord(0, b"\0\1", b"\0\0")]), None)
+    setup.write(2)
+    lines = lines_of(lambda: setup.reload(epoch=1))
+    if skips:
+        assert setup.shards[-1].events == [1, 2, "loaded"]
+        (line, _) = lines
+        assert line.startswith("The batch of journal-0 at offset 1 is damaged")
+    else:
+        assert setup.runtime.partition_states() == {"loading": 0, "active": 0, "failed": 1}
+        (line,) = lines
+        assert line.startswith(
+            "journal-0 is not available, and is loaded again in 1 s: The batch of journal-0 at offset 1 is damaged"
+        )
+        assert "coordinator.load.skip.damaged.batches=true" in line
+
+
 def test_the_records_that_are_loaded_are_counted() -> None:
     def chunk(*numbers: int) -> bytes:
         return bytes(build_batch([record(number).simple(0) for number in numbers]))
@@ -556,7 +583,7 @@ def test_the_records_that_are_loaded_are_counted() -> None:
     journal = Setup().elect()
 
     def load(*chunks: bytes) -> Loaded:
-        return load_partition(journal, GROUP_RECORD_KINDS, chunks, lambda: True, lambda _: True)
+        return load_partition(journal, GROUP_RECORD_KINDS, chunks, lambda: True, lambda _: True, partial(REFUSE_DAMAGE.found, LOG))
 
     assert load(chunk(1, 2) + chunk(3), chunk(4), chunk(5, 6, 7)) == Loaded(7, 2, {})
     assert journal.events == ["loaded", *range(1, 8)]

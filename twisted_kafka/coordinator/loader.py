@@ -30,11 +30,13 @@ def load_partition(
     chunks: Iterable[Buffer],
     should_continue: Callable[[], bool],
     is_committed: Callable[[int], bool],
+    on_damage: Callable[[int, Exception], None],
 ) -> Loaded:
     """Replay the records of ``chunks`` into an ICoordinatorShard while ``should_continue`` returns true.
 
     Records of unknown types (written by a newer broker, for example) are skipped, with one log line per type.
-    Raises CorruptRecordError and MalformedMessageError: an unreadable partition must not serve half of its groups.
+    ``on_damage`` is called with the offset of a batch that cannot be read or replayed. It raises to end the load: a damaged
+    partition serves the rest of its groups only if an operator says so.
     """
     count, last_offset = 0, -1
     unknown: set[str] = set()
@@ -45,9 +47,12 @@ def load_partition(
         parsed = list(batches(chunk))
         is_end = bool(parsed) and not is_committed(parsed[-1].last_offset)
         for batch in parsed:
-            if is_end and not is_committed(batch.last_offset):
-                _note_keys(shard, kinds, batch, uncommitted)
-            count += _load_batch(shard, kinds, batch, unknown)
+            try:
+                if is_end and not is_committed(batch.last_offset):
+                    _note_keys(shard, kinds, batch, uncommitted)
+                count += _load_batch(shard, kinds, batch, unknown)
+            except Exception as error:  # noqa: BLE001 whatever it is, its next load fails in the same way
+                on_damage(batch.base_offset, error)
             last_offset = batch.last_offset
     for kind in sorted(unknown):
         _log.warn("Skipped records of an unknown type: {kind}", kind=kind)

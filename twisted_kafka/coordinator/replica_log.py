@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from zope.interface import implementer
 
+from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagePolicy
 from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.validation.log_validator import AppendOrigin
-from twisted_kafka.protocol.errors import ErrorCode, KafkaError
+from twisted_kafka.protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -56,20 +57,30 @@ class ReplicaWriter:
 class ReplicaReader:
     """Reads the partitions' local logs."""
 
-    def __init__(self, replica_manager: ReplicaManager) -> None:
+    def __init__(self, replica_manager: ReplicaManager, damage: DamagePolicy = REFUSE_DAMAGE) -> None:
         self._replica_manager = replica_manager
+        self._damage = damage
 
     def read_all(self, partition: TopicPartition, buffer_size: int) -> Iterator[Buffer]:
         """Yield the whole log in chunks; see IPartitionReader."""
         log = self._replica_manager.get_partition_or_error(partition).log
         position, end = log.log_start_offset, log.log_end_offset
         while position < end:
-            chunk = log.content(log.read(position, buffer_size, FetchIsolation.LOG_END, True).records)
-            if not chunk:
-                return
-            following = _end_offset(chunk, position)
-            yield chunk
-            position = following
+            whole = _Whole(position)
+            try:
+                chunk = log.content(log.read(position, buffer_size, FetchIsolation.LOG_END, True).records)
+                if not chunk:
+                    return
+                whole.look(chunk)
+            except CorruptRecordError as error:
+                if whole.size:
+                    yield memoryview(chunk)[: whole.size]
+                self._damage.found(partition, whole.end, error)
+                # Where a batch is not known to end, the next one is found at the begin of a segment.
+                position = min((each.base_offset for each in log.segments if each.base_offset > whole.end), default=end)
+            else:
+                yield chunk
+                position = whole.end
 
 
 def follow_leadership(replica_manager: ReplicaManager, runtime: CoordinatorRuntime) -> None:
@@ -88,9 +99,17 @@ def follow_leadership(replica_manager: ReplicaManager, runtime: CoordinatorRunti
     replica_manager.add_leadership_listener(on_change)
 
 
-def _end_offset(chunk: Buffer, position: int) -> int:
-    """Return the offset after the last whole batch of a chunk."""
-    end = position
-    for batch in batches(chunk):
-        end = batch.last_offset + 1
-    return end
+class _Whole:
+    """The whole batches at the begin of a chunk: their size, and the offset after the last one."""
+
+    __slots__ = ("end", "size")
+
+    def __init__(self, position: int) -> None:
+        self.end = position
+        self.size = 0
+
+    def look(self, chunk: Buffer) -> None:
+        """Look at a chunk. Raises CorruptRecordError after the last batch before the damage."""
+        for batch in batches(chunk):
+            self.end = batch.last_offset + 1
+            self.size += batch.size_bytes

@@ -25,6 +25,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagedBatchError, DamagePolicy
 from twisted_kafka.coordinator.effects import Effects, EndTransaction, ITimers, Send, TimerHandle, Write, Writes
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter, IShardFactory
@@ -209,7 +210,7 @@ MAX_FAILED_LOADS: Final = 6
 class RuntimeSettings:
     """The internal topic, and how its partitions are written and read."""
 
-    __slots__ = ("compression", "load_buffer_size", "on_loaded", "partition_count", "topic")
+    __slots__ = ("compression", "damage", "load_buffer_size", "on_loaded", "partition_count", "topic")
 
     def __init__(
         self,
@@ -218,6 +219,7 @@ class RuntimeSettings:
         load_buffer_size: int = LOAD_BUFFER_BYTES,
         compression: Compression = Compression.NONE,
         on_loaded: Callable[[float], object] = float,
+        damage: DamagePolicy = REFUSE_DAMAGE,
     ) -> None:
         """``on_loaded`` is called with the load time of each partition, in milliseconds."""
         self.topic = topic
@@ -225,6 +227,7 @@ class RuntimeSettings:
         self.load_buffer_size = load_buffer_size
         self.compression = compression
         self.on_loaded = on_loaded
+        self.damage = damage
 
 
 class CoordinatorRuntime:
@@ -364,21 +367,21 @@ class CoordinatorRuntime:
                 context = self._to_load.popleft()
             try:
                 self._load(context)
-            except Exception:  # noqa: BLE001 one partition's failure must not affect the others
-                self._fail_to_load(context)
+            except Exception as error:  # noqa: BLE001 one partition's failure must not affect the others
+                self._fail_to_load(context, error)
 
-    def _fail_to_load(self, context: CoordinatorContext) -> None:
+    def _fail_to_load(self, context: CoordinatorContext, error: Exception) -> None:
         """Have the partition loaded again after a while, unless it has gone meanwhile."""
         with context.lock:
             if context.state is not CoordinatorState.LOADING:
                 return
             context.state = CoordinatorState.FAILED
         delay_ms = min(LOAD_BACKOFF_MS << context.failed_loads, LOAD_BACKOFF_MAX_MS)
-        self.log.failure(
-            "Failed to load {partition}, which is not available. It is loaded again in {s} s",
-            partition=context.partition,
-            s=delay_ms // 1000,
-        )
+        again = f"{context.partition} is not available, and is loaded again in {delay_ms // 1000} s"
+        if isinstance(error, DamagedBatchError):
+            self.log.error("{again}: {error}", again=again, error=error)
+        else:
+            self.log.failure("{again}", again=again)
         self._scheduler.schedule_once(f"reload-{self.topic}", partial(self._reload, context), delay_ms)
 
     def _load(self, context: CoordinatorContext) -> None:
@@ -389,6 +392,7 @@ class CoordinatorRuntime:
             self._reader.read_all(context.partition, self._settings.load_buffer_size),
             lambda: context.state is CoordinatorState.LOADING,
             lambda offset: self._writer.is_committed(context.partition, offset),
+            partial(self._settings.damage.found, context.partition),
         )
         with context.lock:
             if context.state is not CoordinatorState.LOADING:

@@ -2,6 +2,7 @@
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.coordinator.damage import SKIP_KEY, DamagePolicy
 from twisted_kafka.coordinator.group.assignors.loading import AssignorError, load_assignors
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager
@@ -52,12 +53,13 @@ def make_group_coordinator(
         environment.config.offsets_load_buffer_size,
         Compression(environment.config.offsets_topic_compression_codec),
         environment.metrics.partition_loaded,
+        DamagePolicy(config.boolean(SKIP_KEY)),
     )
     writer = ReplicaWriter(
         replica_manager, environment.config.offsets_commit_timeout_ms, environment.config.offsets_commit_required_acks
     )
     runtime = CoordinatorRuntime(
-        settings, GroupShardFactory(environment), writer, ReplicaReader(replica_manager), scheduler, timer, clock
+        settings, GroupShardFactory(environment), writer, ReplicaReader(replica_manager, settings.damage), scheduler, timer, clock
     )
     groups = GroupCoordinator(runtime, scheduler, environment)
     follow_leadership(replica_manager, runtime)

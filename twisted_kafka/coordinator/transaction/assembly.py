@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.coordinator.damage import SKIP_KEY, DamagePolicy
 from twisted_kafka.coordinator.interfaces import IBrokerClient
 from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter, follow_leadership
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
@@ -62,11 +63,14 @@ def make_transaction_coordinator(
     metrics.expose_destinations(lambda: channels.leaderless)
     markers = MarkerWriter(appender, channels, metadata, lambda: transactions.is_started)
     environment = TransactionEnvironment(clock, values, markers, lambda: features.level(TRANSACTION_VERSION), ends.on_end)
+    damage = DamagePolicy(config.boolean(SKIP_KEY))
     runtime = CoordinatorRuntime(
-        RuntimeSettings(TRANSACTION_TOPIC, partition_count, values.load_buffer_size, on_loaded=metrics.partition_loaded),
+        RuntimeSettings(
+            TRANSACTION_TOPIC, partition_count, values.load_buffer_size, on_loaded=metrics.partition_loaded, damage=damage
+        ),
         TransactionShardFactory(environment),
         ReplicaWriter(replica_manager, values.request_timeout_ms),
-        ReplicaReader(replica_manager),
+        ReplicaReader(replica_manager, damage),
         scheduler,
         timer,
         clock,
