@@ -72,7 +72,7 @@ KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("zookeeper.sasl.jaas.config", PASSWORD, None, None, MEDIUM, READ_ONLY,
               "Login module for SASL with ZooKeeper, DigestLoginModule: what the section Client of a JAAS file has."),
     ConfigKey("coordinator.load.skip.damaged.batches", BOOLEAN, False, None, LOW, READ_ONLY,
-              "Skip batches of __consumer_offsets and __transaction_state that cannot be read; else their partitions are not loaded."),
+              "Skip unreadable batches of __consumer_offsets and __transaction_state; else their partitions are not available."),
     ConfigKey("dynamic.class.names", LIST, (), None, MEDIUM, READ_ONLY,
               "Classes that settings may name at runtime, besides those that the file names for any key."),
     ConfigKey("metrics.listener", STRING, None, None, MEDIUM, READ_ONLY,
