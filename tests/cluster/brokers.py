@@ -35,6 +35,10 @@ class BrokerProcess:
         self.port = free_port()
         self.internal_port = free_port()
         self.settings: dict[str, object] = {}
+        self.more_settings: dict[str, object] = {}
+        """What this broker has in addition."""
+        self.java_options: list[str] = []
+        """Of Apache Kafka's; a later one counts."""
         self.environment: dict[str, str] = {}
         """What its process has in addition to this one's."""
         self.log_dirs = [directory / "log"]
@@ -82,7 +86,7 @@ class BrokerProcess:
         """Write its properties file, and return that."""
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self.directory / "server.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        properties.write_text("".join(f"{key}={value}\n" for key, value in (self.settings | self.more_settings).items()))
         return properties
 
     def wait_until_it_answers(self) -> None:
@@ -144,7 +148,8 @@ class BrokerProcess:
         assert class_path is not None
         command = java_machine(class_path)
         command[1:1] = ["-XX:+UseSerialGC", "-Xshare:auto", f"-Dkafka.logs.dir={self.directory}"]
-        command[command.index("-Xmx512M")] = _HEAP
+        heap = command.index("-Xmx512M")
+        command[heap : heap + 1] = [_HEAP, *self.java_options]
         if os.environ.get("KAFKA_LOG4J"):  # for looking into a failure
             command.insert(1, f"-Dlog4j.configuration=file:{os.environ['KAFKA_LOG4J']}")
         return [*command, "kafka.Kafka", str(properties)]

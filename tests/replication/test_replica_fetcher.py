@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.replication.several import BACKOFF_MS, LIMITS, Cluster
+from tests.replication.several import BACKOFF_MS, LIMITS, Cluster, PartitionTableEntry
 from twisted_kafka.protocol.errors import ErrorCode, KafkaStorageError
 from twisted_kafka.replication.fetching.leader_requests import PeerVersions
-from twisted_kafka.replication.fetching.replica_fetcher import FetchState
+from twisted_kafka.replication.fetching.replica_fetcher import FIRST_BACKOFF_MS, FetchState
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.topic_stats import (
     REASSIGNMENT_BYTES_IN,
@@ -334,6 +334,31 @@ def test_a_waiting_fetch_is_overtaken_by_one_with_another_partition(cluster: Clu
     assert late.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
     thread.fetcher.answered_late(late)
     assert not thread.fetcher._is_out_of_step, "the session lasts"
+
+
+def test_a_follower_that_is_told_of_a_topic_before_its_leader_does_not_wait_for_others(cluster: Cluster) -> None:
+    cluster.create()
+    leader, follower = cluster.members.values()
+    cluster.run(4)
+    (thread,) = follower.threads
+    if thread.request is None:
+        thread.step()
+    cluster.deliver(thread)
+    cluster.table[1] = PartitionTableEntry((1, 2))
+    cluster.tell_one(follower, 1)
+    thread.overtake()
+    thread.step(cluster.deliver(thread).result(0))  # at once: the leader does not know of it
+    assert thread.request is not None
+    message: Any = thread.request.message
+    assert message.max_wait_ms == FIRST_BACKOFF_MS, "then it is to be asked again"
+    waiting = cluster.deliver(thread)
+    cluster.tell_one(leader, 1)
+    produced = leader.write(b"a", acks=-1, index=1)
+    cluster.advance_ms(FIRST_BACKOFF_MS)
+    thread.step(waiting.result(0))
+    thread.step(cluster.deliver(thread).result(0))
+    cluster.deliver(thread)
+    assert produced.done()
 
 
 def test_a_leader_that_answers_while_it_is_overtaken_says_it_again(cluster: Cluster) -> None:

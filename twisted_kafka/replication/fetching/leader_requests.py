@@ -62,8 +62,8 @@ class LeaderRequests:
         self._limits = limits
         self.versions = versions
 
-    def fetch(self, session: SessionRequest, replica_epoch: int) -> Outgoing:
-        """Return a fetch."""
+    def fetch(self, session: SessionRequest, replica_epoch: int, due_ms: int) -> Outgoing:
+        """Return a fetch, for which the leader waits ``due_ms`` at most."""
         limits = self._limits
         version = self.versions.fetch if session.has_ids else min(self.versions.fetch, _LAST_FETCH_WITH_NAMES)
         topics: dict[tuple[str, bytes], FetchTopic] = {}
@@ -86,7 +86,7 @@ class LeaderRequests:
             each = forgotten.setdefault((name, topic_id), ForgottenTopic(topic=name, topic_id=topic_id))
             each.partitions.append(index)
         request = FetchRequest(
-            max_wait_ms=limits.max_wait_ms if session.may_wait else 0,
+            max_wait_ms=min(limits.max_wait_ms, due_ms) if session.may_wait else 0,
             min_bytes=limits.min_bytes,
             max_bytes=limits.max_bytes,
             session_id=session.session_id,

@@ -255,7 +255,8 @@ class ReplicaFetcher:
                 continue
             self.requests.mark()
             self.may_be_overtaken = self._session.may_be_overtaken
-            answer = yield self._host.requests.fetch(request, self._host.broker_epoch())
+            # The leader waits no longer than until more has to be asked.
+            answer = yield self._host.requests.fetch(request, self._host.broker_epoch(), self._pause_ms())
             self.may_be_overtaken = False
             if answer is Overtaken.OVERTAKEN:
                 self._session.overtaken()
@@ -317,14 +318,15 @@ class ReplicaFetcher:
         return quota.has_throttled and topic_partition in self._behind and quota.is_throttled(topic_partition) and quota.is_exceeded
 
     def _pause(self) -> Pause:
-        """Return a pause until the first partition may be fetched again."""
+        """Return a pause until the first partition may be fetched again, without partitions one without end."""
+        return Pause(self._pause_ms() if self._states else None)
+
+    def _pause_ms(self) -> int:
         now_ns, most_ms = self._host.clock.monotonic_ns(), self._host.backoff_ms
         with self._lock:
-            if not self._states:
-                return Pause(None)
             left_ns = self._delayed[0][0] - now_ns if self._delayed else 0
         # One that the quota holds back has nothing to wait for.
-        return Pause(min(most_ms, -(-left_ns // 1_000_000)) if left_ns > 0 else most_ms)
+        return min(most_ms, -(-left_ns // 1_000_000)) if left_ns > 0 else most_ms
 
     # Errors.
 

@@ -100,8 +100,9 @@ class LogReader:
         which is a list then.
 
         It does not wait when ``max_wait_ms`` is 0 or less, no partition was asked for, ``min_bytes`` bytes are there, or a
-        partition has an error or a diverging epoch. Unknown partitions do wait, as with Kafka: a client that keeps asking for a
-        deleted topic would otherwise spin. Only more than ``MOST_UNKNOWN`` of them are answered at once.
+        partition has an error or a diverging epoch. A consumer's unknown partitions do wait, as with Kafka: a client that keeps
+        asking for a deleted topic would otherwise spin. Only more than ``MOST_UNKNOWN`` of them are answered at once. A follower
+        may know of a partition before this broker does, which is about to lead it: it asks again.
         """
         reads = self.read(params, fetches, watch)
         self._stats.all_topics.mark(FETCH_REQUESTS, len(reads))
@@ -116,7 +117,7 @@ class LogReader:
             if not read.error and read.diverging_epoch is None:
                 available += read.size_bytes
                 waiting.append((fetch, read.start))
-            elif read.error in _UNKNOWN:
+            elif read.error in _UNKNOWN and not params.is_from_follower:
                 unknown[position] = read
             else:
                 return reads
