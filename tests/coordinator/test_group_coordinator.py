@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.coordinator.fakes import Bench, MemoryLog, join
 from tests.coordinator.transcript_consumer import subscription
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, encode_batch
 from twisted_kafka.coordinator.effects import MAX_BATCH_RECORDS, Write
+from twisted_kafka.coordinator.group.classic.rebalance import MAX_PENDING_BYTES, PENDING_BYTES
 from twisted_kafka.coordinator.group.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
 from twisted_kafka.coordinator.group.group_records import offset_commit, offset_tombstone
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
@@ -528,6 +530,23 @@ def test_a_group_in_use_expires_when_it_no_longer_is() -> None:
 def commit_of(bench: Bench, group_id: str, topic: str) -> None:
     value = OffsetCommitValue(offset=1, commit_timestamp=bench.clock.wall_ms())
     assert bench.groups.commit_offsets(Sender(group_id), {TopicPartition(topic, 0): value}, 9) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("own_groups", [False, True])
+def test_member_ids_that_nobody_uses_take_little_memory(own_groups: bool) -> None:
+    bench = Bench()
+    terms = MemberTerms("client" * 100, "/127.0.0.1", 60_000, 10_000, "consumer", (("range", b""),))
+    limit = MAX_PENDING_BYTES // PENDING_BYTES
+    for number in range(2 * limit):
+        request = JoinRequest(f"g{number if own_groups else 0}", "", None, terms, True, False)
+        joined: Any = bench.groups.join(request)
+        assert joined.error is ErrorCode.MEMBER_ID_REQUIRED
+    assert len(bench.timer) < limit
+    assert len(bench.groups.list_groups((), ())[1]) < limit
+    answer: Any = bench.groups.join(request._replace(member_id=joined.member_id))
+    assert isinstance(answer, Future), "the last one is known"
+    bench.advance(10_000)
+    assert [one.group_id for one in bench.groups.list_groups((), ())[1]] == [request.group_id], "the others' session has ended"
 
 
 def test_an_offset_keeps_what_was_committed_with_it() -> None:

@@ -35,7 +35,7 @@ class GroupShard:
         config = environment.config
         self.store = GroupStore(config.offsets_retention_ms, config.offsets_retention_check_interval_ms)
         self._config = environment.config
-        self._rebalancer = Rebalancer(effects, environment)
+        self._rebalancer = Rebalancer(effects, environment, self.store.drop_if_unused)
         self._member_manager = MemberManager(self.store, environment, effects, self._rebalancer)
         self.consumer = ConsumerGroupProtocol(self.store, environment, self._member_manager)
         classic_members = ClassicMemberProtocol(environment, self._member_manager, self.consumer)

@@ -4,7 +4,10 @@ PreparingRebalance ends when all members have joined or after the rebalance time
 ``group.initial.rebalance.delay.ms`` instead, and again while new members keep joining (KIP-134), up to the rebalance timeout.
 """
 
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Final, NamedTuple
 
 from twisted.logger import Logger
 
@@ -28,14 +31,30 @@ from twisted_kafka.protocol.errors import ErrorCode
 
 NS_PER_MS = 1_000_000
 
+MAX_PENDING_BYTES: Final = 3_145_728
+"""Memory of a shard's member ids that were given out and not used yet, about 2,000 of them. A client uses its id at once."""
+PENDING_BYTES: Final = 1_500
+"""What one takes besides its text, with a group of its own."""
+
+
+class _Pending(NamedTuple):
+    group: ClassicGroup
+    member_id: str
+    size_bytes: int
+
 
 class Rebalancer:
     """Performs the state transitions of groups, and sets their timers."""
 
     log = Logger()
 
-    def __init__(self, effects: Effects, environment: GroupEnvironment) -> None:
+    def __init__(self, effects: Effects, environment: GroupEnvironment, drop_if_unused: Callable[[str], None]) -> None:
+        """``drop_if_unused`` removes the group with an id if it has nothing stored and nobody is about to join."""
         self._effects = effects
+        self._drop_if_unused = drop_if_unused
+        self._pending: deque[_Pending] = deque()
+        """Member ids in the order in which they were given out, used ones too."""
+        self._pending_bytes = 0
         self._clock = environment.clock
         self._config = environment.config
         self._metrics = environment.metrics
@@ -116,15 +135,28 @@ class Rebalancer:
         group.drop_pending(member_id)
         if group.state is PREPARING_REBALANCE:
             self.try_complete_join(group)
+        elif group.state is EMPTY:
+            self._drop_if_unused(group.group_id)
 
     def await_pending(self, group: ClassicGroup, member_id: str, session_timeout_ms: int) -> None:
-        """Keep a member id that was given out, until the member's next join or its session timeout."""
+        """Keep a member id that was given out, until the member's next join or its session timeout.
+
+        It may be forgotten sooner if very many others are given out meanwhile: the member asks for another one then.
+        """
 
         def expired() -> None:
             self.log.info("Group {group}: pending member {member} expired", group=group.group_id, member=member_id)
             self.remove_pending(group, member_id)
 
         group.pending_members[member_id] = self._effects.timers.after("pending member", session_timeout_ms, expired)
+        size_bytes = PENDING_BYTES + len(member_id) + len(group.group_id)
+        self._pending.append(_Pending(group, member_id, size_bytes))
+        self._pending_bytes += size_bytes
+        while self._pending_bytes > MAX_PENDING_BYTES and len(self._pending) > 1:
+            oldest = self._pending.popleft()
+            self._pending_bytes -= oldest.size_bytes
+            if oldest.member_id in oldest.group.pending_members:
+                self.remove_pending(oldest.group, oldest.member_id)
 
     # sessions
 

@@ -85,7 +85,7 @@ class GroupStore:
         if self._loading is not None:
             return
         if value is None:
-            self._drop_if_unused(key.group)
+            self.drop_if_unused(key.group)
         elif key.group not in self.groups:
             self._add_for_offsets(key.group)
         elif value.expire_timestamp != -1:
@@ -98,8 +98,8 @@ class GroupStore:
         if due_ms is not None:
             self.groups.check_at(group_id, due_ms)
 
-    def _drop_if_unused(self, group_id: str) -> None:
-        """Remove a group that consisted of its offsets: it has no record of its own."""
+    def drop_if_unused(self, group_id: str) -> None:
+        """Remove a group that has no record of its own, no offsets, and no member that is about to join."""
         group = self.classic(group_id)
         if group is not None and not group.generation and group.is_over() and not self.offsets.has_any(group_id):
             del self.groups[group_id]
