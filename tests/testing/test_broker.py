@@ -398,7 +398,7 @@ def test_a_connection_alone_is_closed(broker: Broker) -> None:
         ({"api": "Fetch", "throttle_ms": 2**31}, "throttle_ms=2147483648: expected 0 to 86400000"),
         ({"leader": 2**31}, "leader=2147483648: expected a broker's id, or -1 for none"),
         ({"throttle_ms": 5}, "throttle_ms needs an api"),
-        ({"api": "SaslHandshake", "throttle_ms": 5}, "SaslHandshake responses tell no throttle time"),
+        ({"api": "SaslHandshake", "throttle_ms": 5}, "SaslHandshake responses have no throttle time"),
         ({"api": "Produce", "leader": 2, "error": "NONE"}, "a rule does one of error and leader"),
         ({"api": "Heartbeat", "leader": 2}, "leader does nothing to Heartbeat, but to Metadata, Produce, Fetch, ListOffsets"),
         ({"api": "Fetch", "disk": "full"}, "disk does nothing to Fetch, but to Produce, OffsetCommit"),

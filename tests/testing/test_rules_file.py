@@ -86,7 +86,7 @@ def test_so_many_rules_are_in_force_at_most() -> None:
     rule = Rule(delay_ms=1)
     faults = Faults([rule] * (MAX_RULES - 1))
     last = faults.add(rule)
-    with pytest.raises(ValueError, match=f"{MAX_RULES} rules are in force: repeal some first"):
+    with pytest.raises(ValueError, match=f"{MAX_RULES} rules are in force: remove some first"):
         faults.add(rule)
     faults.remove(last)
     faults.add(rule)

@@ -1,4 +1,4 @@
-"""What the rules make of answers: errors for some of a request's partitions, and claims of another leader."""
+"""Changes that rules make to answers: errors for some of a request's partitions, and claims of another leader."""
 
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
@@ -10,7 +10,7 @@ from twisted_kafka.protocol.messages.fetch import FetchableTopicResponse, Partit
 from twisted_kafka.testing.subjects import IsAbout, Partition
 
 LEADER_APIS: Final = (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS)
-"""What a claim that another broker leads is about."""
+"""The APIs that a rule with ``leader`` affects."""
 
 DISK_ERRORS: Final = MappingProxyType(
     {
@@ -26,11 +26,11 @@ DISK_ERRORS: Final = MappingProxyType(
         ApiKey.CREATE_PARTITIONS: ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""What appends, and what it is answered when its log directory has failed: a coordinator's clients do not know its topic."""
+"""The APIs that append, with their error after the log directory failed. A coordinator's clients do not know its topic."""
 
 
 def spoil_fetch(response: Any, wanted: Collection[Partition], ids: Mapping[str, bytes], code: ErrorCode) -> None:
-    """Answer an error for these partitions of a Fetch instead of what was read, also for those with nothing new."""
+    """Replace these partitions' records in a Fetch response by an error; add partitions that had nothing new."""
     names = {topic_id: name for name, topic_id in ids.items()}
     there = {topic.topic or names.get(topic.topic_id, ""): topic for topic in response.responses}
     for name, index in wanted:
@@ -44,7 +44,7 @@ def spoil_fetch(response: Any, wanted: Collection[Partition], ids: Mapping[str, 
 
 
 def spoil_offsets(response: Any, is_about: IsAbout, names_by_id: Callable[[bytes], str | None], code: ErrorCode) -> None:
-    """Answer an error for the partitions of an OffsetFetch that ``is_about`` is true of instead of what was committed."""
+    """Replace the committed offsets by an error where ``is_about`` is true, in an OffsetFetch response."""
     for topic in [*response.topics, *(topic for group in response.groups for topic in group.topics)]:
         name = topic.name or names_by_id(topic.topic_id) or ""
         for partition in topic.partitions:
@@ -53,7 +53,7 @@ def spoil_offsets(response: Any, is_about: IsAbout, names_by_id: Callable[[bytes
 
 
 def claim_leader(metadata: Any, is_about: IsAbout, leader: int) -> None:
-    """Tell in a response to Metadata that this broker leads the partitions."""
+    """Name this broker as the partitions' leader in a Metadata response."""
     for topic in metadata.topics:
         for partition in topic.partitions:
             if is_about((topic.name, partition.partition_index)):

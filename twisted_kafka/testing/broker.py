@@ -1,4 +1,4 @@
-"""A broker under test, with what tests need besides: its clock, its faults, its requests, and records without a client.
+"""A broker under test, with its clock, its faults, its requests, and records without a client.
 
 with Broker() as broker:
     broker.create_topic("orders")
@@ -53,9 +53,9 @@ from twisted_kafka.timing.clock import SystemClock
 _NOT_RUNNING: Final = "the broker does not run: use it inside its with block, and a fixture in its own test"
 _TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 0.05
-"""How often a wait looks, besides after each request: a group changes when time passes, too."""
+"""The interval of a wait's checks, besides the one after each request: a group also changes when time passes."""
 _LOOKS_LIKE: Final = 0.85
-"""How near (difflib's ratio) the name of a setting is to one of Kafka's when it is taken for a slip."""
+"""A setting's name with this similarity (difflib's ratio) to one of Kafka's counts as misspelt."""
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 _FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -73,7 +73,7 @@ _VERSIONS: Final[dict[type[Message], int]] = {
     FindCoordinatorRequest: 3,
     ConsumerGroupDescribeRequest: 0,
 }
-"""Versions that are in every persona from 2.8 on; ConsumerGroupDescribe is asked only where it is."""
+"""Versions that every persona from 2.8 on serves; ConsumerGroupDescribe is used only where it is served."""
 
 
 _NO_COORDINATOR: Final = (
@@ -85,13 +85,14 @@ _NO_COORDINATOR: Final = (
 
 
 class BrokerError(Exception):
-    """The broker refused what the test asked for. The text is one line, with Kafka's name of the error."""
+    """The broker rejected a request of the test. The text is one line, with Kafka's name of the error."""
 
 
 class Broker:
-    """A broker of its own in a temporary directory. It has to have a PLAINTEXT listener for what it does without a client.
+    """A broker in its own temporary directory. Its methods that need no client need a PLAINTEXT listener.
 
-    Its own requests are not in ``requests``, and no fault is about them. It starts once, as ``twisted_kafka.Broker``.
+    The requests of these methods are not in ``requests``, and no fault applies to them. A broker starts once, like
+    ``twisted_kafka.Broker``.
     """
 
     def __init__(
@@ -104,10 +105,10 @@ class Broker:
         rules: Rules | None = None,
         cluster_faults: Faults | None = None,
     ) -> None:
-        """Check the settings, which are Kafka's, by its names; raise ConfigError for a bad one, and for one that looks misspelt.
+        """Check ``properties``, by Kafka's names; raise ConfigError for an invalid one and for one that looks misspelt.
 
-        ``rules`` are fault rules that are in force from the start, or a file of them. Raises RulesError for bad ones.
-        ``cluster_faults`` are those that it shares with others; they count after its own.
+        ``rules`` are fault rules that are in force from the start, or a file of them. Raises RulesError for invalid ones.
+        ``cluster_faults`` are shared with other brokers; they count after the broker's own.
         """
         _check_names(properties or {})
         self._rules = read_rules(rules)
@@ -160,9 +161,9 @@ class Broker:
         self.requests.close()
 
     def reset(self) -> None:
-        """Make everything as it was at the start, at the same addresses: no topics, no groups, no requests, the rules, the time.
+        """Return to the state at the start, at the same addresses: no topics, groups or requests, and the same rules and time.
 
-        It takes as long as a start; connections are closed. Raises ValueError if the data is in a directory of its own.
+        It takes as long as a start, and closes connections. Raises ValueError if the test chose the data's directory.
         """
         if not self._is_temporary:
             raise ValueError("a broker with a directory of its own is not reset: it has data that was there before")
@@ -177,21 +178,21 @@ class Broker:
                 self.faults.add(rule)
 
     def snapshot(self) -> Snapshot:
-        """Return what the broker has: topics, records, groups, offsets, transactions, settings, ACLs. It restarts for it.
+        """Copy the broker's topics, records, groups, offsets, transactions, settings and ACLs. The broker restarts for this.
 
-        A restart is one as by an operator: requests under way are answered, connections are closed, and clients connect again to
-        the same addresses. Requests that a rule delays, or has wait for a disk, are dropped. Rules, requests and the clock stay.
-        Raises SnapshotError if its files cannot be copied; it runs with what it had then.
+        The restart is like an operator's: requests under way are answered, connections are closed, and clients reconnect to the
+        same addresses. Requests that a rule delays or stalls are dropped. Rules, requests and the clock stay.
+        Raises SnapshotError if the files cannot be copied; the broker then runs with its present state.
         """
         with self._telling("no snapshot was taken"), self._stopped() as directories:
             return Snapshot(directories)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Have what a snapshot has, of this broker or of another with as many log directories; restart as ``snapshot`` does.
+        """Restore a snapshot of this broker, or of one with the same number of log directories; restart like ``snapshot``.
 
-        A client that was told more than that sees what it would see if the broker had lost data: an idempotent producer fails.
-        Raises ValueError if the snapshot is none of such a broker. Raises SnapshotError if its files cannot be copied, or if the
-        broker does not start with them; it runs with what it had then.
+        If the broker acknowledged more than the snapshot contains, clients see a broker that lost data: an idempotent producer
+        fails. Raises ValueError if the number of log directories differs. Raises SnapshotError if the files cannot be copied, or
+        if the broker does not start with them; the broker then runs with its present state.
         """
         snapshot.check(self._directories())
         with self._telling("the snapshot was not restored"), self._stopped() as directories, snapshot.put(directories):
@@ -202,7 +203,7 @@ class Broker:
 
     @contextlib.contextmanager
     def _telling(self, what: str) -> Iterator[None]:
-        """Raise SnapshotError for what goes wrong with files, and with the start after it."""
+        """Raise SnapshotError for errors of files, and of the start after them."""
         try:
             yield
         except (OSError, StartError) as error:
@@ -211,7 +212,7 @@ class Broker:
 
     @contextlib.contextmanager
     def _stopped(self) -> Iterator[list[Path]]:
-        """Stop for a ``with`` block, which may change the log directories; start again at the same addresses, if it does not."""
+        """Stop for a ``with`` block, which may change the log directories; then start at the same addresses if it has not."""
         if not self.is_running:
             raise RuntimeError(_NOT_RUNNING)
         self._properties["listeners"] = ",".join(each.text for each in self._broker.listeners)
@@ -247,19 +248,19 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients connect to: host:port, also when it has stopped. Raises RuntimeError before it has started."""
+        """The address for clients, host:port; it stays after a stop. Raises RuntimeError before the start."""
         if not (servers := self._broker.bootstrap_servers or self._last_servers):
             raise RuntimeError(_NOT_RUNNING)
         return servers
 
     @property
     def embedded(self) -> EmbeddedBroker:
-        """The broker itself: its configuration, its metrics."""
+        """The broker itself, with its configuration and metrics."""
         return self._broker
 
     @property
     def diagnoses(self) -> list[str]:
-        """The mistakes of clients that the broker has seen, a line each with what to do."""
+        """The clients' mistakes that the broker has seen, a line each, with advice."""
         return self._broker.diagnoses
 
     def create_topic(self, topic: str, partitions: int = 1, replication_factor: int = 1, **config: object) -> str:
@@ -274,7 +275,7 @@ class Broker:
         return topic
 
     def topics(self) -> list[str]:
-        """Return the names of the topics but for Kafka's own, sorted."""
+        """Return the sorted names of the topics, without Kafka's internal ones."""
         return sorted(topic.name for topic in self._ask(MetadataRequest(topics=None)).topics if not topic.is_internal)
 
     def delete_topic(self, topic: str) -> None:
@@ -306,7 +307,7 @@ class Broker:
         return int(answer.base_offset)
 
     def records(self, topic: str, partition: int | None = None) -> list[Record]:
-        """Return what a topic, or one partition of it, has now; of transactions that are open or aborted, too.
+        """Return all records of a topic, or of one of its partitions, including those of open and aborted transactions.
 
         Raises BrokerError for a topic that does not exist.
         """
@@ -330,22 +331,22 @@ class Broker:
         return {(topic.name, each.partition_index): each.committed_offset for topic in answer.topics for each in topic.partitions}
 
     def broker_ids(self) -> list[int]:
-        """Return the ids of the brokers that this one tells clients of, sorted."""
+        """Return the sorted ids of the brokers that this one reports to clients."""
         return sorted(each.node_id for each in self._ask(MetadataRequest(topics=[])).brokers)
 
     def controller_id(self) -> int:
-        """Return the id of the controller that this broker tells clients of; -1 if it knows none."""
+        """Return the id of the controller that this broker reports to clients; -1 if it knows no controller."""
         return int(self._ask(MetadataRequest(topics=[])).controller_id)
 
     def partition_state(self, topic: str, partition: int = 0) -> Any:
-        """Return what clients hear of a partition: ``leader_id``, ``replica_nodes``, ``isr_nodes``. Raises BrokerError."""
+        """Return a partition as clients see it: ``leader_id``, ``replica_nodes``, ``isr_nodes``. Raises BrokerError."""
         for found in self._described(topic).partitions:
             if found.partition_index == partition:
                 return found
         raise BrokerError(f"there is no partition {partition} of {topic!r}")
 
     def elect_preferred(self, topic: str, partition: int = 0) -> None:
-        """Have the first replica of a partition lead. Raises BrokerError if it cannot; that it leads already is well."""
+        """Make the first replica of a partition its leader, unless it leads already. Raises BrokerError if it cannot lead."""
         wanted = ElectLeadersRequestTopicPartitions(topic=topic, partitions=[partition])
         answer = self._ask(ElectLeadersRequest(topic_partitions=[wanted], timeout_ms=int(_TIMEOUT_S * 1000)))
         for found in answer.replica_election_results[0].partition_result if answer.replica_election_results else ():
@@ -358,14 +359,14 @@ class Broker:
         return {} if answer.error_code in _NO_COORDINATOR else {each.group_id: each.group_state for each in answer.groups}
 
     def group_state(self, group: str) -> str:
-        """Return the state of a group: Stable, Empty, PreparingRebalance, CompletingRebalance, or Dead if there is none.
+        """Return the state of a group: Stable, Empty, PreparingRebalance, CompletingRebalance, or Dead if it does not exist.
 
         A group of the consumer protocol (KIP-848) is Stable, Empty, Assigning or Reconciling.
         """
         return self.described_group(group).state
 
     def described_group(self, group: str) -> DescribedGroup:
-        """Return the state of a group, and its members with what they are assigned."""
+        """Return the state of a group, and its members with their assignments."""
         (found,) = self._ask(DescribeGroupsRequest(groups=[group])).groups
         if found.error_code in _NO_COORDINATOR:
             return DescribedGroup(NO_GROUP, ())
@@ -381,14 +382,14 @@ class Broker:
         return int(self._ask(FindCoordinatorRequest(key=group)).node_id)
 
     def lag(self, group: str, topic: str | None = None) -> int | None:
-        """Return how many records a group has before it, in a topic, or in all that it has committed offsets of.
+        """Return how many records a group still has to read, in one topic or in all topics that it has committed offsets of.
 
-        A partition without a committed offset counts from its start. None: it has committed nothing.
+        A partition without a committed offset counts from its start. Returns None if the group has committed nothing.
         """
         return lag_of(self.committed(group), topic, self)
 
     def wait_for_offset(self, topic: str, partition: int, offset: int, timeout_s: float = 10.0) -> None:
-        """Wait until ``end_offset`` has reached this one. Raises TimeoutError, which says what there was."""
+        """Wait until ``end_offset`` is at least ``offset``. Raises TimeoutError, which reports the last end offset."""
         self._wait(
             lambda: self._end_or_none(topic, partition),
             lambda end: end is not None and end >= offset,
@@ -397,12 +398,12 @@ class Broker:
         )
 
     def wait_for_group(self, group: str, state: str = "Stable", timeout_s: float = 10.0) -> None:
-        """Wait until a group is in this state. Raises TimeoutError, which says in which it was, and ValueError for no state."""
+        """Wait until a group is in this state. Raises TimeoutError with its last state, and ValueError for an unknown state."""
         check_state(state)
         self._wait(lambda: self.group_state(group), lambda seen: seen == state, f"group {group!r} {state}", timeout_s)
 
     def wait_for_commit(self, group: str, topic: str, partition: int, offset: int, timeout_s: float = 10.0) -> None:
-        """Wait until a group has committed at least this offset. Raises TimeoutError, which says what it had committed."""
+        """Wait until a group has committed at least this offset. Raises TimeoutError, which reports the committed offset."""
         self._wait(
             lambda: self.committed(group).get((topic, partition), -1),
             lambda seen: seen >= offset,
@@ -411,7 +412,7 @@ class Broker:
         )
 
     def wait_for_lag(self, group: str, most: int = 0, topic: str | None = None, timeout_s: float = 10.0) -> None:
-        """Wait until ``lag`` is at most this. Raises TimeoutError, which says how much it was."""
+        """Wait until ``lag`` is at most ``most``. Raises TimeoutError, which reports the last lag."""
         self._wait(
             lambda: self.lag(group, topic),
             lambda seen: seen is not None and seen <= most,
@@ -421,9 +422,9 @@ class Broker:
 
     @contextlib.contextmanager
     def record(self, path: Path | str) -> Iterator[Recording]:
-        """Write what clients ask in a ``with`` block, and what they are answered, to a file. Raises OSError.
+        """Write the clients' requests in a ``with`` block, and their answers, to a file. Raises OSError.
 
-        A file that exists is written anew. Secrets are not written. The context is what writes, and counts.
+        An existing file is replaced. Secrets are left out. The context value is the Recording, which counts the requests.
         """
         with Recording(path, self.clock, broker=self.bootstrap_servers) as recording:
             end = self.requests.follow(RequestRecorder(recording).add)
@@ -433,9 +434,9 @@ class Broker:
                 end()
 
     def replay(self, path: Path | str, timeout_s: float = 30.0) -> Report:
-        """Send the requests of a recording to this broker; return what was answered otherwise. Raises OSError and RecordingError.
+        """Send the requests of a recording to this broker; report answers that differ. Raises OSError and RecordingError.
 
-        The recording is best that of a client with a new broker. Each answer is waited for ``timeout_s``.
+        Best use a recording that began with a new broker. ``timeout_s`` limits the wait for each answer.
         """
         if not self.is_running:
             raise RuntimeError(_NOT_RUNNING)
@@ -443,9 +444,9 @@ class Broker:
         return Replay(host.strip("[]"), int(port), SystemClock(), timeout_s).run(path)
 
     def wait_for(self, look: Callable[[], Any], is_there: Callable[[Any], bool], wanted: str, timeout_s: float = 10.0) -> None:
-        """Wait until ``is_there`` of what ``look`` returns, looking after each request, too.
+        """Wait until ``is_there(look())`` is true; check it after each request, too.
 
-        Raises TimeoutError, which names what was ``wanted``, what was seen at last, and the last requests.
+        Raises TimeoutError, which names ``wanted``, the last value of ``look``, and the last requests.
         """
         self._wait(look, is_there, wanted, timeout_s)
 
@@ -496,7 +497,7 @@ class Broker:
         return int(answer.offset)
 
     def _ask(self, request: Message) -> Any:
-        """Send a request over a connection of its own, as any client would; return the response."""
+        """Send a request over its own connection, as any client would; return the response."""
         if not self.is_running:
             raise RuntimeError(_NOT_RUNNING)
         version = _VERSIONS[type(request)]
@@ -512,7 +513,7 @@ def _nothing() -> None: ...
 
 
 def _faults_of(rules: list[Rule], persona: str | None) -> Faults:
-    """Return the faults of a broker that plays a persona. Raises ConfigError if there is none such, RulesError for its rules."""
+    """Return the faults of a broker with a persona. Raises ConfigError for an unknown persona, RulesError for invalid rules."""
     try:
         return Faults(rules, None if persona is None else persona_of(persona).served.get)
     except ConfigError:
@@ -522,7 +523,7 @@ def _faults_of(rules: list[Rule], persona: str | None) -> Faults:
 
 
 def _check_names(properties: Mapping[str, object]) -> None:
-    """Raise ConfigError for a setting that no part of Kafka has, and that looks like one it has. Others may be a plug-in's."""
+    """Raise ConfigError for an unknown setting that looks like one of Kafka's. Other unknown settings may be a plug-in's."""
     for name in properties:
         if base_key(name) is None and (near := difflib.get_close_matches(name, BROKER_KEYS, 1, _LOOKS_LIKE)):
             raise ConfigError(f"There is no setting {name!r}: did you mean {near[0]!r}?")

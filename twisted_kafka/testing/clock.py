@@ -1,4 +1,4 @@
-"""The clock of a broker under test: it can be held, advanced, and set wrong.
+"""The clock of a broker under test. A test can hold it, advance it, and set it wrong.
 
 clock = Clock()
 with twisted_kafka.Broker(clock=clock) as broker:
@@ -19,16 +19,16 @@ from twisted_kafka.timing.clock import IClock, SystemClock
 
 _SYSTEM: Final = SystemClock()
 _HELD_WAIT_S: Final = 60.0
-"""Most real time that a thread waits before it looks at a held clock again."""
+"""The longest real time that a thread waits before it checks a held clock again."""
 _LAST_NS: Final = 2**63 - 1
-"""The wall clock is from 1970 to this, in 2262: nanoseconds in 64 bits."""
+"""The wall clock goes from 1970 to this time in 2262: nanoseconds in 64 bits."""
 
 
 @implementer(IClock)
 class Clock:
-    """Passes like the system's clock, from the present on, until it is told otherwise. Any thread may do so.
+    """Starts at the present and runs like the system's clock until a test changes it, from any thread.
 
-    Two times start together: the one of durations and deadlines, which never goes back, and the wall clock, which is in timestamps.
+    Two times start together: the monotonic time, for durations and deadlines, and the wall clock, for timestamps.
     """
 
     cpu_ns = staticmethod(_SYSTEM.cpu_ns)
@@ -71,7 +71,7 @@ class Clock:
         A fetch that waits for records waits as well, and what its client sends after it: release the time before a client closes.
         """
         with self._lock:
-            # A whole millisecond: the ticks of timers are, and what is due in 60 s has to happen when 60 s have passed.
+            # A whole millisecond, like the ticks of timers: an event due in 60 s must happen when 60 s have passed.
             self._held_ns = -(-self.monotonic_ns() // 1_000_000) * 1_000_000
 
     def release(self) -> None:
@@ -92,7 +92,7 @@ class Clock:
             self.release()
 
     def advance(self, *, ms: float = 0, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
-        """Let so much time pass at once, on both clocks. What is due happens soon, on the broker's threads.
+        """Let this much time pass at once, on both clocks. Events that are due happen soon, on the broker's threads.
 
         Raises ValueError for a negative time: deadlines never go back. ``jump`` sets the wall clock back. Raises it, too, if the
         wall clock would leave the years 1970 to 2262.
@@ -124,7 +124,7 @@ class Clock:
             raise ValueError("the wall clock would leave the years 1970 to 2262")
 
     def reset(self) -> None:
-        """Let time pass, and set the wall clock to what it would show if it had been left alone. Deadlines stay where they are."""
+        """Let time pass, and set the wall clock as if no test had changed it. Deadlines stay where they are."""
         self.release()
         with self._lock:
             self._wall_offset_ns = self._first_wall_offset_ns - self._offset_ns

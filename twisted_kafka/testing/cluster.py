@@ -100,7 +100,7 @@ class Cluster:
         self._remove()
 
     def reset(self) -> None:
-        """Make everything as it was at the start, at the same addresses, with all brokers. It takes as long as a start."""
+        """Return to the state at the start, at the same addresses, with all brokers. It takes as long as a start."""
         self.faults.clear()
         self.stop()
         self.clock.reset()
@@ -117,7 +117,7 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients connect to: host:port of each broker that runs."""
+        """The addresses for clients: host:port of each running broker."""
         return ",".join(broker.bootstrap_servers for broker in self._brokers.values())
 
     def __iter__(self) -> Iterator[Broker]:
@@ -127,13 +127,13 @@ class Cluster:
         return len(self._brokers)
 
     def __getitem__(self, broker_id: int) -> Broker:
-        """Return a broker that runs: its requests, its faults. Raises KeyError with those that run."""
+        """Return a running broker, with its requests and faults. Raises KeyError, which lists the running brokers."""
         if broker_id not in self._brokers:
             raise KeyError(f"broker {broker_id} does not run; these do: {sorted(self._brokers)}")
         return self._brokers[broker_id]
 
     def told(self, count: int = 20) -> str:
-        """Return the last requests of clients to each broker, also to those that are gone, a line each; not brokers' own."""
+        """Return clients' last requests to each broker, including stopped ones, a line each; without requests of brokers."""
         lines = []
         for broker_id, requests in sorted(self._requests.items()):
             gone = "" if broker_id in self._brokers else ", which does not run"
@@ -146,9 +146,9 @@ class Cluster:
     # Brokers that go and come
 
     def kill(self, broker_id: int) -> None:
-        """End a broker without a word to the others, who see its session and connections go.
+        """End a broker without notice; the others see its session and connections end.
 
-        When it comes back, it recovers its logs as after a crash; it has everything that it had written.
+        When it starts again, it recovers its logs as after a crash, and has everything that it had written.
         """
         self[broker_id]
         self._end(broker_id)
@@ -156,12 +156,12 @@ class Cluster:
         (self._home(broker_id) / "log" / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
 
     def stop_broker(self, broker_id: int) -> None:
-        """Stop a broker as an operator does: it gives its leaderships up first (``controlled.shutdown.enable``)."""
+        """Stop a broker as an operator does: it first gives up its leaderships (``controlled.shutdown.enable``)."""
         self[broker_id].stop()
         del self._brokers[broker_id]
 
     def start_broker(self, broker_id: int) -> Broker:
-        """Start a broker that does not run, with its address and data."""
+        """Start a stopped broker, with its address and data."""
         if broker_id not in self._ports:
             raise KeyError(f"there is no broker {broker_id}, only {sorted(self._ports)}")
         if broker_id in self._brokers:
@@ -193,14 +193,14 @@ class Cluster:
     # Partitions
 
     def create_topic(self, topic: str, partitions: int = 1, replication_factor: int = -1, **config: object) -> str:
-        """Create a topic, with Kafka's topic settings, ``_`` for ``.``, and wait until it is led; return its name."""
+        """Create a topic, with Kafka's topic settings, ``_`` for ``.``, and wait until it has leaders; return its name."""
         self._controller().create_topic(topic, partitions, replication_factor=replication_factor, **config)
         for partition in range(partitions):
             self.wait_for_leader(topic, partition)
         return topic
 
     def leader_of(self, topic: str, partition: int = 0) -> int | None:
-        """Return the id of the broker that leads a partition; None if none does. Raises BrokerError for an unknown one."""
+        """Return the id of a partition's leader; None if it has no leader. Raises BrokerError for an unknown partition."""
         leader = self._state(topic, partition).leader_id
         return None if leader < 0 else int(leader)
 
@@ -209,7 +209,7 @@ class Cluster:
         return sorted(self._state(topic, partition).isr_nodes)
 
     def elect(self, topic: str, partition: int = 0) -> None:
-        """Have the preferred replica, the first one, lead again. Raises BrokerError if it cannot."""
+        """Make the preferred replica, the first one, the leader again. Raises BrokerError if it cannot lead."""
         self._controller().elect_preferred(topic, partition)
 
     def produce(self, topic: str, values: Iterable[bytes | str], *, key: bytes | None = None, partition: int = 0) -> int:
@@ -217,12 +217,12 @@ class Cluster:
         return self.leader(topic, partition).produce(topic, values, key=key, partition=partition)
 
     def records(self, topic: str, partition: int | None = None) -> list[Record]:
-        """Return what the leaders of a topic, or of one partition of it, have up to the high watermark. Raises BrokerError."""
+        """Return the leader's records up to the high watermark, of all partitions or of one. Raises BrokerError."""
         wanted = self.partitions(topic) if partition is None else [partition]
         return [record for index in wanted for record in self.leader(topic, index).records(topic, index)]
 
     def wait_for_leader(self, topic: str, partition: int = 0, timeout_s: float = _WAIT_S) -> int:
-        """Wait until a broker that runs leads a partition, and every broker says so; return its id. Raises TimeoutError."""
+        """Wait until all brokers report the same running leader of a partition; return its id. Raises TimeoutError."""
 
         def leaders() -> list[int | None]:
             return [self._leader_seen_by(broker, topic, partition) for broker in self]
@@ -247,7 +247,7 @@ class Cluster:
     # Groups
 
     def coordinator(self, group: str) -> Broker:
-        """Return the broker that coordinates a group; wait until one does. Raises TimeoutError."""
+        """Wait until a broker coordinates the group, and return it. Raises TimeoutError."""
         found = [-1]
 
         def coordinators() -> int:
@@ -258,7 +258,7 @@ class Cluster:
         return self[found[0]]
 
     def lag(self, group: str, topic: str | None = None) -> int | None:
-        """Return how many records a group has before it (``Broker.lag``)."""
+        """Return how many records a group still has to read (``Broker.lag``)."""
         return lag_of(self.coordinator(group).committed(group), topic, self)
 
     # Offsets, as ``lag_of`` asks for them
@@ -297,11 +297,11 @@ class Cluster:
         return self._any().partition_state(topic, partition)
 
     def leader(self, topic: str, partition: int = 0) -> Broker:
-        """Return the broker that leads a partition; wait until one does. Raises BrokerError and TimeoutError."""
+        """Wait until a partition has a leader, and return that broker. Raises BrokerError and TimeoutError."""
         return self[self.wait_for_leader(topic, partition)]
 
     def _controller(self) -> Broker:
-        """Return the broker that is the controller; wait until all know it."""
+        """Wait until all brokers report the same controller, and return it."""
 
         def controllers() -> list[int]:
             return [broker.controller_id() for broker in self]

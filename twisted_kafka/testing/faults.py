@@ -1,4 +1,4 @@
-"""Faults of a broker under test, as rules: which requests, and what happens to them.
+"""Faults of a broker under test, as rules that select requests and change their outcome.
 
 with broker.faults.inject(api="Produce", topic="orders", nth=2, error="NOT_LEADER_OR_FOLLOWER") as fault:
     ...
@@ -26,15 +26,15 @@ from twisted_kafka.testing.subjects import Partition, apis_that_name
 CLOSE_TIMES: Final = ("before", "after")
 DISK_TROUBLES: Final = ("full", "stalled")
 MAX_RULES: Final = 1000
-"""So many are in force at most."""
+"""At most this many rules are in force."""
 MAX_DELAY_MS: Final = 86_400_000
 """A day: the longest delay, and the longest throttle time."""
 MAX_BROKER_ID: Final = 2**31 - 1
 MAX_FIRINGS: Final = 100
-"""So many of a fault's firings are remembered, the latest."""
+"""Only this many of a fault's latest firings are kept."""
 
 _EXCLUSIVE: Final = ("error", "close", "lose_response", "half_response", "corrupt_response", "throttle_ms", "leader", "disk")
-"""At most one of them; ``delay_ms`` goes with each."""
+"""A rule has at most one of these; each can be combined with ``delay_ms``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +53,19 @@ class Arrival:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """Which requests, what happens to them, and how often. Raises ValueError, one line, if it can never match or does nothing.
+    """Selects requests and changes their outcome. Raises ValueError, one line, if it can never match or has no effect.
 
-    ``nth``: only the nth request that matches, or, with ``times``, as many from it on. ``probability``: each with this chance, by a
-    generator that starts from ``seed``. ``where``: values of the request's fields.
+    ``nth``: only the nth matching request, or, with ``times``, that many from it on. ``probability``: each matching request with
+    this chance, from a generator seeded with ``seed``. ``where``: values of the request's fields.
 
-    ``error`` is answered instead of handling, and nothing is stored: with ``topic`` or ``partition`` for these alone, where the API
-    answers each, and for the whole request otherwise. ``close="before"`` closes the connection instead of handling,
-    ``close="after"`` instead of answering. ``lose_response``: it is handled, and no answer comes. ``half_response``: half of the
-    answer comes, and the connection is closed. ``corrupt_response``: the answer's bytes after the correlation id are wrong.
-    ``throttle_ms``: the answer tells it, and the connection is not read so long. ``leader``: the broker says that this one leads
-    the partitions, in Metadata, and answers NOT_LEADER_OR_FOLLOWER to who reads or writes them. ``disk="full"``: what would be
-    appended is refused as by a broker whose log directory has failed. ``disk="stalled"``: what appends is handled when the rule is
-    repealed. ``delay_ms``: the answer comes so much later by the broker's clock.
+    ``error``: return this error instead of handling the request, and store nothing. With ``topic`` or ``partition``, only these
+    fail where the API has an error for each, otherwise the whole request. ``close="before"``: close the connection instead of
+    handling the request. ``close="after"``: close it instead of answering. ``lose_response``: handle the request, and send no
+    answer. ``half_response``: send half of the answer, and close the connection. ``corrupt_response``: send wrong bytes after the
+    correlation id. ``throttle_ms``: put this throttle time into the answer, and read nothing from the connection for as long.
+    ``leader``: name this broker as the partitions' leader in Metadata, and answer reads and writes with NOT_LEADER_OR_FOLLOWER.
+    ``disk="full"``: reject appends like a broker with a failed log directory. ``disk="stalled"``: handle appends only when the rule
+    is removed. ``delay_ms``: answer this much later by the broker's clock.
     """
 
     api: str | None = None
@@ -134,11 +134,11 @@ class Rule:
 
     @property
     def names_partitions(self) -> bool:
-        """Whether it is about a topic or a partition."""
+        """Whether the rule names a topic or a partition."""
         return self.topic is not None or self.partition is not None
 
     def is_about(self, partition: Partition) -> bool:
-        """Whether it is about this partition of a request; None for its number stands for all of a topic."""
+        """Whether the rule applies to this partition of a request; the number None stands for all partitions of the topic."""
         topic, index = partition
         is_number = self.partition is None or self.partition == index or (index is None and self.leader is not None)
         return self.topic in (None, topic) and is_number
@@ -165,14 +165,14 @@ def _is_default(rule: Rule, field: "dataclasses.Field[Any]") -> bool:
 
 
 def _affected(rule: Rule) -> Collection[int] | None:
-    """Return the APIs that what a rule does is about; None: all."""
+    """Return the APIs that the rule can affect; None: all."""
     if rule.leader is not None:
         return LEADER_APIS
     return DISK_ERRORS if rule.disk is not None else None
 
 
 def _check_types(rule: Rule) -> None:
-    """Raise ValueError for a field of another type, as rules from files have them: it would never match."""
+    """Raise ValueError for a field of the wrong type, which rules from files can have: it would never match."""
     for field in dataclasses.fields(rule):
         value, kind = getattr(rule, field.name), Mapping if field.name == "where" else field.type
         is_right = isinstance(value, int | float if kind is float else kind)  # type: ignore[arg-type]
@@ -246,7 +246,7 @@ def _check_action(rule: Rule, key: ApiKey | None) -> None:
         if key is None:
             raise ValueError("throttle_ms needs an api, as in api='Produce'")
         if not any(field.name == "throttle_time_ms" for field in response_class(key).FIELDS):
-            raise ValueError(f"{rule.api} responses tell no throttle time")
+            raise ValueError(f"{rule.api} responses have no throttle time")
 
 
 def _check_error(rule: Rule, key: ApiKey | None) -> None:
@@ -267,7 +267,7 @@ _numbers: Final = itertools.count(1)
 
 
 class Fault:
-    """A rule that is in force, and how often it has fired."""
+    """A rule in force, and how often it has fired."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
@@ -277,16 +277,16 @@ class Fault:
         self._held: list[tuple[object, Callable[[], object]]] | None = []
         self._lock = threading.Lock()
         self.number = next(_numbers)
-        """Which it is, of all in this process."""
+        """The fault's number, unique in this process."""
         self.matched = 0
-        """How many requests it was about."""
+        """The number of requests that the rule matched."""
         self.fired = 0
-        """To how many of them it happened."""
+        """The number of requests whose outcome it changed."""
         self.firings: deque[str] = deque(maxlen=MAX_FIRINGS)
-        """To which, a line each, as in ``Produce v9 from shop orders-0``."""
+        """A line for each of these requests, as in ``Produce v9 from shop orders-0``."""
 
     def takes(self, arrival: Arrival) -> bool:
-        """Whether it happens to this request. Called with the lock of its Faults."""
+        """Whether the fault fires for this request. Called with the lock of its Faults."""
         if not self.rule.matches(arrival):
             return False
         self.matched += 1
@@ -299,7 +299,10 @@ class Fault:
         return True
 
     def hold(self, owner: object, call: Callable[[], object]) -> None:
-        """Call when the rule is repealed, or for its owner; now, if it has been. Requests are bounded by connections."""
+        """Call ``call`` when the rule is removed or ``owner`` stops; at once if it is removed already.
+
+        Connections bound the number of held requests.
+        """
         with self._lock:
             if self._held is not None:
                 self._held.append((owner, call))
@@ -307,7 +310,7 @@ class Fault:
         call()
 
     def let_go(self, owner: object) -> None:
-        """Let go on what was held for one owner, a broker that stops."""
+        """Release the requests held for one owner, a broker that stops."""
         with self._lock:
             due = [call for held_for, call in self._held or () if held_for is owner]
             if self._held is not None:
@@ -316,13 +319,13 @@ class Fault:
             call()
 
     def drop_held(self) -> None:
-        """Forget what is held: its broker stops."""
+        """Forget the held requests: their broker stops."""
         with self._lock:
             if self._held is not None:
                 self._held = []
 
     def end(self) -> None:
-        """Let go on what was held. Called when the rule is repealed."""
+        """Release the held requests. Called when the rule is removed."""
         with self._lock:
             held, self._held = self._held, None
         for _, call in held or ():
@@ -336,15 +339,15 @@ class Fault:
 
 
 class Faults:
-    """The rules in force, in the order in which they were added. Of those that match a request, the first that fires counts.
+    """The rules in force, in the order in which they were added. Only the first rule that fires for a request counts.
 
-    ``str`` of it is a line for each: the rule, and how often it fired.
+    ``str`` returns a line for each rule, with how often it fired.
     """
 
     def __init__(self, rules: Iterable[Rule] = (), served: Callable[[int], tuple[int, int] | None] | None = None) -> None:
-        """``served`` returns the first and last version of an API that the broker serves, None if it serves none; None: all are.
+        """``served`` returns the first and last version of an API that the broker serves, or None if it does not serve the API.
 
-        Raises ValueError for a rule about what it does not serve.
+        Without ``served``, all APIs are served. Raises ValueError for a rule about an API or version that is not served.
         """
         self._served = served
         self._faults: tuple[Fault, ...] = ()
@@ -362,30 +365,30 @@ class Faults:
                 raise ValueError(f"this broker serves {rule.api} v{versions[0]} to v{versions[1]}, not v{rule.version}")
 
     def add(self, rule: Rule) -> Fault:
-        """Put a rule in force. Raises ValueError as ``check`` does, and if ``MAX_RULES`` are."""
+        """Put a rule in force. Raises ValueError like ``check``, and if ``MAX_RULES`` are in force already."""
         self.check(rule)
         fault = Fault(rule)
         with self._lock:
             if len(self._faults) >= MAX_RULES:
-                raise ValueError(f"{MAX_RULES} rules are in force: repeal some first")
+                raise ValueError(f"{MAX_RULES} rules are in force: remove some first")
             self._faults = (*self._faults, fault)
         return fault
 
     def remove(self, fault: Fault) -> None:
-        """Repeal one. Does nothing if it is not in force."""
+        """Remove a rule. Does nothing if it is not in force."""
         with self._lock:
             self._faults = tuple(each for each in self._faults if each is not fault)
         fault.end()
 
     def clear(self) -> None:
-        """Repeal all."""
+        """Remove all rules."""
         with self._lock:
             faults, self._faults = self._faults, ()
         for fault in faults:
             fault.end()
 
     def let_go(self, owner: object) -> None:
-        """Let go on what is held for one owner; the rules stay in force."""
+        """Release the requests held for one owner; the rules stay in force."""
         for fault in self._faults:
             fault.let_go(owner)
 

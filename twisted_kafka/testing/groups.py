@@ -15,13 +15,13 @@ GROUP_STATES: Final = (
 
 
 def check_state(state: str) -> None:
-    """Raise ValueError, one line, for what is no state of a group."""
+    """Raise ValueError, one line, unless ``state`` is a state of groups."""
     if state not in GROUP_STATES:
         raise ValueError(f"no group is ever {state!r}: the states are {', '.join(GROUP_STATES)}")
 
 
 class GroupMember(NamedTuple):
-    """A member of a group, with the partitions that it has been given."""
+    """A member of a group, with its assigned partitions."""
 
     member_id: str
     client_id: str
@@ -30,7 +30,7 @@ class GroupMember(NamedTuple):
 
 
 class DescribedGroup(NamedTuple):
-    """A group as ``kafka-consumer-groups.sh --describe`` tells of it."""
+    """A group as ``kafka-consumer-groups.sh --describe`` shows it."""
 
     state: str
     members: tuple[GroupMember, ...]
@@ -47,7 +47,7 @@ class IOffsets(Protocol):
 
 
 def classic_group_of(described: Any) -> DescribedGroup:
-    """Return what a DescribeGroupsResponse says of a group."""
+    """Convert a group of a DescribeGroupsResponse."""
     members = (
         GroupMember(each.member_id, each.client_id, each.client_host, _assigned(described.protocol_type, each.member_assignment))
         for each in described.members
@@ -56,7 +56,7 @@ def classic_group_of(described: Any) -> DescribedGroup:
 
 
 def consumer_group_of(described: Any) -> DescribedGroup:
-    """Return what a ConsumerGroupDescribeResponse says of a group."""
+    """Convert a group of a ConsumerGroupDescribeResponse."""
     members = (
         GroupMember(
             each.member_id,
@@ -70,7 +70,7 @@ def consumer_group_of(described: Any) -> DescribedGroup:
 
 
 def _assigned(protocol_type: str, assignment: bytes) -> tuple[tuple[str, int], ...]:
-    """Return the partitions of an assignment; none of a protocol that is not consumers'."""
+    """Return the partitions of an assignment; empty for other protocols than the consumers'."""
     if protocol_type != "consumer":
         return ()
     try:
@@ -81,7 +81,7 @@ def _assigned(protocol_type: str, assignment: bytes) -> tuple[tuple[str, int], .
 
 
 def lag_of(committed: Mapping[tuple[str, int], int], topic: str | None, offsets: IOffsets) -> int | None:
-    """Return how many records are behind what was committed, in one topic or in all of ``committed``; None if nothing was.
+    """Return the number of records after the committed offsets, in one topic or all; None if nothing was committed.
 
     A partition without a committed offset counts from its start.
     """

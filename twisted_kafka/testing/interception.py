@@ -1,7 +1,7 @@
-"""Where the testing kit stands in a broker: before KafkaApis for requests, and behind it for responses.
+"""The testing kit's place in a broker: before KafkaApis for requests, and behind it for responses.
 
-Handlers call Handling, which asks the rules and calls KafkaApis. KafkaApis answers through Responses, which does what the rule
-says, records the request, and passes the response on. No thread waits here: what is delayed is in a timer.
+Handlers call Handling, which checks the rules and calls KafkaApis. KafkaApis answers through Responses, which applies the rule,
+records the request, and passes the response on. No thread waits here: a timer holds delayed responses.
 """
 
 import threading
@@ -28,7 +28,7 @@ from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 
 OWN_CLIENT_ID: Final = "twisted_kafka.testing"
-"""The client id of the kit's own requests, which are not recorded, and which no rule is about."""
+"""The client id of the kit's own requests. They are not recorded, and no rule applies to them."""
 
 _SIZE_BYTES: Final = 4
 _CORRELATION_ID_END: Final = 8
@@ -44,18 +44,18 @@ class _Exchange:
     arrived_ns: int
     rule: Rule | None
     refused: Message | None = None
-    """What is answered for the part of the request that is not handled."""
+    """The answer for the part of the request that is not handled."""
     closes: bool = False
-    """Whether the connection is closed, as nothing is answered to a produce with acks=0 that fails (as in Kafka)."""
+    """Whether to close the connection: a failed produce with acks=0 has no answer (as in Kafka)."""
 
 
 class Interceptor:
-    """Makes requests known to a record, and subject to rules (``IRequestInterceptor``)."""
+    """Records requests, and applies rules to them (``IRequestInterceptor``)."""
 
     own_client_id = OWN_CLIENT_ID
 
     def __init__(self, faults: Sequence[Faults], requests: Requests, clock: IClock) -> None:
-        """Of ``faults`` the first with a rule that fires counts: a broker's own, and those of its cluster."""
+        """``faults`` are the broker's own and its cluster's; the first one with a rule that fires counts."""
         self._faults = faults
         self.requests = requests
         self.clock = clock
@@ -67,10 +67,10 @@ class Interceptor:
         self._lock = threading.Lock()
 
     def intercept(self, make_apis: MakeApis, channel: RequestChannel, topic_name: Callable[[bytes], str | None]) -> "Handling":
-        """Return what handlers call (``IRequestInterceptor.intercept``)."""
+        """Return the object that handlers call (``IRequestInterceptor.intercept``)."""
         self.topic_name = topic_name
         responses = Responses(self, channel)
-        # Of a channel, KafkaApis and the quotas call only what Responses has.
+        # KafkaApis and the quotas call only those methods of a channel that Responses has.
         return Handling(self, responses, make_apis(cast(RequestChannel, responses)), topic_name)
 
     def later(self, delay_ms: float, call: Callable[[], object]) -> None:
@@ -86,7 +86,7 @@ class Interceptor:
         return next((fault for faults in self._faults if (fault := faults.choose(arrival)) is not None), None)
 
     def stop(self) -> None:
-        """Let go on what a disk has stalled, and drop what is delayed."""
+        """Release the requests that a disk has stalled, and drop delayed responses."""
         for faults in self._faults:
             faults.let_go(self)
         with self._lock:
@@ -95,12 +95,12 @@ class Interceptor:
             timer.shutdown()
 
     def since_start_ms(self, at_ns: int) -> float:
-        """Return a time of the clock as milliseconds since this was made."""
+        """Convert a time of the clock to milliseconds since this object was made."""
         return (at_ns - self._made_ns) / 1e6
 
 
 class Handling:
-    """Stands before KafkaApis (``IRequestHandling``). Requests are handled one by one, so that each can be told from others."""
+    """Stands before KafkaApis (``IRequestHandling``). Requests are handled one by one, so that rules can distinguish them."""
 
     bundled: frozenset[int] = frozenset()
 
@@ -156,7 +156,7 @@ class Handling:
         fault.hold(self._interceptor, lambda: self._responses.send_callback(go_on, request))
 
     def _handle_part(self, request: Request, exchange: _Exchange, rule: Rule) -> None:
-        """Handle what of the request the rule refuses no partition of; keep the answer for the others."""
+        """Handle the partitions that the rule does not refuse; keep the answer for the others."""
         arrival, code = exchange.arrival, error_of(rule, exchange.arrival.key)
         message = arrival.message
         if code is None or message is None or is_spoilt(rule, arrival.key):
@@ -198,7 +198,7 @@ class Handling:
                 partitions = self._interceptor.sessions.partitions_of(message, self._topic_name)
             else:
                 partitions, groups = tuple(partitions_of(message, self._topic_name)), groups_of(message)
-        except Exception:  # noqa: BLE001 KafkaApis says what is wrong with it; a token without a header is none
+        except Exception:  # noqa: BLE001 KafkaApis reports the fault; a token without a header has no message
             message = None
         sender = context.client_id, str(context.principal), context.connection_id
         return Arrival(context.api_key, context.api_version, *sender, partitions, groups, message)
@@ -215,11 +215,11 @@ class Responses:
         self.end_throttling = channel.end_throttling
 
     def expect(self, request: Request, exchange: _Exchange) -> None:
-        """Be told of a request that is going to be answered."""
+        """Expect an answer to this request."""
         self._expected[request] = exchange
 
     def forget(self, request: Request) -> None:
-        """Expect no answer any more."""
+        """Expect no answer to this request any more."""
         self._expected.pop(request, None)
 
     def answer_error(self, request: Request, message: Message, code: ErrorCode) -> None:
@@ -247,14 +247,14 @@ class Responses:
     def send_response(
         self, request: Request, parts: Sequence[Part], size_bytes: int, kind: int = SEND, is_claimed: bool = False
     ) -> None:
-        """Record the response, and send it as the rule says (``RequestChannel.send_response``)."""
+        """Record the response, and apply the rule before sending it (``RequestChannel.send_response``)."""
         exchange = self._expected.pop(request, None)
         if exchange is None:
             self._channel.send_response(request, parts, size_bytes, kind, is_claimed)
             return
         response: Message | None = None
         if size_bytes:
-            parts = [join(list(parts))]  # bytes: what they were read from may be gone when the answer is due
+            parts = [join(list(parts))]  # bytes: their source may be gone when the answer is due
             response = _decoded(request, parts[0])  # type: ignore[arg-type]
         rule = exchange.rule
         if response is not None:
@@ -280,7 +280,7 @@ class Responses:
     def _shaped(
         self, request: Request, exchange: _Exchange, response: Message, parts: Sequence[Part], size_bytes: int
     ) -> tuple[Message, Sequence[Part], int]:
-        """Return the response with what the rule says of some partitions in it."""
+        """Return the response with the rule's changes to some partitions."""
         arrival, rule = exchange.arrival, exchange.rule
         sessions = self._interceptor.sessions
         if arrival.key == ApiKey.FETCH:
@@ -346,7 +346,7 @@ class Responses:
 
 
 def error_of(rule: Rule, key: int) -> ErrorCode | None:
-    """Return what a rule answers to requests of this API instead of handling; None: it has them handled."""
+    """Return the rule's error for requests of this API; None if they are handled."""
     if rule.error is not None:
         return ErrorCode[rule.error]
     if rule.leader is not None:
@@ -355,9 +355,9 @@ def error_of(rule: Rule, key: int) -> ErrorCode | None:
 
 
 def is_spoilt(rule: Rule, key: int) -> bool:
-    """Whether requests of this API are handled, and their answer has the error.
+    """Whether requests of this API are handled, and the error is put into their answer.
 
-    A Fetch names no partition that stays the same, and an OffsetFetch may ask for several groups.
+    The reason: a Fetch does not name unchanged partitions, and an OffsetFetch may be about several groups.
     """
     return (key == ApiKey.FETCH and (rule.names_partitions or rule.leader is not None)) or (
         key == ApiKey.OFFSET_FETCH and rule.names_partitions

@@ -34,7 +34,7 @@ class _AsItIs(MetaPathFinder):
     """
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        """Return where a module of this package is; None for others."""
+        """Return the spec of a module of this package; None for others."""
         return PathFinder.find_spec(name, path, target) if name.startswith(_OWN_PACKAGE) else None
 
 
@@ -45,13 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line(
         "markers",
-        "kafka(persona=None, rules=None, **settings): of this test's broker, the Kafka that it plays, as in persona='2.8' (fixture "
-        "kafka), fault rules, a file beside the test or a list, and settings, by Kafka's names with _ for a dot",
+        "kafka(persona=None, rules=None, **settings): configures this test's broker. persona='2.8' answers as that Kafka version "
+        "(fixture kafka only); rules are fault rules, a list or a file beside the test; settings are Kafka's, with _ for a dot",
     )
 
 
 class _Marked(NamedTuple):
-    """What the markers of a test say; the closest counts."""
+    """The values of a test's markers; the closest marker counts."""
 
     settings: dict[str, Any]
     persona: str | None
@@ -59,7 +59,7 @@ class _Marked(NamedTuple):
 
 
 def _marked(item: pytest.Item) -> _Marked:
-    """Return what the markers of a test say. One that has no name fails the test."""
+    """Return the values of a test's markers. A positional argument fails the test."""
     settings: dict[str, Any] = {}
     persona = rules = None
     for marker in reversed(list(item.iter_markers("kafka"))):
@@ -95,7 +95,7 @@ def kafka_broker() -> "Iterator[Broker]":
 
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest) -> "Iterator[Broker]":
-    """A Kafka broker of this test alone (twisted_kafka.testing.Broker); @pytest.mark.kafka(num_partitions=3) sets it up."""
+    """A Kafka broker for this test only (twisted_kafka.testing.Broker); @pytest.mark.kafka(num_partitions=3) configures it."""
     from twisted_kafka.testing.broker import Broker
 
     marked = _marked(request.node)
@@ -117,7 +117,7 @@ def kafka_topic(kafka: "Broker") -> str:
 
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
-    """Three Kafka brokers of this test alone that are a cluster (twisted_kafka.testing.Cluster); the marker sets up each."""
+    """A cluster of three Kafka brokers for this test only (twisted_kafka.testing.Cluster); the marker configures each broker."""
     from twisted_kafka.testing.cluster import Cluster
 
     marked = _marked(request.node)

@@ -10,7 +10,7 @@ _KEYS = {key.title: key for key in ApiKey}
 
 
 class RequestRecorder:
-    """Numbers the connections, and has times begin with the first request."""
+    """Numbers the connections, and counts times from the first request."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -19,7 +19,7 @@ class RequestRecorder:
         self._lock = threading.Lock()
 
     def add(self, request: RecordedRequest) -> None:
-        """Add one."""
+        """Record one request."""
         key = _KEYS.get(request.api)
         if key is None:
             return

@@ -1,4 +1,4 @@
-"""The record of what clients asked a broker under test and what they were answered.
+"""The record of clients' requests to a broker under test, with the broker's answers.
 
 assert broker.requests.of("Produce").where(acks=-1, topic="orders").count() == 3
 """
@@ -16,17 +16,17 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.testing.subjects import Partition
 
 MAX_REQUESTS: Final = 10_000
-"""So many requests are remembered; of more, the latest."""
+"""Only this many of the latest requests are kept."""
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Their bytes and their responses', at most, apart from the latest."""
+"""At most this many bytes of requests and responses are kept; the latest request is always kept."""
 
 _numbers: Final = itertools.count(1)
 _API_NAMES: Final = {key.title: key for key in ApiKey}
 
 
 def api_key(name: str) -> ApiKey:
-    """Return the key of an API by Kafka's name. Raises ValueError, one line, which tells a name that is like it."""
+    """Return the key of an API by Kafka's name. Raises ValueError; its one line suggests a similar name."""
     key = _API_NAMES.get(name)
     if key is None:
         import difflib
@@ -37,7 +37,7 @@ def api_key(name: str) -> ApiKey:
 
 
 def api_name(key: int) -> str:
-    """Return Kafka's name of an API, also for a key that no API has."""
+    """Return Kafka's name of an API; an unknown key gets a name, too."""
     try:
         return ApiKey(key).title
     except ValueError:
@@ -60,13 +60,13 @@ class RecordedRequest:
     partitions: tuple[Partition, ...]
     groups: tuple[str, ...]
     response: Message | None
-    """What KafkaApis answered, whether or not a fault kept it from the client; None if it answered nothing."""
+    """The answer of KafkaApis, even if a fault kept it from the client; None if there was no answer."""
     error: str | None
-    """The first error of the response, by Kafka's name; None if it has none."""
+    """The first error of the response, by Kafka's name; None if there is no error."""
     outcome: str
     """``answered``, ``no response``, ``lost``, ``half``, ``corrupt`` or ``closed``."""
     fault: str | None
-    """The rule that changed what happened."""
+    """The rule that changed the outcome."""
     arrived_ms: float
     """Since the broker was made, by its clock."""
     answered_ms: float
@@ -74,17 +74,17 @@ class RecordedRequest:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that it names, in order."""
+        """The topics in the request, in order."""
         return tuple(dict.fromkeys(topic for topic, _ in self.partitions))
 
     def __str__(self) -> str:
         about = [f"{topic}-{index}" if index is not None else topic for topic, index in self.partitions[:4]]
         about += ["..."] if len(self.partitions) > 4 else []
         about += [f"group {group}" for group in self.groups]
-        told = self.error or self.outcome
+        result = self.error or self.outcome
         return (
             f"{self.arrived_ms:9.1f} ms  {self.api} v{self.version} from {self.client_id or '-'}"
-            f"{'  ' + ' '.join(about) if about else ''}  -> {told} in {self.answered_ms - self.arrived_ms:.1f} ms"
+            f"{'  ' + ' '.join(about) if about else ''}  -> {result} in {self.answered_ms - self.arrived_ms:.1f} ms"
             f"{f'  (fault: {self.fault})' if self.fault else ''}"
         )
 
@@ -106,7 +106,7 @@ _SUBJECTS: Final = ("topic", "partition", "group")
 
 
 class Selection:
-    """Some of the requests of a record. It follows the record: what comes later is in it, too."""
+    """Some of the recorded requests. A selection is live: it also includes matching requests that arrive later."""
 
     def __init__(self, record: "Requests", key: ApiKey | None, wanted: dict[str, object]) -> None:
         self._record = record
@@ -114,13 +114,13 @@ class Selection:
         self._wanted = wanted
 
     def of(self, api: str) -> "Selection":
-        """Return those of one API, by Kafka's name. Raises ValueError for an unknown one."""
+        """Return the requests of one API, by Kafka's name. Raises ValueError for an unknown name."""
         return Selection(self._record, api_key(api), self._wanted)
 
     def where(self, **wanted: object) -> "Selection":
-        """Return those with these properties, topic, partition, group or fields of the request, by name.
+        """Return the requests with these values of properties, ``topic``, ``partition``, ``group`` or fields, by name.
 
-        Raises ValueError for a name that requests of the API do not have, and for an unknown error.
+        Raises ValueError for a field that the API's requests do not have, and for an unknown error.
         """
         for name in wanted:
             self._check(name)
@@ -147,7 +147,7 @@ class Selection:
         return iter([each for _, each in self.numbered()])
 
     def numbered(self) -> list[tuple[int, RecordedRequest]]:
-        """Return them with their numbers, which rise; no other request in this process has the same."""
+        """Return the requests with their numbers, which increase and are unique in this process."""
         return [(number, each) for number, each in self._record.snapshot_numbered() if self._matches(each)]
 
     def __len__(self) -> int:
@@ -160,16 +160,16 @@ class Selection:
         return "\n".join(map(str, self)) or "no requests"
 
     def count(self) -> int:
-        """Return how many there are."""
+        """Return the number of requests."""
         return sum(1 for _ in self)
 
     @property
     def last(self) -> RecordedRequest | None:
-        """The one that was answered last; None if there is none."""
+        """The request that was answered last; None if there is no request."""
         return next(reversed(list(self)), None)
 
     def wait_for(self, count: int = 1, timeout_s: float = 10.0) -> list[RecordedRequest]:
-        """Wait until there are so many; return them. Raises TimeoutError, with what there was instead, after ``timeout_s``."""
+        """Wait for at least ``count`` requests; return them. Raises TimeoutError, with the number seen, after ``timeout_s``."""
         found: list[RecordedRequest] = []
 
         def there() -> bool:
@@ -189,7 +189,7 @@ class Selection:
 
 
 class Requests(Selection):
-    """All requests that were answered, oldest first. Any thread may use it."""
+    """All answered requests, oldest first. Any thread may use it."""
 
     def __init__(self) -> None:
         super().__init__(self, None, {})
@@ -200,7 +200,7 @@ class Requests(Selection):
         self._is_over = True
 
     def follow(self, call: Callable[[RecordedRequest], object]) -> Callable[[], None]:
-        """Have each request passed to ``call``, on the broker's threads; return what ends that."""
+        """Pass each new request to ``call``, on the broker's threads; return a function that ends this."""
         self._followers = (*self._followers, call)
 
         def end() -> None:
@@ -209,7 +209,7 @@ class Requests(Selection):
         return end
 
     def add(self, request: RecordedRequest) -> None:
-        """Record one more, and forget the oldest if there are too many."""
+        """Record a request, and forget the oldest ones beyond the limits."""
         with self._changed:
             self._recorded.append((next(_numbers), request))
             self._bytes += request.size_bytes
@@ -220,41 +220,41 @@ class Requests(Selection):
             call(request)
 
     def open(self) -> None:
-        """Have waits wait: the broker runs."""
+        """The broker is running: let waits block."""
         self._is_over = False
 
     def close(self) -> None:
-        """Have waits end at once: the broker has stopped."""
+        """The broker has stopped: end all waits at once."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all requests."""
         with self._changed:
             self._recorded.clear()
             self._bytes = 0
 
     def snapshot(self) -> list[RecordedRequest]:
-        """Return those that there are now."""
+        """Return the present requests."""
         return [request for _, request in self.snapshot_numbered()]
 
     def snapshot_numbered(self) -> list[tuple[int, RecordedRequest]]:
-        """Return those that there are now, with their numbers."""
+        """Return the present requests with their numbers."""
         with self._changed:
             return list(self._recorded)
 
     def within(self, timeout_s: float) -> str:
-        """Return how long a wait waited, in words."""
+        """Return how long a wait lasted, in words."""
         return "before the broker stopped, or it does not run" if self._is_over else f"in {timeout_s:g} s"
 
     def told(self, count: int = 20, since: int = 0) -> str:
-        """Return the last ones, a line each; only those after the one with the number ``since``."""
+        """Return the last requests that follow number ``since``, a line each."""
         last = [each for number, each in self.snapshot_numbered() if number > since][-count:]
         return "the last requests were:\n" + "\n".join(map(str, last)) if last else "there were no requests"
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float, look_s: float | None = None) -> bool:
-        """Wait until ``condition`` is true, looking after each request and every ``look_s``.
+        """Wait until ``condition`` is true, and check it after each request and every ``look_s``.
 
         Return False after ``timeout_s``, or when the broker has stopped.
         """

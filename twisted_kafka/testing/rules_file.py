@@ -23,11 +23,11 @@ Rules = Path | str | Iterable[Rule | Mapping[str, Any]]
 
 
 class RulesError(ValueError):
-    """Rules that cannot be used. The text is one line: the file, the number of the rule from 1 on, and what is wrong."""
+    """Rules that cannot be used. The text is one line: the file, the number of the rule from 1 on, and the fault."""
 
 
 def read_rules(rules: Rules | None) -> list[Rule]:
-    """Return the rules of a file, or of a list of Rules and mappings; none of None. Raises RulesError."""
+    """Return the rules of a file, or of a list of Rules and mappings; no rules for None. Raises RulesError."""
     if rules is None:
         return []
     return load_rules(rules) if isinstance(rules, Path | str) else rules_of(rules, "rules")

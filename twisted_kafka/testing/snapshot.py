@@ -1,4 +1,4 @@
-"""A copy of what a stopped broker has on disk, which is all that it knows after a start."""
+"""A copy of a stopped broker's files, which contain everything that it knows after a start."""
 
 import contextlib
 import shutil
@@ -10,17 +10,17 @@ from typing import Final
 from twisted_kafka.broker.temporary_directory import make_temporary_directory
 
 _STAGE: Final = ".restoring"
-"""Begins the name of a directory in each log directory: the one place that is on its file system even if it is a mount point.
+"""The prefix of a temporary directory in each log directory: only there is it certain to be on the same file system.
 
-Without a dash it cannot be taken for a partition's."""
+The name has no dash, so it cannot be taken for a partition's."""
 
 
 class SnapshotError(Exception):
-    """A snapshot could not be taken or restored. The text is one line: what state the broker is in, and what was wrong."""
+    """A snapshot could not be taken or restored. The text is one line with the broker's state and the reason."""
 
 
 class Snapshot:
-    """The log directories of a broker, with its metadata, at one time. It is gone when nothing refers to it any more."""
+    """A copy of a broker's log directories, with its metadata. It is deleted when nothing refers to it any more."""
 
     def __init__(self, directories: Sequence[Path]) -> None:
         """Copy the directories of a broker that does not run. Raises OSError."""
@@ -34,15 +34,15 @@ class Snapshot:
             raise
 
     def check(self, directories: Sequence[Path]) -> None:
-        """Raise ValueError unless it can be put into these directories."""
+        """Raise ValueError unless the snapshot can be restored into these directories."""
         if len(directories) != self._count:
             raise ValueError(f"the snapshot is of {self._count} log directories, the broker has {len(directories)}")
 
     @contextlib.contextmanager
     def put(self, directories: Sequence[Path]) -> Iterator[None]:
-        """Replace what a broker that does not run has, for a ``with`` block; for good, if the block ends well.
+        """Replace a stopped broker's files for a ``with`` block; undo this if the block raises.
 
-        Raises OSError when it cannot, with everything as it was. Raises SnapshotError if that cannot be brought back, either.
+        Raises OSError when it cannot, with the old files in place. Raises SnapshotError if the old files cannot be put back.
         """
         with contextlib.ExitStack() as stages:
             places = []
@@ -67,7 +67,7 @@ class Snapshot:
 
 
 def _swap(directory: Path, stage: Path, undo: contextlib.ExitStack) -> None:
-    """Move what is in a directory to ``old`` of a stage in it, and there what is in its ``new``; raises OSError."""
+    """Move the entries of a directory to ``old`` of its stage, and those of ``new`` into the directory; raises OSError."""
     for entry in _others(directory, stage):
         kept = stage / "old" / entry.name
         entry.rename(kept)
@@ -90,7 +90,7 @@ def _others(directory: Path, stage: Path) -> list[Path]:
 
 
 def first_line(error: Exception) -> str:
-    """Return what was wrong in one line, also of the list that an error of ``shutil.copytree`` is."""
+    """Return the reason in one line; an error of ``shutil.copytree`` has a list of them."""
     if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
         first, *more = (why for _, _, why in error.args[0])  # which names the file
         return str(first) + (f" (and {len(more)} more)" if more else "")

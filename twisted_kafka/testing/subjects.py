@@ -1,4 +1,4 @@
-"""What a request is about, read from its fields: topics with partitions, and groups."""
+"""The subjects of a request, read from its fields: topics with partitions, and groups."""
 
 import copy
 import threading
@@ -9,17 +9,20 @@ from twisted_kafka.protocol.api import ApiKey, request_class
 from twisted_kafka.protocol.codec import Message
 
 Partition = tuple[str, int | None]
-"""A topic and one of its partitions; None: the request names the topic alone."""
+"""A topic and one of its partitions; None if the request names only the topic."""
 
 IsAbout = Callable[[Partition], bool]
 MAX_SESSIONS: Final = 1000
-"""So many fetch sessions are remembered; of more, the latest."""
+"""Only this many of the latest fetch sessions are kept."""
 MAX_TOPICS: Final = 10_000
-"""The ids of so many topics are remembered; of more, the latest."""
+"""Only the ids of this many latest topics are kept."""
 
 
 class _Path(NamedTuple):
-    """Where a request names topics: a list, the name in its items (empty: the item itself), their partitions and those' number."""
+    """Where a request names topics: the field of the list, and in its items the fields of name, partitions and their number.
+
+    An empty ``name`` means that the item is the name.
+    """
 
     topics: str
     name: str = "name"
@@ -63,13 +66,13 @@ def names_groups(key: int) -> bool:
 
 
 def apis_that_name(what: str) -> list[str]:
-    """Return the titles of the APIs that have what a rule asks for, ``topic``, ``partition`` or ``group``, in order."""
+    """Return the titles of the APIs whose requests name a ``topic``, ``partition`` or ``group``, in order."""
     tests = {"topic": names_topics, "partition": names_partitions, "group": names_groups}
     return [key.title for key in ApiKey if tests[what](key)]
 
 
 def partitions_of(message: Message, names_by_id: Any) -> Iterator[Partition]:
-    """Yield what a request names; ``names_by_id`` returns the name of a topic by its id."""
+    """Yield the partitions in a request; ``names_by_id`` returns the name of a topic by its id."""
     for path in _PATHS.get(message.KEY, ()):
         yield from _read(message, path, names_by_id)
     if message.KEY == ApiKey.OFFSET_FETCH:
@@ -108,7 +111,7 @@ def groups_of(message: Message) -> tuple[str, ...]:
 
 
 def split(message: Message, is_about: IsAbout, names_by_id: Any) -> tuple[Message, Message]:
-    """Return a request as two: with the partitions, or topics, that ``is_about`` is true of, and with the others."""
+    """Split a request in two: one with the partitions or topics for which ``is_about`` is true, one with the others."""
     chosen, rest = copy.copy(message), copy.copy(message)
     for path in _PATHS[ApiKey(message.KEY)]:
         pair: tuple[list[Any], list[Any]] = [], []
@@ -130,7 +133,7 @@ def split(message: Message, is_about: IsAbout, names_by_id: Any) -> tuple[Messag
 
 
 class FetchSessions:
-    """What each Fetch of a session is about: it names only the partitions about which something changes (KIP-227)."""
+    """Knows all partitions of each fetch session: a Fetch names only those about which something changes (KIP-227)."""
 
     def __init__(self) -> None:
         self._partitions: dict[int, tuple[Partition, ...]] = {}
@@ -138,7 +141,7 @@ class FetchSessions:
         self.topic_ids: dict[str, bytes] = {}
 
     def partitions_of(self, fetch: Any, names_by_id: Any) -> tuple[Partition, ...]:
-        """Return all partitions that a Fetch is about."""
+        """Return all partitions that a Fetch concerns."""
         named = tuple(partitions_of(fetch, names_by_id))
         with self._lock:
             for topic in fetch.topics:
@@ -157,7 +160,7 @@ class FetchSessions:
             return tuple(dict.fromkeys((*kept, *named)))
 
     def answered(self, session_id: int, partitions: tuple[Partition, ...]) -> None:
-        """Remember what a session is about, once the broker has answered its id; 0 is none."""
+        """Remember a session's partitions once the broker has answered its id; 0 means that there is no session."""
         if not session_id:
             return
         with self._lock:
