@@ -557,13 +557,20 @@ def test_a_log_whose_settings_could_not_be_read_is_made_at_the_next_order(h: Har
     assert h.replicas.get_partition(TP).is_leader
 
 
-def test_a_log_that_no_file_descriptor_was_left_for_is_made_at_the_next_order(h: Harness) -> None:
+def no_descriptor() -> KafkaStorageError:
+    error = KafkaStorageError("cannot make it")
+    error.__cause__ = OSError(errno.EMFILE, "Too many open files")
+    return error
+
+
+@pytest.mark.parametrize("error", [no_descriptor(), MemoryError(), OSError(errno.ENOMEM, "no memory"), ZeroDivisionError()])
+def test_a_log_that_could_not_be_made_is_made_at_the_next_order(h: Harness, error: Exception) -> None:
     told: list[Any] = []
     h.replicas.state.set_starved_listener(lambda: told.append(True))
     genuine = h.logs.get_or_create_log
 
     def starved(*args: Any, **options: Any) -> None:
-        raise KafkaStorageError("cannot make it") from OSError(errno.EMFILE, "Too many open files")
+        raise error
 
     h.logs.get_or_create_log = starved
     assert h.order() == ErrorCode.KAFKA_STORAGE_ERROR
@@ -574,3 +581,16 @@ def test_a_log_that_no_file_descriptor_was_left_for_is_made_at_the_next_order(h:
     assert not h.replicas.state.retry_starved()
     assert h.order() == 0
     assert h.replicas.get_partition(TP).is_leader
+
+
+def test_a_log_on_a_failed_disk_is_not_tried_again(h: Harness) -> None:
+    told: list[Any] = []
+    h.replicas.state.set_starved_listener(lambda: told.append(True))
+
+    def fails(*args: Any, **options: Any) -> None:
+        raise KafkaStorageError("its directory is offline")
+
+    h.logs.get_or_create_log = fails
+    h.logs.directories[0].is_online = False
+    assert h.order() == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (told, h.replicas.state.retry_starved()) == ([], False)

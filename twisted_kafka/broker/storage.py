@@ -1,6 +1,7 @@
 """Storage: the log directories and the metadata store of a broker, and what it reads from them before it serves."""
 
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -27,11 +28,12 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.timing.scheduler import KafkaScheduler
+from twisted_kafka.timing.scheduler import IScheduler, KafkaScheduler, ScheduledTask
 from twisted_kafka.timing.timer import Timer
 
-_RETRY_LOGS_MS: Final = 5_000
-"""How long until logs that could not be made for want of file descriptors are tried again."""
+FIRST_RETRY_MS: Final = 5_000
+MAX_RETRY_MS: Final = 300_000
+"""How long until logs that could not be used are tried again: for want of file descriptors, say. It is twice as long each time."""
 
 _log = Logger()
 
@@ -45,6 +47,44 @@ class Stored(NamedTuple):
     features: FeatureCache
     configs: ConfigRepository
     broker_configs: BrokerConfigHandler
+
+
+class StarvedLogs:
+    """Has the controller send again what failed for want of file descriptors, of memory or of the metadata store."""
+
+    def __init__(self, retry: Callable[[], bool], ask: Callable[[], object], scheduler: IScheduler) -> None:
+        """``retry`` forgets failures and returns whether there were any. ``ask`` has the controller send all again."""
+        self._retry = retry
+        self._ask = ask
+        self._scheduler = scheduler
+        self._lock = threading.Lock()
+        self._is_waiting = False
+        self._backoff_ms = FIRST_RETRY_MS
+        self._last_retry: ScheduledTask | None = None
+
+    def later(self) -> None:
+        """Try again after a pause."""
+        with self._lock:
+            if self._is_waiting:
+                return
+            self._is_waiting = True
+            delay_ms, self._backoff_ms = self._backoff_ms, min(2 * self._backoff_ms, MAX_RETRY_MS)
+        self._scheduler.schedule_once("make-logs-again", self._again, delay_ms)
+
+    def _again(self) -> None:
+        with self._lock:
+            self._is_waiting = False
+            if self._last_retry is not None:
+                self._last_retry.cancel()
+        if self._retry():
+            self._ask()
+        self._last_retry = self._scheduler.schedule_once("logs-were-made", self._calm, 2 * FIRST_RETRY_MS)
+
+    def _calm(self) -> None:
+        """Begin with short pauses again, as nothing has failed since."""
+        with self._lock:
+            if not self._is_waiting:
+                self._backoff_ms = FIRST_RETRY_MS
 
 
 class Storage:
@@ -111,12 +151,8 @@ class Storage:
         purgatories = Purgatories(self._clock, timer)
         replicas = ReplicaManager(self._config, logs, metadata, scheduler, self._clock, purgatories, self._metrics)
 
-        def retry() -> None:
-            """Have the controller send again what failed for want of file descriptors or of the metadata store."""
-            if replicas.state.retry_starved():
-                self._notify_controller()
-
-        replicas.state.set_starved_listener(lambda: scheduler.schedule_once("make-logs-again", retry, _RETRY_LOGS_MS))
+        retry = StarvedLogs(replicas.state.retry_starved, self._notify_controller, scheduler)
+        replicas.state.set_starved_listener(retry.later)
         return replicas
 
     def _notify_controller(self) -> None:

@@ -439,6 +439,11 @@ class LogManager:
         """Take a directory offline after an I/O error; its logs raise KafkaStorageError when they need the disk."""
         self._all.failed(directory, error)
 
+    @property
+    def has_failed_directory(self) -> bool:
+        """Whether any log directory is offline."""
+        return bool(self._all.offline)
+
     def storage_failed(self, path: Path, error: OSError) -> None:
         """Take the directory at ``path`` offline after an I/O error."""
         directory = self._all.find(path)

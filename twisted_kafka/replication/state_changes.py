@@ -54,6 +54,10 @@ class ILogs(Protocol):
     def storage_failed(self, path: Path, error: OSError) -> None:
         """Take the log directory at ``path`` offline."""
 
+    @property
+    def has_failed_directory(self) -> bool:
+        """Whether any log directory is offline."""
+
 
 class IPartitionFactory(Protocol):
     """Makes Partition objects."""
@@ -125,7 +129,7 @@ class StateChanges:
         self._moves = moves
 
     def set_starved_listener(self, listener: Callable[[], object]) -> None:
-        """Call ``listener`` when a log lacked a file descriptor, or its topic's settings: ``retry_starved`` may succeed later."""
+        """Call ``listener`` when a log could not be used for another reason than its disk: ``retry_starved`` may succeed later."""
         self._on_starved = listener
 
     def leave(self) -> None:
@@ -138,7 +142,7 @@ class StateChanges:
             self._is_leaving = True
 
     def retry_starved(self) -> bool:
-        """Let the next request create the logs that lacked file descriptors or settings; return whether there are any."""
+        """Let the next request use the logs that could not be used; return whether there are any."""
         with self.lock:
             starved, self._starved = self._starved, set()
             self.partitions.forget_offline(starved)
@@ -204,11 +208,14 @@ class StateChanges:
             _log.error("The topic's settings of {partition} cannot be read: {error}", partition=str(topic_partition), error=error)
             self._starve(topic_partition)
             return ErrorCode.REQUEST_TIMED_OUT
-        except (KafkaError, OSError) as error:
-            _log.error("The log of {partition} cannot be used: {error}", partition=str(topic_partition), error=error)
+        except Exception as error:  # noqa: BLE001 one partition's failure is its own
+            if isinstance(error, KafkaError | OSError):
+                _log.error("The log of {partition} cannot be used: {error}", partition=str(topic_partition), error=error)
+            else:
+                _log.failure("The log of {partition} cannot be used", partition=str(topic_partition))
             self.partitions.mark_offline(topic_partition)
-            if is_out_of_descriptors(error):
-                self._starve(topic_partition)
+            if is_out_of_descriptors(error) or not self._logs.has_failed_directory:
+                self._starve(topic_partition)  # it is no fault of a disk
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._purgatories.check_all(topic_partition)
         return ErrorCode.NONE

@@ -56,9 +56,12 @@ class ReplicaMover:
             pass
 
     def run_once(self) -> int:
-        """Copy a piece of each partition; return the number of bytes, 0 also when the quota is exceeded."""
+        """Copy a piece of each partition; return the number of bytes, 0 also when the quota is exceeded.
+
+        What has failed is tried again when there is nothing else to move: after a pause.
+        """
         size_bytes = 0
-        for topic_partition in list(self.partitions):
+        for topic_partition in [each for each in list(self.partitions) if each not in self.failed] or list(self.partitions):
             if self._quota.is_exceeded or self.is_stopped:
                 break
             size_bytes += self._step(topic_partition)
@@ -74,6 +77,7 @@ class ReplicaMover:
             except Exception as error:  # noqa: BLE001 one replica's failure must not stop the moves of others
                 self._fail(topic_partition, error)
                 return 0
+            self.failed.discard(topic_partition)
             self.requests.mark()
             self._quota.record(size_bytes)
             if is_done:
@@ -84,11 +88,13 @@ class ReplicaMover:
         return size_bytes
 
     def _fail(self, topic_partition: TopicPartition, error: Exception) -> None:
+        """Leave a partition for later. A directory that has failed ends its moves (``directory_failed``)."""
+        if topic_partition in self.failed:
+            return
         if isinstance(error, KafkaError | OSError):
-            _log.error("{partition} cannot be moved any further: {error}", partition=str(topic_partition), error=error)
+            _log.error("{partition} cannot be moved for now: {error}", partition=str(topic_partition), error=error)
         else:
-            _log.failure("The move of {partition} failed", partition=str(topic_partition))
-        self.partitions.pop(topic_partition, None)
+            _log.failure("The move of {partition} failed for now", partition=str(topic_partition))
         self.failed.add(topic_partition)
 
     @property
