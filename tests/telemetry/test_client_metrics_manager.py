@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
+from tests.traced_memory import traced_peak_bytes
 from twisted_kafka.metrics.prometheus import render
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import (
@@ -264,3 +265,13 @@ def test_texts_of_series_are_bounded() -> None:
     exposed.forget(b"1", {})
     exposed.take(b"2", {}, long[:100])
     assert len(registry.items()) == 101
+
+
+def test_what_is_kept_of_clients_is_bounded() -> None:
+    telemetry = Telemetry(max_instances=1000)
+
+    def ask() -> None:
+        for number in range(1000):
+            telemetry.ask(client_id=f"{number}" * 10_000)
+
+    assert traced_peak_bytes(ask) < 5 << 20

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from twisted.logger import Logger
 
+from twisted_kafka.client_text import bounded_text
 from twisted_kafka.config.client_metrics import ALL_METRICS, ClientMetricsConfig
 from twisted_kafka.protocol.errors import (
     InvalidRequestError,
@@ -160,7 +161,8 @@ class ClientMetricsManager:
 
     def _instance(self, instance_id: bytes, client: Client) -> _Instance:
         instance = self._instances.get(instance_id)
-        client = {**client, "client_instance_id": uuid_text(instance_id)}
+        client = {name: bounded_text(text) for name, text in client.items()}
+        client["client_instance_id"] = uuid_text(instance_id)
         if instance is None:
             instance = _Instance(client, self._subscription(instance_id, client), self._generation)
             self._instances[instance_id] = instance
