@@ -51,18 +51,18 @@ def test_a_broker_that_advertises_an_address_where_nobody_listens(capsys: pytest
         port = unused.getsockname()[1]
         with twisted_kafka.Broker({"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}) as broker:
             assert main(["doctor", broker.bootstrap_servers]) == 1
-    assert f"advertises 127.0.0.1:{port}, where clients go next, but" in capsys.readouterr().out
+    assert f"advertises 127.0.0.1:{port}, and clients connect there next, but" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (b"\x15\x03\x03\x00\x02\x02\x46", "wants TLS"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "requires TLS"),
         (b"HTTP/1.1 400 No\r\n\r\n", "web server"),
         (b"", "closes the connection"),
-        (b"\0\0\0\6\0\0\0\1\0\0", "answers as no Kafka broker does"),
-        (b"\0\0\0\6\0\0", "does not answer as a Kafka broker"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer as a Kafka broker"),
+        (b"\0\0\0\6\0\0\0\1\0\0", "is not a Kafka broker"),
+        (b"\0\0\0\6\0\0", "does not answer like a Kafka broker"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer like a Kafka broker"),
     ],
 )
 def test_what_is_no_plain_text_listener(answer: bytes, told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,9 +106,9 @@ def test_a_cluster_that_is_ill(capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["doctor", address]) == 1
     _, *told = capsys.readouterr().out.splitlines()
     assert told == [
-        "problem: no controller is known: look at the brokers' logs, and at ZooKeeper or the quorum",
-        f"problem: broker 1 advertises {address}, where another cluster answers: theirs, not ours",
-        "problem: 1 of 3 partitions have no leader: start the brokers that have them",
+        "problem: the cluster has no controller: check the brokers' logs, and ZooKeeper or the quorum",
+        f"problem: broker 1 advertises {address}, but another cluster answers there: theirs, not ours",
+        "problem: 1 of 3 partitions have no leader: start the brokers with their replicas",
         "warning: 2 of 3 partitions are under-replicated: a broker is down or slow",
     ]
 
@@ -128,8 +128,8 @@ def test_an_address_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("persona", "told"),
     [
-        ("0.11", "warning: the broker is older than Kafka 2.1: Java clients from 4.0 on refuse it"),
-        ("4.1", "note: the broker is Kafka 4.0 or newer: clients from before 2.1 do not work with it"),
+        ("0.11", "warning: the broker is older than Kafka 2.1: Java clients 4.0 and newer reject it"),
+        ("4.1", "note: the broker is Kafka 4.0 or newer: clients older than 2.1 do not work with it"),
     ],
 )
 def test_clients_that_are_too_new_or_too_old_for_it(persona: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,7 +141,10 @@ def test_clients_that_are_too_new_or_too_old_for_it(persona: str, told: str, cap
 def test_topics_that_nobody_creates(capsys: pytest.CaptureFixture[str]) -> None:
     with twisted_kafka.Broker({"auto.create.topics.enable": False}) as broker:
         assert main(["doctor", broker.bootstrap_servers]) == 0
-    assert "note: topics are not created when clients ask for them (auto.create.topics.enable=false)" in capsys.readouterr().out
+    assert (
+        "note: the broker does not create topics when clients ask for them (auto.create.topics.enable=false)"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_group_that_is_rebalancing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,4 +161,4 @@ def test_a_group_that_is_rebalancing(capsys: pytest.CaptureFixture[str]) -> None
             connection.sendall(len(frame).to_bytes(4, "big") + frame)
             broker.wait_for_group("billing", "PreparingRebalance")
             assert main(["doctor", broker.bootstrap_servers]) == 0
-    assert "warning: rebalancing now: billing; ask again: if it still is" in capsys.readouterr().out
+    assert "warning: rebalancing now: billing; run doctor again; if the group still rebalances" in capsys.readouterr().out

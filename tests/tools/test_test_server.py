@@ -157,7 +157,9 @@ def test_it_does_not_run_when_its_parent_has_ended_before_it_looks(folder: Path)
     finally:
         if process.exists():
             os.kill(int(process.name), signal.SIGKILL)
-    assert told.read_text() == "twisted-kafka: the program that started it has ended already; with --stay it runs nevertheless\n"
+    assert (
+        told.read_text() == "twisted-kafka: the program that started test-server has already ended; use --stay to run without it\n"
+    )
     assert files(folder) == []
 
 
@@ -183,7 +185,7 @@ def test_several_brokers_are_a_cluster_in_which_one_is_killed(start: Any, folder
     ("options", "told"),
     [
         (["--brokers", "0"], "brokers=0: expected 1 to 20"),
-        (["--brokers", "2", "--persona", "2.8"], "--persona is for one broker: leave out --brokers"),
+        (["--brokers", "2", "--persona", "2.8"], "--persona works with one broker only: leave out --brokers"),
         (["--persona", "7"], "There is no persona '7': take one of 0.11, 2.8, 3.9, 4.1"),
         (["--override", "num.partitions=x"], "Invalid value 'x' for num.partitions: must be a whole number"),
         (["--override", "num.partitons=3"], "There is no setting 'num.partitons': did you mean 'num.partitions'?"),

@@ -42,7 +42,7 @@ class Child:
         return self._protocol.status or "running"
 
     def start(self, reactor: Any, environment: Mapping[str, str]) -> None:
-        """Start it, on the main thread, or it is not tied to the process; raises OSError if its output cannot be written."""
+        """Start it on the main thread, so that it ends with this process; raises OSError if its output cannot be written."""
         command = [sys.executable, "-S", "-E", tied.__file__, str(os.getpid()), *self._command]
         with self.output.open("ab") as output, open(os.devnull, "rb") as nothing:
             descriptors = {0: nothing.fileno(), 1: output.fileno(), 2: output.fileno()}
@@ -83,7 +83,7 @@ class _Watch(ProcessProtocol):
         self.waiting: list[Deferred[None]] = []
 
     def processEnded(self, reason: Failure) -> None:
-        """Tell everybody who waits."""
+        """Fire all waiting Deferreds."""
         ended: Any = reason.value
         self.status = f"signal {ended.signal}" if ended.signal else f"exit status {ended.exitCode}"
         waiting, self.waiting = self.waiting, []

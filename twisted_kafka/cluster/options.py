@@ -1,4 +1,4 @@
-"""The command line of ``twistd kafka-cluster`` and ``twisted-kafka cluster``, and the service that it makes."""
+"""The command line of ``twistd kafka-cluster`` and ``twisted-kafka cluster``, and their service."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ _log = Logger()
 
 _HIGHEST_PORT: Final = 65_535
 _PLANNED: Final = "127.0.0.1:2181"
-"""A ``zookeeper.connect`` to check settings with before there is a ZooKeeper."""
+"""A ``zookeeper.connect`` for checking settings before a ZooKeeper runs."""
 
 
 class Options(usage.Options):
@@ -29,16 +29,16 @@ class Options(usage.Options):
 
     synopsis = "[N] [options]"
     longdesc = (
-        "N brokers (3 without it) on this machine for development, each a process with a directory of its own, on a ZooKeeper that "
-        "is started if --zookeeper names none: Debian's package, one that was unpacked, or what Maven has downloaded. Brokers "
-        "replicate to 3 and want 2 in sync, unless settings say otherwise. The log says where the brokers are and when they are "
-        "ready. SIGTERM, SIGINT (ctrl-C) and SIGHUP stop all of them; if this program is killed, so are they."
+        "Runs N brokers (default 3) for development on this machine, each a process with its own directory. Without --zookeeper it "
+        "also starts a ZooKeeper: Debian's package, an unpacked one, or one that Maven has downloaded. Topics have 3 replicas, and "
+        "2 must be in sync, unless settings say otherwise. The log has the brokers' addresses and says when they are ready. "
+        "SIGTERM, SIGINT (ctrl-C) and SIGHUP stop all processes; if this program is killed, they end, too."
     )
     optParameters = [  # noqa: N815, RUF012  (the form that usage.Options reads)
         ["data-dir", "d", "kafka-cluster", "Directory for all data, settings and output."],
-        ["port", "p", 9092, "Port of the first broker; the others have the next ones. 0 takes free ones.", int],
-        ["zookeeper", "z", None, "A ZooKeeper that runs, as zookeeper.connect has it: HOST:PORT,.../PATH"],
-        ["zookeeper-port", None, 2181, "Port of the ZooKeeper that is started; 0 takes a free one.", int],
+        ["port", "p", 9092, "Port of the first broker; the others use the next ones. 0 means free ports.", int],
+        ["zookeeper", "z", None, "A running ZooKeeper, in the form of zookeeper.connect: HOST:PORT,.../PATH"],
+        ["zookeeper-port", None, 2181, "Port of the ZooKeeper to start; 0 means a free port.", int],
         ["zookeeper-home", None, None, "Directory of an unpacked Apache ZooKeeper, or of an Apache Kafka up to 3.9."],
         ["config", "c", None, "Settings of all brokers in the form of Kafka's server.properties; not listeners and directories."],
     ]
@@ -69,14 +69,14 @@ class Options(usage.Options):
         """Parse the command line. An error ends the program with one line and status 1."""
         words = list(options or [])
         if words and words[0].isdecimal():
-            words = [*words[1:], words[0]]  # an argument ends the options, and it reads better before them
+            words = [*words[1:], words[0]]  # an argument ends the options, but users write it before them
         try:
             super().parseOptions(words)  # type: ignore[no-untyped-call]
         except (usage.UsageError, ConfigError) as error:
             _refuse(str(error))
 
     def postOptions(self) -> None:
-        """Check everything that can be known before something is started."""
+        """Check everything that can be checked before the start."""
         for name in ("data-dir", "zookeeper", "zookeeper-home", "config"):
             if self[name] == "":
                 raise usage.UsageError(f"option --{name} must not be empty")
@@ -107,7 +107,7 @@ def makeService(options: Options, reactor: Any) -> ClusterService:
 def make_application_service(properties: Mapping[str, str], reactor: Any, **settings: Any) -> ClusterService:
     """Return a cluster's service for a Twisted application file; ``settings`` are those of ``ClusterSettings``.
 
-    A bad setting ends the program with one line and status 1.
+    An invalid setting ends the program with one line and status 1.
     """
     made = ClusterSettings(properties=properties, **settings)
     try:
@@ -118,7 +118,7 @@ def make_application_service(properties: Mapping[str, str], reactor: Any, **sett
 
 
 def make_cluster_service(settings: ClusterSettings, reactor: Any) -> ClusterService:
-    """Return the service of a program that is nothing else: signals stop it, and a failed start ends it with status 1."""
+    """Return the only service of a program: signals stop it, and a failed start ends the program with status 1."""
     reactor.callWhenRunning(stop_cleanly_on_signals, reactor, [])
 
     def failed(why: str) -> None:

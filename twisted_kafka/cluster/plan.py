@@ -1,4 +1,4 @@
-"""What a cluster for development consists of: directories, addresses and settings, before anything is started."""
+"""The parts of a cluster for development before its start: directories, addresses and settings."""
 
 import socket
 from collections.abc import Mapping
@@ -28,16 +28,16 @@ class BrokerPlan(NamedTuple):
 
     @property
     def address(self) -> str:
-        """Where clients find it."""
+        """Its address for clients."""
         return f"{HOST}:{self.port}"
 
     @property
     def settings_file(self) -> Path:
-        """Where its settings are."""
+        """The file with its settings."""
         return self.directory / "server.properties"
 
     def write_settings(self) -> None:
-        """Write the settings' file, anew at each start."""
+        """Write the file with the settings. Each start does this again."""
         self.directory.mkdir(parents=True, exist_ok=True)
         lines = ["# Written by twisted-kafka cluster at each start."]
         lines += [f"{key}={_escaped(value)}" for key, value in self.properties.items()]

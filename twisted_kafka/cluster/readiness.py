@@ -1,4 +1,4 @@
-"""Asks servers whether they serve: a broker how many brokers it knows, ZooKeeper for its state."""
+"""Asks servers whether they are ready: a broker for the number of brokers it knows, ZooKeeper for its state."""
 
 import struct
 from typing import Any, Final
@@ -19,14 +19,14 @@ _ANSWER_BYTES: Final = 1 << 20
 
 
 def known_brokers(reactor: Any, host: str, port: int) -> "Deferred[int]":
-    """Return how many brokers a broker knows of; 0 if it does not answer."""
+    """Return the number of brokers that a broker knows; 0 if it does not answer."""
     body = _HEADER.pack(MetadataRequest.KEY, _VERSION, 0, -1) + MetadataRequest(topics=[]).encode(_VERSION)
     answer = _ask(reactor, host, port, _INT.pack(len(body)) + body, _is_whole)
     return answer.addCallbacks(_count, lambda _: 0)
 
 
 def zookeeper_serves(reactor: Any, host: str, port: int) -> "Deferred[bool]":
-    """Return whether a ZooKeeper serves, which has to allow the command ``srvr``."""
+    """Return whether a ZooKeeper is ready. It has to allow the command ``srvr``."""
     answer = _ask(reactor, host, port, b"srvr", lambda data: b"Mode:" in data)
     return answer.addCallbacks(lambda _: True, lambda _: False)
 
@@ -51,7 +51,7 @@ def _ask(reactor: Any, host: str, port: int, request: bytes, is_whole: Any) -> "
 
 
 class _Factory(Factory):
-    noisy = False  # or the log says of each look that there was one
+    noisy = False  # otherwise the log has a line for each check
 
 
 class _Question(Protocol):
@@ -66,11 +66,11 @@ class _Question(Protocol):
         self._received = b""
 
     def connectionMade(self) -> None:
-        """Ask."""
+        """Send the question."""
         self.transport.write(self._request)
 
     def dataReceived(self, data: bytes) -> None:
-        """Collect the answer; one that is too long is none."""
+        """Collect the answer. An answer longer than the limit counts as no answer."""
         self._received += data
         if not self.answer.called and self._is_whole(self._received):
             self.answer.callback(self._received)

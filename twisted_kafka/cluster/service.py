@@ -30,16 +30,16 @@ _ZOOKEEPER_TICK_MS: Final = 1000
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """What an operator can choose."""
+    """The operator's choices."""
 
     brokers: int
     directory: Path
     first_port: int = 9092
-    """Of the brokers' ports, which follow one another; 0: any."""
+    """The first of the brokers' consecutive ports; 0: any free ports."""
     zookeeper: str | None = None
-    """The ``zookeeper.connect`` of one that runs; None to start one."""
+    """The ``zookeeper.connect`` of a running ZooKeeper; None to start one."""
     zookeeper_port: int = 2181
-    """Of the one that is started; 0: any."""
+    """The port of the ZooKeeper to start; 0: any free port."""
     zookeeper_home: Path | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     """Settings of all brokers, with Kafka's names."""
@@ -68,7 +68,7 @@ class ClusterService(service.Service):
         self._reactor.callWhenRunning(self._begin)
 
     def stopService(self) -> "Deferred[None]":
-        """Stop the brokers together, then ZooKeeper; what does not end in time is killed."""
+        """Stop the brokers together, then ZooKeeper; kill each process that does not end in time."""
         super().stopService()  # type: ignore[no-untyped-call]
         self._is_stopping = True
         if self._starting is not None:

@@ -1,10 +1,10 @@
-"""A program that becomes another one, which ends when the process that started it does, whatever ended that.
+"""A program that runs a command, which ends when the process that started it ends for any reason.
 
     python tied.py PARENT COMMAND...
 
-Run as a file, so that it starts in milliseconds. The command has a session of its own: what a terminal sends to the foreground,
-such as Ctrl-C, reaches the parent alone. Linux tells of a parent's death (prctl(2), PR_SET_PDEATHSIG); elsewhere this program
-stays and looks for it.
+Run as a file, so that it starts in milliseconds. The command has its own session: a terminal's signals to the foreground, such as
+Ctrl-C, reach only the parent. Linux reports a parent's death (prctl(2), PR_SET_PDEATHSIG); elsewhere this program stays and checks
+for it.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _STOP_S = 5.0
 
 
 def main(arguments: list[str], platform: str = sys.platform) -> int:
-    """Run the command; return its exit status where it cannot take this process's place."""
+    """Run the command in place of this process, or, where that is impossible, as a child; then return its exit status."""
     parent, command = int(arguments[0]), arguments[1:]
     os.setsid()
     if platform == "linux":

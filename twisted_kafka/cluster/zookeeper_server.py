@@ -1,4 +1,4 @@
-"""Finds a ZooKeeper on this machine to run: Debian's package, one that was unpacked, or what Maven has downloaded."""
+"""Finds a ZooKeeper on this machine to run: Debian's package, an unpacked one, or one that Maven has downloaded."""
 
 import re
 import shutil
@@ -12,26 +12,26 @@ MAVEN_CACHE = Path(".m2/repository")
 """Below the home directory."""
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _JARS = ("*.jar", "lib/*.jar", "libs/*.jar")
-"""Where an unpacked Apache ZooKeeper, or an Apache Kafka up to 3.9, has them."""
+"""The jars of an unpacked Apache ZooKeeper, or of an Apache Kafka up to 3.9."""
 _BESIDE = ("org/slf4j/slf4j-api", "io/dropwizard/metrics/metrics-core", "org/xerial/snappy/snappy-java")
-"""What ZooKeeper needs beside itself, in a Maven repository."""
+"""ZooKeeper's other jars in a Maven repository."""
 _HEAP = "-Xmx256M"
 
 HOW_TO_GET_ONE = (
     "install Debian's packages zookeeper and default-jre-headless, or unpack Apache ZooKeeper and name its directory with "
-    "--zookeeper-home, or name a server that runs with --zookeeper HOST:PORT"
+    "--zookeeper-home, or name a running server with --zookeeper HOST:PORT"
 )
 
 
 class ZooKeeperNotFoundError(Exception):
-    """There is no ZooKeeper to run; the text is one line that says what to do."""
+    """There is no ZooKeeper to run; the text is one line with advice."""
 
 
 class ZooKeeperServer(NamedTuple):
-    """One that can be run."""
+    """A ZooKeeper that can be run."""
 
     origin: str
-    """Where it is from, for people."""
+    """Its source, in words."""
     class_path: str
 
     def command(self, java: str, properties: Path) -> list[str]:
@@ -41,7 +41,7 @@ class ZooKeeperServer(NamedTuple):
 
 
 def find_java() -> str:
-    """Return the path of Java; raise ZooKeeperNotFoundError without."""
+    """Return the path of Java; raise ZooKeeperNotFoundError if it is not installed."""
     java = shutil.which("java")
     if java is None:
         raise ZooKeeperNotFoundError(f"ZooKeeper needs Java, which is not installed: {HOW_TO_GET_ONE}")

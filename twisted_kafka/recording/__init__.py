@@ -1,1 +1,1 @@
-"""What clients asked a broker and what it answered, in a file that a person can read and a program can repeat."""
+"""Clients' requests and a broker's answers, in a file that people can read and a program can replay."""

@@ -1,4 +1,4 @@
-"""Record batches as JSON that can be read, and that gives the same bytes again.
+"""Record batches as readable JSON from which the same bytes can be rebuilt.
 
 A batch that may not be built again byte for byte has its bytes beside: compressed (by another library, perhaps), in an old format,
 or damaged.
@@ -25,10 +25,10 @@ from twisted_kafka.protocol.records.record import (
 )
 
 _DECOMPRESSION_LIMIT_BYTES: Final = 64 * 1024 * 1024
-"""Of a batch with more, the records are not shown."""
+"""A larger batch is written without its records."""
 _FLAGS: Final = {"logAppendTime": TIMESTAMP_TYPE_MASK, "transactional": TRANSACTIONAL_FLAG, "control": CONTROL_FLAG}
 _NONE: Final = {"partitionLeaderEpoch": -1, "producerId": -1, "producerEpoch": -1, "baseSequence": -1, "baseOffset": 0}
-"""What a batch has without these; then they are left out."""
+"""The default values of fields, which are left out."""
 _CRC: Final = struct.Struct(">I")
 _CRC_AT: Final = 17
 _PRODUCER_ID: Final = struct.Struct(">q")
@@ -47,7 +47,7 @@ def write_value(value: Any) -> Any:
 
 
 def read_value(form: Any) -> bytes | None:
-    """Return the bytes that ``write_value`` has written so; raises ValueError."""
+    """Return the bytes that ``write_value`` was given; raises ValueError."""
     if form is None:
         return None
     if isinstance(form, str):
@@ -58,7 +58,7 @@ def read_value(form: Any) -> bytes | None:
 
 
 def write_batches(data: bytes) -> list[dict[str, Any]]:
-    """Return what is in a records field: a dictionary for each batch, and one with the bytes of what follows the last whole one."""
+    """Return a dictionary for each batch in a records field, and one with the bytes after the last complete batch."""
     forms: list[dict[str, Any]] = []
     view, at = memoryview(data), 0
     while at < len(data):
@@ -75,7 +75,7 @@ def write_batches(data: bytes) -> list[dict[str, Any]]:
 
 
 def read_batches(forms: Any, producer_ids: Mapping[int, int] = {}) -> bytes:
-    """Return the bytes that ``write_batches`` was given, with other producer ids if need be. Raises ValueError."""
+    """Return the bytes that ``write_batches`` was given, with replaced producer ids if necessary. Raises ValueError."""
     out = []
     for form in forms:
         batch = base64.b64decode(form["bytes"], validate=True) if "bytes" in form else _build(form)
@@ -98,7 +98,7 @@ def _write_batch(batch: RecordBatch) -> dict[str, Any]:
         form["records"] = [_write_record(record, first) for record in batch.records(_DECOMPRESSION_LIMIT_BYTES)]
         if isinstance(batch, DefaultBatch) and not batch.compression and _build(form) == batch.data:
             return form
-    except (KafkaError, ValueError, struct.error, OverflowError):  # the bytes say what it is
+    except (KafkaError, ValueError, struct.error, OverflowError):  # its bytes are written instead
         form.pop("records", None)
     form["bytes"] = _base64(batch.data)
     return form

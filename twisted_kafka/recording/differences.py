@@ -1,4 +1,4 @@
-"""What differs between two answers, leaving out what differs between any two brokers."""
+"""Differences between two answers, without the fields that differ between any two brokers."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -31,10 +31,10 @@ VOLATILE: Final = frozenset(
         "finalizedFeaturesEpoch",
     }
 )
-"""Fields that are not compared: places, times, the numbers of brokers, and texts, which are each broker's own."""
+"""Fields that are not compared because each broker has its own: addresses, times, ids of brokers, and texts."""
 
 BROKER_LISTS: Final = frozenset({"replicaNodes", "isrNodes", "offlineReplicas", "eligibleLeaderReplicas", "lastKnownElr"})
-"""Lists of brokers, of which the length is compared."""
+"""Lists of brokers; only their lengths are compared."""
 
 IDS: Final = {
     "memberId": "member",
@@ -46,7 +46,7 @@ IDS: Final = {
     "clientInstanceId": "client instance",
     "subscriptionId": "subscription",
 }
-"""Fields with ids that a broker makes, and their kind. One id in one answer has to be one id in the other."""
+"""Fields with ids that a broker assigns, and their kind. Each id in one answer must correspond to one id in the other."""
 
 _NO_UUID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 _NO_ID: Final = {
@@ -58,18 +58,18 @@ _NO_ID: Final = {
     "client instance": _NO_UUID,
     "subscription": 0,
 }
-"""What stands for none, by kind."""
+"""The value that means "no id", by kind."""
 _FETCHED: Final = frozenset({"highWatermark", "lastStableOffset", "logStartOffset", "abortedTransactions", "records"})
-"""What a Fetch answers depends on when it does; its records are compared by offset (``fetched_records``)."""
+"""These fields of a Fetch depend on the time of the answer; records are compared by offset instead (``fetched_records``)."""
 _NAMES: Final = ("topic", "name", "partitionIndex", "partition", "index", "partitionId", "apiKey", "groupId", "resourceName", "key")
-"""Fields that name an item of a list, whose order does not matter then."""
+"""Fields that name the items of a list, so that its order does not matter."""
 
 Ids = dict[tuple[str, Any], Any]
 """The other broker's ids by kind and recorded id."""
 
 
 class Comparison:
-    """Compares answers, and learns which id stands for which."""
+    """Compares answers, and learns which ids correspond."""
 
     def __init__(self) -> None:
         self.ids: Ids = {}
@@ -80,7 +80,7 @@ class Comparison:
 
     def _compare(self, recorded: Any, found: Any, path: str, left_out: frozenset[str]) -> Iterator[str]:
         if isinstance(recorded, dict) and isinstance(found, dict):
-            if recorded.get("errorCode") != found.get("errorCode"):  # the rest follows from it
+            if recorded.get("errorCode") != found.get("errorCode"):  # other differences follow from this one
                 was, now = (_error_name(each.get("errorCode")) for each in (recorded, found))
                 yield f"{f'{path}.errorCode'.lstrip('.')}: {was} was recorded, now {now}"
                 return

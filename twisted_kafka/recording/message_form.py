@@ -1,4 +1,4 @@
-"""Messages as JSON in a recording: fields by Kafka's names, bytes as text where they are text, and no secrets."""
+"""Messages as JSON in a recording: fields by Kafka's names, UTF-8 bytes as text, and no secrets."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -21,10 +21,10 @@ class HiddenError(ValueError):
 
 
 class RecordedForm(Form):
-    """Bytes are text if they can be, record batches are taken apart, and secrets are hidden."""
+    """Writes bytes as text where possible, splits record batches into records, and hides secrets."""
 
     def __init__(self, producer_ids: Mapping[int, int] | None = None) -> None:
-        """``producer_ids``: what to read in place of a producer id in a batch."""
+        """``producer_ids`` maps producer ids in batches to the ids to read instead."""
         self._producer_ids = producer_ids or {}
 
     def write_field(self, struct: Struct, field: Field, version: int) -> Any:
@@ -55,7 +55,7 @@ class RecordedForm(Form):
 
 
 def _is_plain_setting(struct: Struct) -> bool:
-    """Whether this is a setting that is known not to be a password. (Kafka: an unknown one is sensitive.)"""
+    """Whether this is a known setting other than a password. (Kafka: an unknown one is sensitive.)"""
     name = getattr(struct, "name", None)
     if not isinstance(name, str):
         return False
@@ -84,7 +84,7 @@ def write_message(message: Message, version: int) -> dict[str, Any]:
 def read_message(
     cls: type[Message], fields: dict[str, Any], version: int, producer_ids: Mapping[int, int] | None = None
 ) -> Message:
-    """Return the message that was written so. Raises ValueError, and HiddenError if its secrets are missing."""
+    """Return the message with these fields. Raises ValueError, and HiddenError if its secrets are missing."""
     if _is_hidden(fields):
         raise HiddenError("its secrets are not in the recording")
     try:

@@ -1,4 +1,4 @@
-"""A proxy in front of any Kafka, Apache Kafka too, that records what its clients ask and are answered.
+"""A proxy in front of any Kafka broker, including Apache Kafka, that records requests and answers.
 
 Addresses of brokers in answers become the proxy's own, one port for each broker, so that clients stay behind it. It speaks plain
 text on both sides. What it cannot read (an API that is newer than this program) it takes out of the answer to ApiVersions, so that
@@ -31,12 +31,12 @@ MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 MAX_BROKERS: Final = 100
 MAX_CONNECTIONS: Final = 1_000
 MAX_PENDING: Final = 1_000
-"""Requests of a connection that wait for their answers; more are not read."""
+"""The proxy stops reading a connection while this many of its requests wait for answers."""
 MAX_PENDING_BYTES: Final = 64 * 1024 * 1024
-"""Their bytes, apart from the last one's."""
+"""The same for the bytes of these requests, without the last one's."""
 CONNECT_S: Final = 10.0
 _LEAST_SASL_HANDSHAKE: Final = 1
-"""With version 0, tokens follow that cannot be told from requests."""
+"""After version 0, tokens follow that look like requests."""
 
 _log = Logger()
 
@@ -61,7 +61,7 @@ class Proxy:
         self.reactor = reactor
         self.clock = clock
         self.connections = 0
-        """How many clients have connected so far."""
+        """The number of clients that have connected so far."""
         self._recording = recording
         self._began_ns = clock.monotonic_ns()
         self._host = ""
@@ -76,7 +76,7 @@ class Proxy:
         return int(self._ports[to].getHost().port)
 
     def port_of(self, broker: tuple[str, int]) -> int | None:
-        """Return this proxy's port for a broker; it begins to listen on it if need be. None: there are too many brokers."""
+        """Return this proxy's port for a broker, and listen on it if it does not yet. None: there are too many brokers."""
         known = self._ports.get(broker)
         if known is None:
             if len(self._ports) > MAX_BROKERS:
@@ -137,7 +137,7 @@ class _ClientFactory(Factory):
 
 
 class _Side(Protocol):
-    """One of the two connections: frames in, frames out. Each side reads as long as the other one writes."""
+    """One of the two connections: frames in, frames out. Each side reads only while the other one can write."""
 
     transport: Any  # ITCPTransport and IConsumer
 
@@ -153,7 +153,7 @@ class _Side(Protocol):
                 self.frame_received(bytes(frame))
         except InvalidReceiveError as error:
             self.refuse(str(error))
-        except Exception as error:  # noqa: BLE001 whatever a client sends, the proxy goes on
+        except Exception as error:  # noqa: BLE001 no client may stop the proxy
             self.refuse(f"{type(error).__name__}: {error}")
 
     def send(self, frame: bytes) -> None:
@@ -215,12 +215,12 @@ class _ClientSide(_Side):
         self.refuse(f"{self._to[0]}:{self._to[1]} cannot be reached: {failure.getErrorMessage()}")
 
     def broker_connected(self, broker: _BrokerSide) -> None:
-        """The broker can be written to."""
+        """The connection to the broker is open."""
         if self._number == 0 or self.transport.disconnecting:
             broker.transport.abortConnection()
             return
         self._broker = broker
-        # Who writes slowly is not read for.
+        # Read each side only as fast as the other one takes data.
         self.transport.registerProducer(broker.transport, True)
         broker.transport.registerProducer(_Reading(self), True)
         self.transport.resumeProducing()
@@ -229,7 +229,7 @@ class _ClientSide(_Side):
         """Pass on a request."""
         pending = _read_request(frame, self._proxy.clock.monotonic_ns())
         if pending.key == ApiKey.SASL_HANDSHAKE and pending.version < _LEAST_SASL_HANDSHAKE:
-            self.refuse("SaslHandshake v0 cannot be recorded, as its tokens cannot be told from requests: use a newer client")
+            self.refuse("SaslHandshake v0 cannot be recorded, because its tokens look like requests: use a newer client")
             return
         if self._broker is None:
             return
@@ -273,7 +273,7 @@ class _ClientSide(_Side):
             self.transport.resumeProducing()
 
     def refuse(self, why: str) -> None:
-        """Say why, and close both connections."""
+        """Log the reason, and close both connections."""
         self._proxy.warn(f"connection {self._number} is closed: {why}")
         self.close()
 
@@ -284,7 +284,7 @@ class _ClientSide(_Side):
             self._broker.transport.abortConnection()
 
     def broker_lost(self) -> None:
-        """The broker has closed its connection: what waits is not answered."""
+        """The broker has closed its connection: waiting requests get no answer."""
         self._give_up()
         self.transport.unregisterProducer()
         self.transport.loseConnection()
@@ -304,7 +304,7 @@ class _ClientSide(_Side):
 
 
 class _Reading:
-    """What the broker's connection pauses while it cannot write: reading its client (IPushProducer)."""
+    """Pauses reading the client while the broker's connection cannot write (IPushProducer)."""
 
     def __init__(self, client: _ClientSide) -> None:
         self._client = client
@@ -318,7 +318,7 @@ class _Reading:
         self._client.read_if_there_is_room(True)
 
     def stopProducing(self) -> None:
-        """Do nothing: the client is told by its own connection."""
+        """Do nothing: the client's own connection handles this."""
 
 
 def _read_request(frame: bytes, now_ns: int) -> _Pending:
@@ -329,7 +329,7 @@ def _read_request(frame: bytes, now_ns: int) -> _Pending:
         header = parse_request_header(frame)
         client_id = header.client_id
         message = request_class(key).decode(frame, version, header.body_offset)
-    except (KafkaError, ValueError):  # an API or version that is newer: passed on as it is
+    except (KafkaError, ValueError):  # a newer API or version: passed on unchanged
         message = None
     return _Pending(key, version, correlation_id, client_id, message, len(frame), now_ns)
 
@@ -343,7 +343,7 @@ def _read_response(pending: _Pending, frame: bytes) -> Message | None:
 
 
 def _change(response: Message, own_address: Any) -> bool:
-    """Put the proxy's addresses into a response, and only what can be read into ApiVersions; return whether anything changed."""
+    """Put the proxy's addresses into a response; leave only readable APIs in ApiVersions; return whether anything changed."""
     if response.KEY == ApiKey.API_VERSIONS:
         _narrow(response)
         return True
@@ -373,7 +373,7 @@ def _narrow(response: Any) -> None:
 
 @cache
 def has_nodes(cls: StructType) -> bool:
-    """Whether messages of this class have addresses of brokers."""
+    """Whether messages of this class contain addresses of brokers."""
     if {"host", "port"} <= {field.name for field in cls.FIELDS}:
         return True
     kinds = [field.type.element if isinstance(field.type, ListOf) else field.type for field in cls.FIELDS]

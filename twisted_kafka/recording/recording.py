@@ -36,12 +36,12 @@ _APIS: Final = {key.title: key for key in ApiKey}
 
 
 class RecordingError(ValueError):
-    """A file is no recording, or one of its lines is wrong. The text is one line, with the file and the line's number."""
+    """A file is not a recording, or one of its lines is invalid. The text is one line, with the file and the line's number."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request and how it was answered, by a recorder's clock."""
+    """A request and its answer, with the times of a recorder's clock."""
 
     connection: int
     client_id: str | None
@@ -57,12 +57,12 @@ class Exchange:
 
 
 class Recording:
-    """A recording that is written. Any thread may add to it. What comes when it has ``max_bytes`` is counted only."""
+    """A recording that is written. Any thread may add to it. Exchanges beyond ``max_bytes`` are only counted."""
 
     def __init__(
         self, path: Path | str, clock: IClock, *, broker: str, max_bytes: int = MAX_FILE_BYTES, is_new: bool = False
     ) -> None:
-        """Make the file, which only its owner can read. ``is_new``: raise FileExistsError if there is one. Raises OSError."""
+        """Make the file, which only its owner can read. ``is_new``: raise FileExistsError if it exists. Raises OSError."""
         self.path = Path(path)
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
@@ -71,13 +71,13 @@ class Recording:
         self._file: TextIO | None = os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass", newline="\n")
         self._bytes = 0
         self.written = 0
-        """How many exchanges are in the file."""
+        """The number of exchanges in the file."""
         self.dropped = 0
-        """How many were too many."""
+        """The number of exchanges that did not fit."""
         self._write({_HEADER: FORMAT, "broker": broker, "began_ms": clock.wall_ms()})
 
     def add(self, exchange: Exchange) -> None:
-        """Write one more. Does nothing after ``close``. Raises OSError, as for a full disk."""
+        """Write an exchange. Does nothing after ``close``. Raises OSError, for example for a full disk."""
         form = write_exchange(exchange)
         with self._lock:
             if self._file is not None and self._write(form):
@@ -111,7 +111,7 @@ class Recording:
 
 
 def write_exchange(exchange: Exchange) -> dict[str, Any]:
-    """Return the line's fields. A request that would not be encoded to the same bytes has them beside, as ``requestBytes``."""
+    """Return the line's fields. ``requestBytes`` has the bytes of a request that would not be encoded to the same bytes."""
     try:
         name = ApiKey(exchange.key).title
     except ValueError:

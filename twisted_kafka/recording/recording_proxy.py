@@ -1,4 +1,4 @@
-"""A proxy that records, on a thread of its own: for tests and for ``twisted-kafka record``."""
+"""A proxy that records, on its own thread, for tests and for ``twisted-kafka record``."""
 
 from concurrent.futures import Future
 from pathlib import Path
@@ -44,12 +44,12 @@ class RecordingProxy:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients connect to: host:port."""
+        """The address for clients: host:port."""
         return f"{'127.0.0.1' if self._host in ('0.0.0.0', '') else self._host}:{self._port}"
 
     @property
     def connections(self) -> int:
-        """How many connections there have been."""
+        """The number of connections so far."""
         return self._proxy.connections
 
     def start(self) -> None:
@@ -71,7 +71,7 @@ class RecordingProxy:
             raise
 
     def stop(self) -> None:
-        """Close all connections, and the file. Harmless when it is stopped."""
+        """Close all connections and the file. Harmless when the proxy is stopped."""
         if self._thread.is_alive():
             self._reactor.callFromThread(self._end)
             self._thread.join(_STOP_S)

@@ -1,8 +1,8 @@
 """Sends the requests of a recording to a broker, and compares the answers.
 
-The order is kept that its clients kept: before a request goes out, everything is waited for that had been answered before it. Ids
-that the broker makes (members, producers, topics, sessions) take the place of the recorded ones. A broker that is not ready yet is
-asked again, as a client does.
+The replay keeps the order of the clients: before it sends a request, it waits for all answers that preceded the request in the
+recording. It replaces recorded ids (members, producers, topics, sessions) by the broker's. While the broker is not ready, the replay
+asks again, like a client.
 """
 
 import socket
@@ -25,7 +25,7 @@ from twisted_kafka.timing.clock import IClock
 MAX_CONNECTIONS: Final = 1_000
 MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 MOST_SHOWN: Final = 10
-"""Differences of one answer that are told."""
+"""The number of differences of one answer that are reported."""
 READY_S: Final = 10.0
 _AGAIN_S: Final = 0.05
 _NOT_READY: Final = frozenset(
@@ -37,7 +37,8 @@ _NOT_READY: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors of a broker that is about to create or load something: if there was none, it is asked again; if it was, it may be gone."""
+"""Errors of a broker that still creates or loads something. If such an error was not recorded, the replay asks again; if one was
+recorded, the answer may have no error now."""
 _SASL: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 _SIZE: Final = Struct(">i")
 _REST: Final = frozenset({NO_ANSWER, CLOSED})
@@ -45,7 +46,7 @@ _REST: Final = frozenset({NO_ANSWER, CLOSED})
 
 @dataclass
 class Report:
-    """What a replay found; ``str`` of it is for people."""
+    """The result of a replay; ``str`` of it is for people."""
 
     sent: int = 0
     alike: int = 0
@@ -56,12 +57,12 @@ class Report:
 
     def __str__(self) -> str:
         lines = [*self.differences, *(f"not sent: {each}" for each in self.left_out)]
-        told = f"{self.sent} requests were sent, {self.alike} were answered as recorded, {len(self.left_out)} were not sent"
-        return "\n".join([*lines, told])
+        counts = f"{self.sent} requests were sent, {self.alike} were answered as recorded, {len(self.left_out)} were not sent"
+        return "\n".join([*lines, counts])
 
 
 class _Connection:
-    """One connection to the broker. Answers that nobody waits for any more are skipped."""
+    """One connection to the broker. It skips answers that are no longer expected."""
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self._socket = socket.create_connection((host, port), timeout_s)
@@ -105,7 +106,7 @@ class Replay:
     """Replays one recording against the broker at an address."""
 
     def __init__(self, host: str, port: int, clock: IClock, timeout_s: float = 30.0) -> None:
-        """``timeout_s``: how long each answer is waited for."""
+        """``timeout_s`` limits the wait for each answer."""
         self._address = (host, port)
         self._clock = clock
         self._timeout_s = timeout_s
@@ -116,7 +117,7 @@ class Replay:
         self._report = Report()
 
     def run(self, path: Path | str) -> Report:
-        """Send everything; return what was found. Raises OSError, TimeoutError among them, and RecordingError."""
+        """Send everything; return the result. Raises OSError, including TimeoutError, and RecordingError."""
         try:
             for line, is_request in _in_order(path):
                 if is_request:
@@ -179,7 +180,7 @@ class Replay:
         self._compare(line, found)
 
     def _answer(self, sent: _Sent) -> dict[str, Any] | None:
-        """Return the answer; ask again until the broker is ready, if it was when this was recorded."""
+        """Return the answer. If the recorded broker was ready, ask again until this one is."""
         recorded_errors = _errors(sent.line.response)
         due_ns = self._clock.monotonic_ns() + int(READY_S * 1e9)
         while True:
@@ -224,7 +225,7 @@ class Replay:
                 )
         lines = list(self._comparison.differences(recorded, found, is_fetch=is_fetch))
         if lines and _errors(recorded) & _NOT_READY and not _errors(found):
-            lines = []  # it was not ready then, and is now
+            lines = []  # the recorded broker was not ready, and this one is
         self._differ(line, lines)
 
     def _differ(self, line: Recorded, lines: list[str]) -> None:
@@ -242,8 +243,8 @@ class Replay:
         for (topic, partition, offset), content in recorded.items():
             now = found.get((ids.get(("topic", topic), topic), partition, offset))
             if now != content:
-                told = "was not fetched now" if now is None else f"was {content[:2]!r}, now {now[:2]!r}"
-                self._report.differences.append(f"the record at {offset} of {topic}-{partition} {told}")
+                change = "was not fetched now" if now is None else f"was {content[:2]!r}, now {now[:2]!r}"
+                self._report.differences.append(f"the record at {offset} of {topic}-{partition} {change}")
 
 
 def _read_answer(line: Recorded, frame: bytes) -> dict[str, Any]:

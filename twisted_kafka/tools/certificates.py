@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add ``certificates`` to a parser's commands; see ``inspection.add_commands``."""
+    """Add ``certificates`` to a parser's commands, like ``inspection.add_commands``."""
     make = commands.add_parser(
         "certificates",
         help="make certificates for development",
@@ -26,7 +26,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 def _run(options: argparse.Namespace) -> int:
     from twisted_kafka.timing.clock import SystemClock
-    from twisted_kafka.tools.development_certificates import DevelopmentCertificates  # imports cryptography: others do without
+    from twisted_kafka.tools.development_certificates import DevelopmentCertificates  # other commands need no cryptography
 
     hosts = options.host or list(dict.fromkeys(["localhost", "127.0.0.1", "::1", socket.gethostname()]))
     made = DevelopmentCertificates(options.directory, SystemClock().wall_ms())

@@ -33,11 +33,11 @@ MAX_DAYS: Final = 3650
 _AUTHORITY, _AUTHORITY_KEY, _PASSWORD = "ca.pem", "ca-key.pem", "password"
 _ORGANIZATION: Final = "twisted_kafka development"
 _CLOCK_SKEW: Final = timedelta(hours=1)
-"""Certificates are valid since an hour ago, for machines whose clocks differ."""
+"""Certificates are valid from an hour ago, for machines with different clocks."""
 
 
 class DevelopmentCertificates:
-    """Makes the files; those that exist are replaced, except for the authority and the password."""
+    """Makes the files and replaces existing ones, except for the authority and the password."""
 
     def __init__(self, directory: Path, now_ms: int) -> None:
         self._directory = directory
@@ -75,7 +75,7 @@ class DevelopmentCertificates:
     # The authority
 
     def _authority(self) -> tuple[Any, x509.Certificate]:
-        """Return the key and the certificate of the directory's authority, which is made if there is none."""
+        """Return the key and the certificate of the directory's authority; make them if they do not exist."""
         paths = [self._directory / name for name in (_AUTHORITY_KEY, _AUTHORITY)]
         if not any(path.exists() for path in paths):
             return self._new_authority()
@@ -116,7 +116,7 @@ class DevelopmentCertificates:
         )
 
     def _password(self) -> str:
-        """Return the password of the stores, which stays: it is in settings."""
+        """Return the password of the stores. It stays the same, because settings contain it."""
         path = self._directory / _PASSWORD
         if not path.exists():
             self._write(_PASSWORD, secrets.token_urlsafe(18).encode())
@@ -140,7 +140,7 @@ class DevelopmentCertificates:
         self._write(f"{name}.jks", write_jks([entry], {}, password, self._now_ms))
 
     def _write_settings(self, password: str) -> None:
-        """Write what a broker, Java's clients and librdkafka need."""
+        """Write the settings of a broker, of Java's clients and of librdkafka."""
         at = self._directory.absolute()
         stores = {
             "ssl.truststore.type": "PKCS12",
@@ -167,7 +167,7 @@ class DevelopmentCertificates:
         return int(self._now.timestamp() * 1000)
 
     def _write(self, name: str, data: bytes) -> None:
-        """Write a file in one step, as a broker may read it, for the owner alone."""
+        """Write a file in one step, because a broker may read it; only the owner can read it."""
         path = self._directory / name
         temporary = path.with_name(f".{name}.new")
         temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""``twisted-kafka doctor``: asks any Kafka broker what its clients need to know, and says what is wrong and what to do."""
+"""``twisted-kafka doctor``: sends any Kafka broker the first requests of a client, and reports problems with advice."""
 
 import argparse
 import socket
@@ -33,14 +33,14 @@ _CLIENT_ID: Final = "twisted-kafka-doctor"
 _MAX_BROKERS: Final = 100
 _MAX_NAMES: Final = 5
 _METADATA_VERSION: Final = 2
-"""Old enough for any Kafka since 0.10.1, and the first with the cluster's id."""
+"""Any Kafka since 0.10.1 serves it, and it is the first with the cluster's id."""
 _HANDSHAKE_VERSION: Final = 1
 _CONFIGS_VERSION: Final = 1
 _GROUPS_VERSION: Final = 4
-"""The first that is asked for states."""
+"""The first version that selects groups by state."""
 _FETCH_OF_2_1: Final = 10
 _BROKER: Final = 4
-"""The type of resource that a broker's settings are described by."""
+"""The resource type of a broker's settings."""
 _CREATION_KEY: Final = "auto.create.topics.enable"
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
 _TLS_ALERT: Final = b"\x15\x03"
@@ -49,13 +49,13 @@ _HTTP: Final = b"HTTP"
 _ADVICE: Final = (
     ("does not speak TLS", "set security.protocol=PLAINTEXT or SASL_PLAINTEXT"),
     ("has no SASL", "set security.protocol=PLAINTEXT, or SSL"),
-    ("does not have the mechanism", "set sasl.mechanism to one that it has"),
-    ("is not valid for", "connect by a name that the certificate has, or set ssl.endpoint.identification.algorithm to nothing"),
+    ("does not have the mechanism", "set sasl.mechanism to one of these"),
+    ("is not valid for", "connect with a name in the certificate, or set ssl.endpoint.identification.algorithm to nothing"),
     ("is rejected", "set ssl.truststore.location to a store with the authority that signed it"),
     ("certificate", "set ssl.keystore.location to a certificate that the broker trusts"),
     ("TLS", "compare ssl.enabled.protocols and ssl.cipher.suites with the broker's"),
 )
-"""What to do when one side refuses the other, by what its reason says."""
+"""Advice when one side refuses the other, by a part of the reason."""
 _LOG_IN: Final = "check the user name and the password in sasl.jaas.config"
 
 
@@ -67,16 +67,16 @@ class Finding(NamedTuple):
 
 
 class NoAnswerError(Exception):
-    """The other side does not answer as a Kafka broker does. The text says what it did and what to do."""
+    """The other side does not answer like a Kafka broker. The text describes its behaviour and gives advice."""
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add ``doctor`` to a parser's commands; see ``inspection.add_commands`` for what it sets."""
-    text = "say what keeps clients from working with a Kafka broker, any Kafka's"
+    """Add ``doctor`` to a parser's commands, like ``inspection.add_commands``."""
+    text = "find out why clients cannot work with a Kafka broker, this one or Apache Kafka"
     command = commands.add_parser("doctor", help=text, description=f"{text[0].upper()}{text[1:]}.")
     command.add_argument("address", metavar="HOST:PORT")
-    told = "a client's settings for TLS and SASL (security.protocol, ssl.*, sasl.*), a file as Kafka's tools take it"
-    command.add_argument("--command-config", metavar="FILE", type=Path, help=told)
+    what = "a client's settings for TLS and SASL (security.protocol, ssl.*, sasl.*), a file as for Kafka's tools"
+    command.add_argument("--command-config", metavar="FILE", type=Path, help=what)
     command.set_defaults(run=_run)
 
 
@@ -93,9 +93,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def examine(host: str, port: int, settings: Mapping[str, str] | None = None) -> Iterator[Finding]:
-    """Ask the broker at this address; yield what is found. Each answer is waited for 5 seconds.
+    """Examine the broker at this address; yield the findings. Each answer has 5 seconds.
 
-    ``settings`` are a client's, by Kafka's names. Raises ConfigError for bad ones.
+    ``settings`` are a client's, by Kafka's names. Raises ConfigError for invalid ones.
     """
     client = _Client(settings or {})
     try:
@@ -108,7 +108,7 @@ def examine(host: str, port: int, settings: Mapping[str, str] | None = None) -> 
         return
     yield from _age(served)
     if metadata.controller_id < 0:
-        yield Finding(PROBLEM, "no controller is known: look at the brokers' logs, and at ZooKeeper or the quorum")
+        yield Finding(PROBLEM, "the cluster has no controller: check the brokers' logs, and ZooKeeper or the quorum")
     reached = yield from _advertised(metadata, client)
     yield from _partitions(metadata)
     try:
@@ -122,9 +122,11 @@ def examine(host: str, port: int, settings: Mapping[str, str] | None = None) -> 
 def _age(served: dict[int, tuple[int, int]]) -> Iterator[Finding]:
     oldest, latest = served.get(ApiKey.FETCH, (0, _FETCH_OF_2_1))
     if latest < _FETCH_OF_2_1:
-        yield Finding(WARNING, "the broker is older than Kafka 2.1: Java clients from 4.0 on refuse it; update it, or stay at 3.x")
+        yield Finding(
+            WARNING, "the broker is older than Kafka 2.1: Java clients 4.0 and newer reject it; update it, or keep 3.x clients"
+        )
     if oldest > 0:
-        yield Finding(NOTE, "the broker is Kafka 4.0 or newer: clients from before 2.1 do not work with it; update those")
+        yield Finding(NOTE, "the broker is Kafka 4.0 or newer: clients older than 2.1 do not work with it; update these clients")
 
 
 def _groups(broker: Any, served: dict[int, tuple[int, int]], client: "_Client") -> Iterator[Finding]:
@@ -133,13 +135,16 @@ def _groups(broker: Any, served: dict[int, tuple[int, int]], client: "_Client") 
     answer = client.ask(broker.host, broker.port, ListGroupsRequest(states_filter=list(_REBALANCING)), _GROUPS_VERSION)
     names = [group.group_id for group in answer.groups]
     if names:
-        told = ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
-        what = "ask again: if it still is, its members join and leave, or handle records for longer than max.poll.interval.ms"
-        yield Finding(WARNING, f"rebalancing now: {told}; {what}")
+        shown = ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
+        advice = (
+            "run doctor again; if the group still rebalances, its members keep joining and leaving, "
+            "or handle records for longer than max.poll.interval.ms"
+        )
+        yield Finding(WARNING, f"rebalancing now: {shown}; {advice}")
 
 
 def _creation(brokers: list[Any], served: dict[int, tuple[int, int]], client: "_Client") -> Iterator[Finding]:
-    """Tell whether topics have to be created. A client without the right to see settings is told nothing."""
+    """Report if topics must be created first. Reports nothing if the client may not read the broker's settings."""
     if not brokers or served.get(ApiKey.DESCRIBE_CONFIGS, (0, 0))[1] < _CONFIGS_VERSION:
         return
     asked = DescribeConfigsResource(
@@ -147,26 +152,32 @@ def _creation(brokers: list[Any], served: dict[int, tuple[int, int]], client: "_
     )
     answer = client.ask(brokers[0].host, brokers[0].port, DescribeConfigsRequest(resources=[asked]), _CONFIGS_VERSION)
     if any(config.value == "false" for result in answer.results for config in result.configs or ()):
-        yield Finding(NOTE, f"topics are not created when clients ask for them ({_CREATION_KEY}=false): create them first")
+        yield Finding(
+            NOTE, f"the broker does not create topics when clients ask for them ({_CREATION_KEY}=false): create them first"
+        )
 
 
 def _advertised(metadata: MetadataResponse, client: "_Client") -> Generator[Finding, None, list[Any]]:
-    """Return the brokers that were reached."""
+    """Yield findings about the advertised addresses; return the brokers that answered."""
     reached = []
     for broker in metadata.brokers[:_MAX_BROKERS]:
         where = f"broker {broker.node_id} advertises {broker.host}:{broker.port}"
         try:
             answer = client.ask(broker.host, broker.port, MetadataRequest(topics=[]), _METADATA_VERSION)
         except NoAnswerError as error:
-            yield Finding(PROBLEM, f"{where}, where clients go next, but {error}; set advertised.listeners to what clients reach")
+            advice = "set advertised.listeners to an address that clients can reach"
+            yield Finding(PROBLEM, f"{where}, and clients connect there next, but {error}; {advice}")
             continue
         if answer.cluster_id != metadata.cluster_id:
-            yield Finding(PROBLEM, f"{where}, where another cluster answers: {answer.cluster_id}, not {metadata.cluster_id}")
+            yield Finding(PROBLEM, f"{where}, but another cluster answers there: {answer.cluster_id}, not {metadata.cluster_id}")
         else:
             reached.append(broker)
             yield Finding(OK, where)
     if len(metadata.brokers) > _MAX_BROKERS:
-        yield Finding(WARNING, f"{len(metadata.brokers) - _MAX_BROKERS} more brokers were not asked: ask one of them")
+        yield Finding(
+            WARNING,
+            f"{len(metadata.brokers) - _MAX_BROKERS} more brokers were not examined: run doctor with one of their addresses",
+        )
     return reached
 
 
@@ -175,7 +186,7 @@ def _partitions(metadata: MetadataResponse) -> Iterator[Finding]:
     offline = sum(partition.leader_id < 0 for partition in partitions)
     behind = sum(len(partition.isr_nodes) < len(partition.replica_nodes) for partition in partitions)
     if offline:
-        yield Finding(PROBLEM, f"{offline} of {len(partitions)} partitions have no leader: start the brokers that have them")
+        yield Finding(PROBLEM, f"{offline} of {len(partitions)} partitions have no leader: start the brokers with their replicas")
     if behind:
         yield Finding(WARNING, f"{behind} of {len(partitions)} partitions are under-replicated: a broker is down or slow")
     if not offline and not behind:
@@ -190,15 +201,15 @@ class _Client:
         self._secured = _secured(settings) if settings else None
 
     def ask_after_log_in(self, host: str, port: int, request: Message, version: int) -> Any:
-        """Return the answer to a request that a client may send only when it has logged in; raise NoAnswerError."""
+        """Return the answer to a request that may need a login first; raise NoAnswerError."""
         try:
             return self.ask(host, port, request, version)
         except NoAnswerError as error:
             mechanisms = self._mechanisms(host, port)
             if not mechanisms:
                 raise
-            what = f"set security.protocol=SASL_{'SSL' if self._has_tls else 'PLAINTEXT'}, sasl.mechanism and sasl.jaas.config"
-            raise NoAnswerError(f"{host}:{port} wants clients to log in with {', '.join(mechanisms)}: {what}") from error
+            advice = f"set security.protocol=SASL_{'SSL' if self._has_tls else 'PLAINTEXT'}, sasl.mechanism and sasl.jaas.config"
+            raise NoAnswerError(f"{host}:{port} requires a login with {', '.join(mechanisms)}: {advice}") from error
 
     @property
     def _has_tls(self) -> bool:
@@ -209,7 +220,7 @@ class _Client:
             return []
         try:
             mechanisms: list[str] = self.ask(host, port, SaslHandshakeRequest(mechanism="-"), _HANDSHAKE_VERSION).mechanisms
-        except NoAnswerError:  # what was asked before says more
+        except NoAnswerError:  # the earlier error says more
             return []
         return mechanisms
 
@@ -224,40 +235,39 @@ class _Client:
             advice = next((what for words, what in _ADVICE if words in str(error)), _LOG_IN)
             raise NoAnswerError(f"cannot connect to {host}:{port}: {str(error).rstrip('.')}; {advice}") from None
         except socket.gaierror:
-            raise NoAnswerError(f"{host} has no address: check the name, or DNS") from None
+            raise NoAnswerError(f"{host} has no address: check the name and DNS") from None
         except TimeoutError:
             raise NoAnswerError(
-                f"{host}:{port} does not answer within {_TIMEOUT_S:g} s: a firewall, or no Kafka listener"
+                f"{host}:{port} does not answer within {_TIMEOUT_S:g} s: check for a firewall, and that this is a Kafka listener"
             ) from None
         except OSError as error:
-            raise NoAnswerError(f"{host}:{port} cannot be talked to: {error.strerror or error}") from None
+            what = "start the broker, or check the address"
+            raise NoAnswerError(f"{host}:{port} cannot be reached: {error.strerror or error}; {what}") from None
         except MalformedMessageError as error:
-            raise NoAnswerError(
-                f"{host}:{port} answers as no Kafka broker does ({error}): take the port of a Kafka listener"
-            ) from None
+            raise NoAnswerError(f"{host}:{port} is not a Kafka broker ({error}): use the port of a Kafka listener") from None
         except NotAResponseError as error:
             raise NoAnswerError(f"{host}:{port} {self._reason(address, error.received)}") from None
 
     def _reason(self, address: tuple[str, int], received: bytes) -> str:
         if received == _HTTP:
-            return "is a web server: take the port of a Kafka listener"
+            return "is a web server: use the port of a Kafka listener"
         if self._has_tls:
-            return "closes the connection: if it has no TLS, set security.protocol=PLAINTEXT or SASL_PLAINTEXT"
+            return "closes the connection: if the listener has no TLS, set security.protocol=PLAINTEXT or SASL_PLAINTEXT"
         if received.startswith(_TLS_ALERT) or (not received and _speaks_tls(address)):
-            return "wants TLS: set security.protocol=SSL or SASL_SSL in clients, and here in a --command-config file"
+            return "requires TLS: set security.protocol=SSL or SASL_SSL in clients, and here in a --command-config file"
         if received:
-            return "does not answer as a Kafka broker: take the port of a Kafka listener"
-        return "closes the connection: it wants clients to log in with SASL (security.protocol), or it is no Kafka broker"
+            return "does not answer like a Kafka broker: use the port of a Kafka listener"
+        return "closes the connection: it requires a SASL login (security.protocol), or it is not a Kafka broker"
 
 
 def _secured(settings: Mapping[str, str]) -> "Secured":
-    from twisted_kafka.tools.secured import Secured  # a reactor, TLS and SASL, which few need
+    from twisted_kafka.tools.secured import Secured  # imports a reactor, TLS and SASL, which few runs need
 
     return Secured(settings, _CLIENT_ID, SystemClock())
 
 
 def _speaks_tls(address: tuple[str, int]) -> bool:
-    """Whether a TLS handshake gets anywhere; nothing is sent over it, so nobody is verified."""
+    """Whether the listener answers a TLS handshake. Nothing is sent over it, so the peer is not verified."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -266,7 +276,7 @@ def _speaks_tls(address: tuple[str, int]) -> bool:
             return True
     except ssl.SSLEOFError:
         return False
-    except ssl.SSLError as error:  # an alert: of a listener that wants another version, as an example
+    except ssl.SSLError as error:  # an alert, for example from a listener that requires another version
         return "ALERT" in (error.reason or "")
     except OSError:
         return False

@@ -41,7 +41,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "verify",
         help="check a log directory of a stopped broker",
         description="Check log directories of a stopped broker: every batch, record, index and checkpoint. Nothing is modified. "
-        "The exit status is 1 if there are errors. The next start of the broker repairs what is reported as a note.",
+        "The exit status is 1 if there are errors. The next start of the broker repairs everything reported as a note.",
     )
     check.add_argument("directories", nargs="+", type=Path, metavar="DIR")
     check.add_argument("--headers-only", action="store_true", help="do not decompress and parse the records (faster)")

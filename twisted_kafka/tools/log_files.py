@@ -33,7 +33,7 @@ from twisted_kafka.protocol.types import uuid_text
 
 Item = dict[str, Any]
 DescribeRecord = Callable[[Record], Item]
-"""Decodes the key and value of a record; an empty dictionary if it is not known how."""
+"""Decodes the key and value of a record; returns an empty dictionary for an unknown format."""
 
 MARKERS: Final = {0: "ABORT", 1: "COMMIT"}
 

@@ -1,4 +1,4 @@
-"""The command ``twisted-kafka``: runs a broker, inspects the files of one, prepares one, or reports on what it did."""
+"""The command ``twisted-kafka``: runs, prepares and inspects a broker, or reports on its access log."""
 
 import sys
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ CLUSTER = "cluster"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status: 0, 1 for errors in the files, 2 for errors in the command line.
 
-    ``serve`` exits like ``twistd kafka``, and the commands about the access log as ``python -m twisted_kafka_spark``.
+    ``serve`` exits like ``twistd kafka``, and the commands for the access log exit like ``python -m twisted_kafka_spark``.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == [SERVE]:
@@ -40,7 +40,8 @@ def _inspect(arguments: Sequence[str]) -> int:
 
     parser = argparse.ArgumentParser(
         prog="twisted-kafka",
-        description="Run a Kafka broker, prepare one, report on one, or inspect its files; this project's or Apache Kafka's.",
+        description="Run and prepare a Kafka broker, inspect its files, and report on its requests. Many commands also work "
+        "with Apache Kafka.",
     )
     parser.add_argument("--version", action="version", version=f"twisted_kafka {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

@@ -16,18 +16,18 @@ from twisted_kafka.timing.clock import SystemClock
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add ``metadata`` to a parser's commands; see ``inspection.add_commands`` for what it sets."""
+    """Add ``metadata`` to a parser's commands, like ``inspection.add_commands``."""
     command = commands.add_parser(
         "metadata",
         help="move a stopped broker's metadata between the embedded store and ZooKeeper",
-        description="Write the metadata of a stopped broker to a file, or read them from one: topics, configs, users, ACLs. "
-        "The broker's settings say where they are: in ZooKeeper with zookeeper.connect, else in its log directory. The file has "
-        "credentials in it; only its owner can read it.",
+        description="Write the metadata of a stopped broker to a file, or read it from one: topics, configs, users, ACLs. "
+        "With zookeeper.connect in the broker's settings, the metadata is in ZooKeeper, otherwise in the log directory. The file "
+        "contains credentials; only its owner can read it.",
     )
     actions = command.add_subparsers(required=True, metavar="ACTION")
     for name, text, run in (
         ("export", "write the metadata to a new file", _export),
-        ("import", "read the metadata from a file into a store without any", _import),
+        ("import", "read the metadata from a file into an empty store", _import),
     ):
         action = actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         action.add_argument("file", metavar="FILE", type=Path)

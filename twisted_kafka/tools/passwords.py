@@ -1,6 +1,6 @@
 """``twisted-kafka set-password``: stores a user's SCRAM credential while the broker is stopped.
 
-The first users of a broker need it: those that log in to make the others. (Kafka: ``kafka-storage.sh format --add-scram``.)
+It makes a broker's first users, who log in to make the others. (Kafka: ``kafka-storage.sh format --add-scram``.)
 """
 
 import argparse
@@ -22,13 +22,12 @@ _MECHANISMS: Final = {mechanism.name: mechanism for mechanism in SCRAM_MECHANISM
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add ``set-password`` to a parser's commands; see ``inspection.add_commands`` for what it sets."""
+    """Add ``set-password`` to a parser's commands, like ``inspection.add_commands``."""
     command = commands.add_parser(
         "set-password",
         help="set a user's password in a stopped broker",
-        description="Set a user's SCRAM password in the metadata of a stopped broker, which may not have been started yet. The "
-        "password is asked for, or read from the standard input if that is not a terminal. For a broker that runs, use "
-        "kafka-configs.sh.",
+        description="Set a user's SCRAM password in the metadata of a stopped or new broker. The command asks for the password, or "
+        "reads it from the standard input if that is not a terminal. For a running broker, use kafka-configs.sh of Apache Kafka.",
     )
     command.add_argument("user", metavar="USER")
     command.add_argument("-c", "--config", help="the broker's settings, as for serve")

@@ -1,4 +1,4 @@
-"""``twisted-kafka record`` and ``replay``: what clients ask any Kafka, in a file, and the same asked of another one."""
+"""``twisted-kafka record`` and ``replay``: write clients' requests to any Kafka to a file, and send them to another one."""
 
 import argparse
 import signal
@@ -12,26 +12,26 @@ from twisted_kafka.timing.clock import SystemClock
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add both to a parser's commands; see ``inspection.add_commands`` for what they set."""
-    text = "write what clients ask any Kafka broker to a file, from in front of it"
+    """Add both to a parser's commands, like ``inspection.add_commands``."""
+    text = "record the requests of clients to any Kafka broker, as a proxy in front of it"
     record = commands.add_parser(
         "record",
         help=text,
-        description=f"{text[0].upper()}{text[1:]}. Clients connect here; addresses of brokers in answers become this program's, a "
-        "port for each. Plain text on both sides. Secrets are not written. It ends with SIGINT (ctrl-C) or SIGTERM.",
+        description=f"{text[0].upper()}{text[1:]}. Clients connect to this program. It replaces brokers' addresses in responses with its "
+        "own, one port for each. Both sides speak plain text. Secrets are not written. It ends on SIGINT (ctrl-C) or SIGTERM.",
     )
     record.add_argument("file", metavar="FILE", help="a new file")
-    record.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:0", help="where clients connect (default: a free port)")
+    record.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:0", help="address for clients (default: a free port)")
     record.add_argument("--to", metavar="HOST:PORT", required=True, help="the broker")
     record.add_argument(
         "--max-mb", metavar="MB", type=int, default=MAX_FILE_BYTES >> 20, help="largest size of the file (%(default)s)"
     )
     record.set_defaults(run=_record)
-    text = "send what was recorded to a broker, and say what is answered otherwise"
+    text = "send recorded requests to a broker, and report every answer that differs"
     replay = commands.add_parser(
         "replay",
         help=text,
-        description=f"{text[0].upper()}{text[1:]}. Plain-text listeners only. Exits with 1 if something differs.",
+        description=f"{text[0].upper()}{text[1:]}. It needs a plain-text listener. The exit status is 1 if an answer differs.",
     )
     replay.add_argument("file", metavar="FILE")
     replay.add_argument("address", metavar="HOST:PORT")
@@ -58,7 +58,7 @@ def _record(options: argparse.Namespace) -> int:
     recording = proxy.recording
     print(f"{recording.written} requests of {proxy.connections} connections are in {recording.path}")
     if recording.dropped:
-        print(f"{recording.dropped} more had no room in {options.max_mb} MB")
+        print(f"{recording.dropped} more did not fit into {options.max_mb} MB")
     return 0
 
 

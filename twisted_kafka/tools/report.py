@@ -1,4 +1,4 @@
-"""The commands about the access log, ``report`` and others, which a distribution of its own has."""
+"""The commands for the access log, ``report`` and others, which are in a separate distribution."""
 
 import importlib
 import sys
@@ -12,7 +12,7 @@ COMMANDS: Final = {
     "demo": "write a synthetic day of an access log",
     "prepare": "make Spark start faster on this machine",
 }
-"""The commands with what they do, as the command's help says it."""
+"""The commands with their help texts."""
 
 EXIT_FAILED: Final = 1
 _PACKAGE: Final = "twisted_kafka_spark"
@@ -21,12 +21,15 @@ _PACKAGE: Final = "twisted_kafka_spark"
 def run(arguments: Sequence[str]) -> int:
     """Run one of the commands; return its exit status, or 1 if the distribution ``twisted-kafka-spark`` is not installed."""
     try:
-        # By name: the broker does not depend on it.
+        # Imported by name: the broker does not depend on it.
         cli = importlib.import_module(f"{_PACKAGE}.cli")
     except ModuleNotFoundError as error:
         if error.name != _PACKAGE:
             raise
-        print(f"twisted-kafka: {arguments[0]} needs another package: pip install 'twisted_kafka[spark]'", file=sys.stderr)
+        print(
+            f"twisted-kafka: {arguments[0]} needs the package twisted-kafka-spark: in a clone, pip install ./spark '.[spark]'",
+            file=sys.stderr,
+        )
         return EXIT_FAILED
     status: int = cli.main(arguments, program="twisted-kafka")
     return status

@@ -1,4 +1,4 @@
-"""Asks brokers with the settings of a client, as Kafka's tools take them: over TLS, and logged in with SASL."""
+"""Sends requests with a client's settings, in the form of Kafka's tools: over TLS, and after a SASL login."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -34,10 +34,10 @@ _GSSAPI: Final = "GSSAPI"
 
 
 class Secured:
-    """Asks with one client's settings, each request over a connection of its own. It blocks."""
+    """Sends requests with one client's settings, each over its own connection. It blocks."""
 
     def __init__(self, settings: Mapping[str, str], client_id: str, clock: IClock) -> None:
-        """``settings`` are a client's, by Kafka's names; those that are not about security are ignored. Raises ConfigError."""
+        """``settings`` are a client's, by Kafka's names; only security settings have an effect. Raises ConfigError."""
         self.protocol = settings.get(PROTOCOL_KEY, PROTOCOLS[0]).strip().upper()
         if self.protocol not in PROTOCOLS:
             raise ConfigError(f"Invalid value {settings[PROTOCOL_KEY]!r} for {PROTOCOL_KEY}: must be one of {', '.join(PROTOCOLS)}")
@@ -75,7 +75,7 @@ class Secured:
 
 
 def _as_between_brokers(settings: Mapping[str, str], protocol: str) -> KafkaConfig:
-    """Return the configuration of a broker that would connect to others as this client does."""
+    """Return the configuration of a broker that would connect to other brokers like this client."""
     own = {key: value for key, value in settings.items() if key.startswith(_OWN_PREFIXES)}
     mechanism = own.pop("sasl.mechanism", _GSSAPI)
     return KafkaConfig.embedded(
@@ -101,7 +101,7 @@ class _Attempt:
 
     @property
     def answer(self) -> bytes:
-        """The answer; raises what went wrong instead."""
+        """The answer; raises the error if there is no answer."""
         if self._answer is None:
             raise self._error or NotAResponseError(b"")
         return self._answer
@@ -112,7 +112,7 @@ class _Attempt:
         connecting.addErrback(self._not_connected)
 
     def end(self, error: BaseException | None) -> None:
-        """Be over, with an error unless there is an answer."""
+        """End, with an error unless there is an answer."""
         if self._error is None and self._answer is None:
             self._error = error or NotAResponseError(b"")
             self._stop()
@@ -131,7 +131,7 @@ class _Attempt:
             self._stop()
 
     def connection_lost(self, connection: BrokerConnection, why: BaseException | None) -> None:
-        """Take note of why (``IConnectionOwner``)."""
+        """Remember the reason (``IConnectionOwner``)."""
         self.end(why if isinstance(why, PeerRefusedError) else NotAResponseError(b""))
 
     def _not_connected(self, failure: Failure) -> None:

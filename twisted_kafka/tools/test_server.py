@@ -19,34 +19,36 @@ if TYPE_CHECKING:
 
 TOKEN_VARIABLE: Final = "TWISTED_KAFKA_TOKEN"
 _LOOK_S: Final = 0.2
-"""How often it is looked whether the parent lives."""
+"""The interval of checks whether the parent is alive."""
 _READ_BYTES: Final = 4096
 _HIGHEST_PORT: Final = 65_535
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add ``test-server`` to a parser's commands; see ``inspection.add_commands`` for what it sets."""
+    """Add ``test-server`` to a parser's commands, like ``inspection.add_commands``."""
     text = "run a broker for tests in any language, with faults, requests and a clock over HTTP"
     command = commands.add_parser(
         "test-server",
         help=text,
-        description=f"{text[0].upper()}{text[1:]}. Its line on stdout is JSON: bootstrap_servers, control_url, token, pid. It "
-        "ends with the program that started it, when its stdin is a pipe that is closed, or with SIGINT or SIGTERM, and leaves no "
-        f"files. {TOKEN_VARIABLE} in the environment is the token, if it is there. docs/test-server.md has the control API.",
+        description=f"{text[0].upper()}{text[1:]}. It prints one line of JSON: bootstrap_servers, control_url, token, pid. It ends "
+        "when the program that started it ends, when its stdin is a pipe and is closed, or on SIGINT or SIGTERM, and leaves no "
+        f"files. The environment variable {TOKEN_VARIABLE} sets the token. docs/test-server.md describes the control API.",
     )
-    command.add_argument("--brokers", metavar="N", type=int, default=1, help="so many, which are a cluster (%(default)s)")
-    command.add_argument("--port", metavar="PORT", type=int, default=0, help="of the first broker (default: free ones)")
-    command.add_argument("--control", metavar="HOST:PORT", default="127.0.0.1:0", help="of the control API (default: a free port)")
-    command.add_argument("--persona", metavar="VERSION", help="play another Kafka: 0.11, 2.8, 3.9 or 4.1")
+    command.add_argument("--brokers", metavar="N", type=int, default=1, help="number of brokers in the cluster (%(default)s)")
+    command.add_argument("--port", metavar="PORT", type=int, default=0, help="port of the first broker (default: free ports)")
+    command.add_argument(
+        "--control", metavar="HOST:PORT", default="127.0.0.1:0", help="address of the control API (default: a free port)"
+    )
+    command.add_argument("--persona", metavar="VERSION", help="answer as another version of Kafka: 0.11, 2.8, 3.9 or 4.1")
     command.add_argument("--override", "-o", metavar="KEY=VALUE", action="append", default=[], help="a setting; may be repeated")
     command.add_argument("--rules", metavar="FILE", help="fault rules, in YAML or JSON")
     command.add_argument("--stay", action="store_true", help="do not end with the parent or stdin")
-    command.add_argument("--verbose", action="store_true", help="log all to stderr, not only warnings")
+    command.add_argument("--verbose", action="store_true", help="log everything to stderr, not only warnings")
     command.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    parent = None if options.stay else _parent()  # first, for it may end meanwhile
+    parent = None if options.stay else _parent()  # first, because it may end during the imports
     # Imported now: a broker takes a third of a second.
     from twisted_kafka.broker.errors import StartError
     from twisted_kafka.testing.control.server import ControlServer
@@ -61,8 +63,8 @@ def _run(options: argparse.Namespace) -> int:
         raise ValueError(str(error)) from None
     try:
         with ControlServer(served, host=host, port=port, token=os.environ.get(TOKEN_VARIABLE) or None) as control:
-            told = {"bootstrap_servers": served.bootstrap_servers, "control_url": control.url, "token": control.token}
-            print(json.dumps({**told, "pid": os.getpid()}), flush=True)
+            line = {"bootstrap_servers": served.bootstrap_servers, "control_url": control.url, "token": control.token}
+            print(json.dumps({**line, "pid": os.getpid()}), flush=True)
             ending.wait()
     finally:
         served.stop()
@@ -70,15 +72,15 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _parent() -> int:
-    """Return the process id of the parent. Raises ValueError if it has ended, and another has its place, as far as that is seen.
+    """Return the process id of the parent. Raises ValueError if the parent has ended and another process is the parent now.
 
-    A process is in its parent's session, or leads one of its own, where nothing can be seen.
+    A process is in its parent's session, or leads its own session. In the second case, a new parent cannot be detected.
     """
     parent, session = os.getppid(), os.getsid(0)
     with contextlib.suppress(ProcessLookupError):
         if session in (os.getpid(), os.getsid(parent)):
             return parent
-    raise ValueError("the program that started it has ended already; with --stay it runs nevertheless")
+    raise ValueError("the program that started test-server has already ended; use --stay to run without it")
 
 
 def _made(options: argparse.Namespace) -> "Broker | Cluster":
@@ -92,18 +94,18 @@ def _made(options: argparse.Namespace) -> "Broker | Cluster":
             properties.setdefault("listeners", f"PLAINTEXT://127.0.0.1:{options.port}")
         return Broker(properties, persona=options.persona, rules=options.rules)
     if options.persona is not None:
-        raise ValueError("--persona is for one broker: leave out --brokers")
+        raise ValueError("--persona works with one broker only: leave out --brokers")
     return Cluster(options.brokers, properties, rules=options.rules, port=options.port)
 
 
 class Ending:
-    """What ends the program: a signal, its parent's end, or the end of a stdin that is a pipe or a socket.
+    """Waits for the end of the program: a signal, its parent's end, or the end of a stdin that is a pipe or a socket.
 
-    Other kinds of stdin do not count: /dev/null ends at once, and a terminal is its user's.
+    Other kinds of stdin do not count: /dev/null ends at once, and a terminal belongs to its user.
     """
 
     def __init__(self, parent: int | None) -> None:
-        """``parent`` is the process id of the parent; without it, signals alone count."""
+        """``parent`` is the process id of the parent; without it, only signals count."""
         self._parent = parent
         self._ended = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -112,8 +114,8 @@ class Ending:
             make_thread(self._read_stdin, "stdin").start()
 
     def wait(self) -> None:
-        """Wait for it."""
-        # Linux can tell of a parent's death (PR_SET_PDEATHSIG), but means the thread that started this program.
+        """Wait until the program has to end."""
+        # Linux can report a parent's death (PR_SET_PDEATHSIG), but it means the thread that started this program.
         while not self._ended.wait(_LOOK_S) and self._parent in (None, os.getppid()):
             pass
 

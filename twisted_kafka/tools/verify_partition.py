@@ -55,7 +55,7 @@ def note(path: Path, what: object) -> Finding:
 
 
 class _Place(NamedTuple):
-    """What indexes record about a batch."""
+    """The facts about a batch that indexes contain."""
 
     last_offset: int
     max_timestamp_ms: int

@@ -10,7 +10,7 @@ _UNITS = ("ms", "seconds", "minutes", "hours", "days")
 
 
 def describe(call: Call) -> Any:
-    """Return the version, the addresses, and which brokers run."""
+    """Return the version, the addresses, and the running brokers."""
     call.asked.end()
     return {
         "version": __version__,
@@ -22,14 +22,14 @@ def describe(call: Call) -> Any:
 
 
 def reset(call: Call) -> Any:
-    """Make everything as it was at the start, rules of ``--rules`` included, at the same addresses. Connections are closed."""
+    """Return to the state at the start, with the rules of ``--rules``, at the same addresses. Connections are closed."""
     call.given.end()
     call.target.reset()
     return describe(call)
 
 
 def kill_broker(call: Call) -> Any:
-    """End a broker of a cluster without a word to the others."""
+    """End a broker of a cluster without notice to the others."""
     call.given.end()
     cluster, broker_id = call.target.cluster(), _broker_id(call)
     with call.target.changed():
@@ -38,7 +38,7 @@ def kill_broker(call: Call) -> Any:
 
 
 def stop_broker(call: Call) -> Any:
-    """Stop a broker of a cluster as an operator does: it gives its leaderships up first."""
+    """Stop a broker of a cluster as an operator does: it first gives up its leaderships."""
     call.given.end()
     cluster, broker_id = call.target.cluster(), _broker_id(call)
     with call.target.changed():
@@ -47,7 +47,7 @@ def stop_broker(call: Call) -> Any:
 
 
 def start_broker(call: Call) -> Any:
-    """Start a broker of a cluster that does not run, with its address and data."""
+    """Start a stopped broker of a cluster, with its address and data."""
     call.given.end()
     cluster, broker_id = call.target.cluster(), _broker_id(call)
     with call.target.changed():
@@ -63,7 +63,7 @@ def _broker_id(call: Call) -> int:
 
 
 def get_clock(call: Call) -> Any:
-    """Return what the brokers' wall clock shows, and whether it is held."""
+    """Return the brokers' wall-clock time, and whether the clock is held."""
     call.asked.end()
     clock = call.target.clock
     return {"now": clock.now.isoformat(timespec="milliseconds"), "now_ms": clock.wall_ms(), "is_held": clock.is_held}

@@ -1,4 +1,4 @@
-"""A request to the control API: what it asks and gives, each field once, by name and type, with one line for what is wrong."""
+"""A request to the control API: its query and body, whose fields are taken once, by name and type, with errors in one line."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ class Fields:
     """The fields of a JSON object, or of a query string. Take each that is known, then call ``end``."""
 
     def __init__(self, values: Any, what: str = "the body") -> None:
-        """Raise ControlError unless ``values`` is an object; None is an empty one."""
+        """Raise ControlError unless ``values`` is an object; None stands for an empty one."""
         if values is not None and not isinstance(values, Mapping):
             raise bad(f"{what} is {_shown(values)}: expected an object, as in {{}}")
         self._left = dict(values or {})
@@ -41,7 +41,7 @@ class Fields:
         return value
 
     def number(self, name: str, default: Any = _REQUIRED) -> Any:
-        """Return a whole number from 0 on, as ``take``; also one that is text, as in a query string."""
+        """Return a whole number of at least 0, like ``take``; also reads a text, as in a query string."""
         value = self._left.get(name)
         if isinstance(value, str) and value.isascii() and value.isdecimal():
             self._left[name] = int(value)
@@ -51,23 +51,23 @@ class Fields:
         return number
 
     def flag(self, name: str) -> bool:
-        """Return whether it is true; also of text, as in a query string."""
+        """Return whether a field is true; also reads a text, as in a query string."""
         value = self._left.get(name)
         if value in ("true", "false"):
             self._left[name] = value == "true"
         return bool(self.take(name, bool, False))
 
     def has(self, name: str) -> bool:
-        """Whether it was given, and not taken yet."""
+        """Whether a field was given and not taken yet."""
         return self._left.get(name) is not None
 
     def rest(self) -> dict[str, Any]:
-        """Return what nobody has taken."""
+        """Return the fields that were not taken."""
         left, self._left = self._left, {}
         return left
 
     def end(self) -> None:
-        """Raise ControlError for a field that nobody has taken."""
+        """Raise ControlError for a field that was not taken."""
         for name in self._left:
             raise bad(f"{self._what} has {name!r}: expected {', '.join(self._known) or 'nothing'}")
 
@@ -82,7 +82,7 @@ class Call:
 
     target: Target
     names: tuple[str, ...]
-    """What stands for the variable parts of the path."""
+    """The values of the variable parts of the path."""
     query: Mapping[str, str]
     body: Any
 
@@ -93,5 +93,5 @@ class Call:
 
     @property
     def given(self) -> Fields:
-        """The body. Raises ControlError if it is no object."""
+        """The body. Raises ControlError if it is not an object."""
         return Fields(self.body)

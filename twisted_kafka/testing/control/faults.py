@@ -1,4 +1,4 @@
-"""Rules over HTTP: those in force, and what they did."""
+"""Fault rules over HTTP, and how often they fired."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def list_faults(call: Call) -> Any:
 
 
 def add_faults(call: Call) -> Any:
-    """Put a rule in force, or a list of them; of one broker with ``?broker=2``."""
+    """Put a rule or a list of rules in force; for one broker with ``?broker=2``."""
     asked = call.asked
     broker_id = asked.number("broker", None)
     asked.end()
@@ -37,7 +37,7 @@ def get_fault(call: Call) -> Any:
 
 
 def remove_fault(call: Call) -> Any:
-    """Repeal a rule; return how often it fired."""
+    """Remove a rule; return how often it fired."""
     call.asked.end()
     broker_id, faults, fault = _found_fault(call)
     faults.remove(fault)
@@ -45,11 +45,11 @@ def remove_fault(call: Call) -> Any:
 
 
 def clear_faults(call: Call) -> Any:
-    """Repeal all rules; return how often each fired."""
-    told = list_faults(call)
+    """Remove all rules; return how often each fired."""
+    removed = list_faults(call)
     for _, faults, fault in list(call.target.each_fault()):
         faults.remove(fault)
-    return told
+    return removed
 
 
 def _found_fault(call: Call) -> Any:
@@ -57,7 +57,7 @@ def _found_fault(call: Call) -> Any:
     for found in call.target.each_fault():
         if str(found[2].number) == wanted:
             return found
-    raise ControlError(404, f"no rule with the id {wanted[:40]!r} is in force: GET /faults lists those that are")
+    raise ControlError(404, f"no rule with the id {wanted[:40]!r} is in force: GET /faults lists the rules")
 
 
 def _fault_form(fault: Fault, broker_id: int | None) -> dict[str, Any]:

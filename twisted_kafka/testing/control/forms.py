@@ -17,12 +17,12 @@ _TITLES: Final = {key.title for key in ApiKey}
 
 
 def write_partitions(partitions: Iterable[Partition]) -> list[dict[str, Any]]:
-    """Return topics with partitions; null for one that names none."""
+    """Return topics with partitions; the partition is null if the request names only the topic."""
     return [{"topic": topic, "partition": index} for topic, index in partitions]
 
 
 def write_request(number: int, broker_id: int, request: RecordedRequest, *, is_whole: bool) -> dict[str, Any]:
-    """Return a request that was answered; ``is_whole``: with its fields and the answer's, without secrets."""
+    """Return an answered request; ``is_whole`` adds its fields and those of the answer, without secrets."""
     form = {
         "number": number,
         "broker": broker_id,

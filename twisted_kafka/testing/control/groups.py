@@ -16,7 +16,7 @@ def list_groups(call: Call) -> Any:
 
 
 def get_group(call: Call) -> Any:
-    """Return a group: its ``state`` (Dead if there is none), its ``members``, its ``offsets``, its ``lag``."""
+    """Return a group: its ``state`` (Dead if it does not exist), its ``members``, its ``offsets``, its ``lag``."""
     call.asked.end()
     (group,) = call.names
     coordinator = call.target.coordinator(group)

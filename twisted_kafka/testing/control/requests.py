@@ -1,4 +1,4 @@
-"""What clients asked, over HTTP."""
+"""The clients' requests, over HTTP."""
 
 import json
 import re
@@ -13,9 +13,9 @@ from twisted_kafka.testing.control.forms import write_request
 from twisted_kafka.testing.requests import Requests, Selection, api_key
 
 MAX_REQUESTS: Final = 1000
-"""So many requests are answered at once, unless fewer are asked for; ``next`` leads on."""
+"""An answer has at most this many requests; a query with its ``next`` returns further ones."""
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
-"""What was on the wire of the requests in one answer; at least one is in it."""
+"""The requests in an answer had at most this many bytes on the wire; an answer has at least one."""
 _FIELD: Final = "field."
 _NUMBERS: Final = ("version", "partition")
 _TEXTS: Final = ("client_id", "principal", "connection", "topic", "group", "error", "outcome", "fault")
@@ -24,14 +24,14 @@ _START: Final = "0"
 
 
 class Cursor:
-    """Where a client has read to: the number of the last request of each broker."""
+    """A client's position: the number of the last request that it has read, for each broker."""
 
     def __init__(self, read: Mapping[int, int]) -> None:
         self._read = dict(read)
 
     @classmethod
     def parse(cls, text: str | None) -> "Cursor":
-        """Return what ``str`` of it was; of None or "0", the beginning. Raises ControlError."""
+        """Parse the text of a cursor; None and "0" are the beginning. Raises ControlError."""
         if text in (None, _START):
             return cls({})
         if not _FORM.fullmatch(text):
@@ -39,7 +39,7 @@ class Cursor:
         return cls({int(broker): int(number) for broker, _, number in (each.partition(":") for each in text.split(","))})
 
     def is_before(self, broker_id: int, number: int) -> bool:
-        """Whether a request comes after it."""
+        """Whether a request follows this position."""
         return number > self._read.get(broker_id, 0)
 
     def pass_to(self, broker_id: int, number: int) -> None:
@@ -51,11 +51,11 @@ class Cursor:
 
 
 def list_requests(call: Call) -> Any:
-    """Return requests that were answered, oldest first: those that the query selects.
+    """Return the answered requests that the query selects, oldest first.
 
-    By ``api``, ``version``, ``client_id``, ``principal``, ``connection``, ``topic``, ``partition``, ``group``, ``error``,
-    ``outcome``, ``fault``, and ``field.NAME`` for the request's own fields; ``since`` an earlier answer's ``next``; at most
-    ``limit``; with all fields if ``whole=true``.
+    The query selects by ``api``, ``version``, ``client_id``, ``principal``, ``connection``, ``topic``, ``partition``, ``group``,
+    ``error``, ``outcome``, ``fault``, and ``field.NAME`` for the request's own fields; ``since`` is the ``next`` of an earlier
+    answer. At most ``limit`` requests are returned, with all fields if ``whole=true``.
     """
     asked = call.asked
     cursor, limit = Cursor.parse(asked.take("since", str, None)), asked.number("limit", MAX_REQUESTS)
@@ -88,7 +88,7 @@ def clear_requests(call: Call) -> Any:
 
 
 def selected(requests: Requests, filters: Mapping[str, Any]) -> Selection:
-    """Return the requests that filters select, given as text or as values. Raises ValueError for those that cannot match."""
+    """Return the requests that filters select; a filter is a text or a value. Raises ValueError for one that cannot match."""
     filters = dict(filters)
     api = filters.pop("api", None)
     selection = requests if api is None else requests.of(api)
@@ -115,7 +115,7 @@ def _number(name: str, value: Any) -> int:
 
 
 def _value(value: Any) -> Any:
-    """Return the value that a text in a query stands for: JSON if it is that, else the text."""
+    """Return the value of a text in a query: the value of its JSON, or the text itself if it is not JSON."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:

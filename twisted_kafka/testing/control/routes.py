@@ -12,14 +12,14 @@ _VARIABLE: Final = "*"
 
 
 class Route(NamedTuple):
-    """What handles a method on a path; ``*`` stands for a name."""
+    """The handler of a method on a path; ``*`` stands for a name."""
 
     method: str
     path: tuple[str, ...]
     handler: Handler
 
     def names(self, path: Sequence[str]) -> tuple[str, ...] | None:
-        """Return what stands for the variable parts of a path; None if it is another one."""
+        """Return the values of a path's variable parts; None if the path does not match."""
         if len(path) != len(self.path) or any(mine not in (_VARIABLE, its) for mine, its in zip(self.path, path, strict=True)):
             return None
         return tuple(its for mine, its in zip(self.path, path, strict=True) if mine == _VARIABLE)
@@ -60,7 +60,7 @@ ROUTES: Final = (
 
 
 def find(method: str, path: Sequence[str]) -> tuple[Handler, tuple[str, ...]]:
-    """Return what handles a method on a path, given as its parts, and the names in it. Raises ControlError, 404 or 405."""
+    """Return the handler of a method on a path, given as its parts, and the names in it. Raises ControlError, 404 or 405."""
     methods = []
     for route in ROUTES:
         names = route.names(path)

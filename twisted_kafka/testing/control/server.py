@@ -1,4 +1,4 @@
-"""The control API's listener: HTTP by twisted.web, on a thread of its own; handlers may block, on a pool of threads.
+"""The control API's listener: HTTP by twisted.web on its own thread. Handlers run on a pool of threads and may block.
 
 with ControlServer(broker) as control:
     ...  # control.url, with the header "Authorization: Bearer " + control.token
@@ -36,9 +36,9 @@ from twisted_kafka.timing.clock import SystemClock
 
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 MAX_CONNECTIONS: Final = 200
-"""A further connection is closed."""
+"""Connections beyond this number are closed."""
 MAX_UNDER_WAY: Final = 64
-"""So many requests are handled at a time, most of which wait; a further one is answered 503."""
+"""At most this many requests are handled at a time; most of them wait. The server answers further ones with 503."""
 IDLE_S: Final = 60
 BACKLOG: Final = 50
 _TOKEN_BYTES: Final = 24
@@ -47,15 +47,15 @@ _log = Logger()
 
 
 class ControlServer:
-    """Serves the control API of a broker or a cluster that runs, until it is stopped. Any thread may start and stop it."""
+    """Serves the control API of a running broker or cluster until it is stopped. Any thread may start and stop it."""
 
     def __init__(self, served: Broker | Cluster, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
-        """``token`` is what clients have to send; by default one that nobody can guess. Port 0 is a free one.
+        """Clients have to send ``token``; by default it is random. Port 0 is a free port.
 
         Raises ValueError for an empty token.
         """
         if token == "":
-            raise ValueError("the token is empty: leave it out for one that nobody can guess")
+            raise ValueError("the token is empty: leave it out for a random one")
         self.token = token if token is not None else secrets.token_urlsafe(_TOKEN_BYTES)
         self._host = host
         self._bound_port = port
@@ -67,7 +67,7 @@ class ControlServer:
 
     @property
     def url(self) -> str:
-        """Where it listens, without a path."""
+        """Its address, without a path."""
         host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self._host, self._host)
         return f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{self._bound_port}"
 
@@ -89,7 +89,7 @@ class ControlServer:
         self._bound_port = self._port.getHost().port
 
     def stop(self) -> None:
-        """Close all connections, and give up what is waited for."""
+        """Close all connections, and end all waits."""
         self._target.is_closed = True
         self._main.call(self._close)
         self._main.stop()
@@ -121,7 +121,7 @@ class _Api(Resource):
         self._under_way = 0
 
     def render(self, request: "_Request") -> int:
-        """Answer at once what is wrong with the request, and handle it on the pool otherwise."""
+        """Reject an invalid request at once, and handle others on the pool."""
         try:
             self._check(request)
         except ControlError as error:
@@ -135,14 +135,16 @@ class _Api(Resource):
 
     def _check(self, request: "_Request") -> None:
         if not request.has_token:
-            raise ControlError(401, "expected the header 'Authorization: Bearer TOKEN', with the token that was told at the start")
+            raise ControlError(
+                401, "expected the header 'Authorization: Bearer TOKEN', with the token that the server printed at its start"
+            )
         if request.is_too_long:
             raise ControlError(413, f"the body is longer than {MAX_BODY_BYTES} bytes")
         if self._under_way >= MAX_UNDER_WAY:
             raise ControlError(503, f"{MAX_UNDER_WAY} requests are under way: wait until one is answered")
 
     def _handle(self, read: tuple[str, str, bytes]) -> tuple[int, Any]:
-        """Return the status and what is answered. Called on the pool."""
+        """Return the status and the answer. Called on the pool."""
         method, uri, body = read
         try:
             return 200, self._handled(method, uri, body)
@@ -156,7 +158,7 @@ class _Api(Resource):
             return 400, {"error": _line(error)}
         except TimeoutError as error:
             return 504, {"error": _line(error)}
-        except Exception as error:  # noqa: BLE001 the client hears of it, and the log has the rest
+        except Exception as error:  # noqa: BLE001 the client gets the error, and the log the traceback
             _log.failure("A control request failed: {method} {uri}", method=method, uri=uri)
             return 500, {"error": f"{type(error).__name__}: {_line(error)}"}
 
@@ -196,7 +198,7 @@ class _Request(Request):
     def handleContentChunk(self, data: bytes) -> None:
         self._body_bytes += len(data)
         if self._body_bytes > MAX_BODY_BYTES:
-            # What is left is read and dropped, so that the client hears why; but not without end.
+            # The rest is read and dropped, up to a limit, so that the client gets the reason.
             self.is_too_long = True
             self.content.truncate(0)
             if self._body_bytes > 4 * MAX_BODY_BYTES:
@@ -268,4 +270,4 @@ class _Site(Site):
             connection.transport.abortConnection()
 
     def log(self, request: HttpRequest) -> None:
-        """Log nothing: what matters is what clients of the broker do."""
+        """Log nothing: only requests to the broker matter."""

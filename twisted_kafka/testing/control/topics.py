@@ -7,7 +7,7 @@ from twisted_kafka.testing.control.errors import bad
 from twisted_kafka.testing.control.forms import read_record, write_record
 
 MAX_RECORDS: Final = 10_000
-"""So many records are answered at once, unless fewer are asked for."""
+"""An answer has at most this many records."""
 MAX_PARTITIONS: Final = 1000
 
 

@@ -1,4 +1,4 @@
-"""Waiting over HTTP: until a group, an offset, a lag or requests are as wanted. An answer of 504 says what was seen instead."""
+"""Waiting over HTTP for the state of a group, an offset, a lag or requests. An answer of 504 has the last state seen."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
@@ -18,11 +18,11 @@ _KINDS: Final = ("state", "offset", "committed", "lag", "requests")
 
 
 def wait(call: Call) -> Any:
-    """Wait at most ``timeout_s`` (10) until the one of these that is given is there; return what was seen then, as ``seen``.
+    """Wait at most ``timeout_s`` (10) for one of these conditions; return the final state as ``seen``.
 
-    ``state`` of a ``group``; ``offset``, or more, as the end of ``topic`` and ``partition``; ``committed``, or more, by ``group``
-    for ``topic`` and ``partition``; ``lag``, or less, of a ``group`` (in ``topic``); ``requests``, as the query of GET /requests
-    selects them, a ``count`` (1) of them.
+    ``state`` of a ``group``; at least ``offset`` as the end of ``topic`` and ``partition``; at least ``committed`` by ``group`` for
+    ``topic`` and ``partition``; at most ``lag`` of a ``group`` (in ``topic``); at least ``count`` (1) ``requests``, selected like
+    the query of GET /requests.
     """
     given = call.given
     timeout_s = given.take("timeout_s", float, _USUAL_WAIT_S)
@@ -50,7 +50,7 @@ def _wait(target: Target, condition: _Condition, timeout_s: float) -> Any:
             raise ControlError(503, "the control server has stopped")
         try:
             seen[0] = condition.look()
-        except (BrokerError, TimeoutError) as error:  # a topic that may be created yet, a leader that is elected
+        except (BrokerError, TimeoutError) as error:  # a topic may still be created, or a leader elected
             seen[0] = str(error).partition("\n")[0]
             return False
         return condition.is_there(seen[0])
@@ -95,7 +95,7 @@ def _for_lag(target: Target, given: Fields) -> _Condition:
 def _for_requests(target: Target, given: Fields) -> _Condition:
     filters, count = given.take("requests", dict), given.number("count", 1)
     for broker in target.brokers().values():
-        selected(broker.requests, filters)  # what is wrong with them is told at once
+        selected(broker.requests, filters)  # reports invalid filters at once
     wanted = f"{count} requests with {', '.join(f'{name}={value}' for name, value in filters.items()) or 'anything'}"
 
     def look() -> int:
