@@ -275,3 +275,11 @@ def test_what_is_kept_of_clients_is_bounded() -> None:
             telemetry.ask(client_id=f"{number}" * 10_000)
 
     assert traced_peak_bytes(ask) < 5 << 20
+
+
+def test_no_client_can_say_that_it_is_another() -> None:
+    registry = MetricsRegistry(ManualClock())
+    forged = (("client.id", "other"), ("client_id", "other"), ("CLIENT_ID", "other"))
+    ExposedMetrics(registry).take(b"1", {"client_id": "me"}, [Sample("m", forged, 1.0, is_delta=False)])
+    (line,) = [line for line in render(registry).splitlines() if line.startswith("kafka_client_telemetry_m{")]
+    assert line.startswith('kafka_client_telemetry_m{client_id="me",client_id_="other",client_id__="other"}')

@@ -79,4 +79,5 @@ def _size_bytes(series: _Series) -> int:
 
 
 def _tags(labels: Mapping[str, str], series: _Series) -> dict[str, object]:
-    return {**dict(series[1]), **labels}
+    """Return the labels, the broker's own first: no client can take the place of one."""
+    return {**labels, **{key: text for key, text in series[1] if key not in labels}}
