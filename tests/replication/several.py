@@ -337,10 +337,11 @@ class Cluster:
 
     # The network.
 
-    def deliver(self, thread: HandThread) -> "Future[Any]":
-        """Have the leader handle a fetcher's request; return a future of the response."""
-        assert thread.request is not None
-        message, version = thread.request
+    def deliver(self, thread: HandThread, request: Outgoing | None = None) -> "Future[Any]":
+        """Have the leader handle a fetcher's request, without one its last; return a future of the response."""
+        sent = request or thread.request
+        assert sent is not None
+        message, version = sent
         leader = self.members[thread.leader_id]
         future: Future[Any] = Future()
         if not leader.is_up or not self.is_reachable(thread.member.broker_id, leader.broker_id):

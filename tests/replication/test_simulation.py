@@ -21,6 +21,7 @@ from tests.cases import case
 from tests.replication.several import Cluster, HandThread, Member
 from twisted_kafka.protocol.messages.controller import AlterPartitionRequest, AlterPartitionResponse
 from twisted_kafka.replication.fetching.leader_requests import PeerVersions
+from twisted_kafka.replication.fetching.replica_fetcher import Overtaken
 from twisted_kafka.replication.interfaces import IControllerChannel
 
 STEPS = 250
@@ -61,6 +62,8 @@ class Simulation:
         self.orders: dict[int, deque[Any]] = {}
         self.in_flight: list[tuple[HandThread, Any, Future[Any]]] = []
         self.sent: list[tuple[HandThread, Any]] = []
+        self.overtaken: dict[HandThread, Any] = {}
+        """The request of each fetcher that was overtaken and is not answered."""
         self.pending: list[tuple[bytes, Future[Any]]] = []
         self.acknowledged: list[bytes] = []
         self.written = 0
@@ -99,8 +102,8 @@ class Simulation:
         """Let a request arrive."""
         if self.sent:
             thread, request = self.sent.pop(self.random.randrange(len(self.sent)))
-            if thread.request is request:
-                self.in_flight.append((thread, request, self.cluster.deliver(thread)))
+            if thread.request is request or self.overtaken.get(thread) is request:
+                self.in_flight.append((thread, request, self.cluster.deliver(thread, request)))
 
     def answer(self) -> None:
         """Let a response arrive, or be lost."""
@@ -112,10 +115,23 @@ class Simulation:
         if not done.done() and not is_lost:
             return
         del self.in_flight[at]
-        if thread.is_stopped or not thread.member.is_up or thread.request is not request:
+        if thread.is_stopped or not thread.member.is_up:
             return
         failure = ConnectionError("lost") if is_lost else done.exception()
+        if thread.request is not request:
+            if self.overtaken.pop(thread, None) is request and failure is None:
+                thread.fetcher.answered_late(done.result())
+            return
         self.step(thread, failure if isinstance(failure, Exception) else done.result())
+
+    def overtake(self) -> None:
+        """Let a fetcher send its next fetch while the last one is not answered, as for a partition that was added."""
+        waiting = [each for member in self.up() for each in member.threads if each.request is not None]
+        able = [each for each in waiting if each.fetcher.may_be_overtaken and each not in self.overtaken]
+        if able:
+            thread = self.random.choice(able)
+            self.overtaken[thread] = thread.request
+            self.step(thread, Overtaken.OVERTAKEN)
 
     def decide(self) -> None:
         """Let the controller handle a proposal. Its answer may be lost, so that the request comes again."""
@@ -218,6 +234,7 @@ class Simulation:
             (self.send, 8),
             (self.arrive, 10),
             (self.answer, 10),
+            (self.overtake, 1),
             (self.produce, 4),
             (self.order, 4),
             (self.decide, 3),

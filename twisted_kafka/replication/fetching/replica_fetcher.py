@@ -224,7 +224,7 @@ class ReplicaFetcher:
     @property
     def count(self) -> int:
         """The number of partitions, also of those that failed."""
-        return len(self._states.keys() | self._failed)
+        return len(self._states.keys() | self._failed) if self._failed else len(self._states)
 
     @property
     def failed(self) -> set[TopicPartition]:
