@@ -104,14 +104,20 @@ def read_request_header(frame: Buffer) -> Header:
         if stop > len(frame):
             raise MalformedMessageError(f"the client id has {size} bytes, but only {len(frame) - position} remain")
         try:
-            client_id = str(frame[position:stop], "utf-8")
+            if type(frame) is bytes:  # in two thirds of the time
+                client_id = frame[position:stop].decode()
+            else:
+                client_id = str(frame[position:stop], "utf-8")
         except UnicodeDecodeError as error:
             raise MalformedMessageError(f"the client id is not UTF-8: {error}") from None
         position = stop
     elif size != -1:
         raise MalformedMessageError(f"the client id has the invalid length {size}")
     if api_version >= flexible:
-        position = _skip_tags(frame, position)
+        if position < len(frame) and not frame[position]:
+            position += 1
+        else:
+            position = _skip_tags(frame, position)
     return api_key, api_version, correlation_id, client_id, position
 
 
@@ -128,8 +134,6 @@ def _read_short_header(frame: Buffer) -> Header:
 def _skip_tags(frame: Buffer, position: int) -> int:
     """Return the position after the tagged fields of a header; Kafka defines none."""
     try:
-        if frame[position] == 0:
-            return position + 1
         count, position = unsigned_varint(frame, position)
         if count > MOST_TAGS:
             raise MalformedMessageError(f"the header has {count} tagged fields, more than {MOST_TAGS}")

@@ -319,7 +319,8 @@ class KafkaChannel:
         if owner.is_full:
             owner.stop_reading(self)
             return
-        if not self._backlog and self._reader.uncut and not self._cut():
+        held_bytes = self._reader.held_bytes
+        if held_bytes and not self._backlog and self._reader.uncut and not self._cut():
             return
         if self._backlog:
             frame = self._backlog.popleft()
@@ -331,7 +332,7 @@ class KafkaChannel:
             owner.process_completed_receive(self, frame)
         elif self.is_eof:
             self.close()
-        elif not self._reader.held_bytes or self._reserve():
+        elif not held_bytes or self._reserve():
             self.state = NOT_MUTED
             if self.is_paused:
                 self.is_paused = False
