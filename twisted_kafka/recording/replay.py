@@ -1,8 +1,8 @@
 """Sends the requests of a recording to a broker, and compares the answers.
 
 The replay keeps the order of the clients: before it sends a request, it waits for all answers that preceded the request in the
-recording. It replaces recorded ids (members, producers, topics, sessions) by the broker's. While the broker is not ready, the replay
-asks again, like a client.
+recording. It replaces recorded ids (members, producers, topics, sessions) by the broker's. While the broker is not ready, it asks
+again, like a client.
 """
 
 import socket

@@ -17,8 +17,9 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     record = commands.add_parser(
         "record",
         help=text,
-        description=f"{text[0].upper()}{text[1:]}. Clients connect to this program. It replaces brokers' addresses in responses with its "
-        "own, one port for each. Both sides speak plain text. Secrets are not written. It ends on SIGINT (ctrl-C) or SIGTERM.",
+        description=f"{text[0].upper()}{text[1:]}. Clients connect to this program. It replaces brokers' addresses in "
+        "responses with its own, one port for each. Both sides speak plain text. Secrets are not written. "
+        "It ends on SIGINT (ctrl-C) or SIGTERM.",
     )
     record.add_argument("file", metavar="FILE", help="a new file")
     record.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:0", help="address for clients (default: a free port)")
