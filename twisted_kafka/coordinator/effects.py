@@ -74,7 +74,8 @@ class Write:
 
     def keys(self, shard: Any) -> Collection[str]:
         """Return the keys that the records belong to, each once, as the ICoordinatorShard says; call it before ``replay``."""
-        return {shard.key_of(record) for record in self.records}
+        records = self.records
+        return (shard.key_of(records[0]),) if len(records) == 1 else {shard.key_of(record) for record in records}
 
     def replay(self, shard: Any, base_offset: int) -> int:
         """Apply the appended records to the ICoordinatorShard; return the last one's offset."""

@@ -1,7 +1,7 @@
 """Loads a shard by replaying its partition of the internal topic."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from twisted.logger import Logger
 
@@ -10,6 +10,9 @@ from twisted_kafka.protocol.records.batch import RecordBatch, batches
 from twisted_kafka.protocol.regions import Buffer
 
 _log = Logger()
+
+LOOK_AHEAD: Final = 1_000
+"""Offsets that are looked at together, whether they are committed, until the last of them are not."""
 
 _COMMIT_MARKER = 1
 _ABORT_MARKER = 0
@@ -38,22 +41,23 @@ def load_partition(
     ``on_damage`` is called with the offset of a batch that cannot be read or replayed. It raises to end the load: a damaged
     partition serves the rest of its groups only if an operator says so.
     """
-    count, last_offset = 0, -1
+    count, last_offset, known_committed = 0, -1, -1
     unknown: set[str] = set()
     uncommitted: dict[str, Any] = {}
     for chunk in chunks:
         if not should_continue():
             break
-        parsed = list(batches(chunk))
-        is_end = bool(parsed) and not is_committed(parsed[-1].last_offset)
-        for batch in parsed:
+        for batch in batches(chunk):
+            last_offset = batch.last_offset
             try:
-                if is_end and not is_committed(batch.last_offset):
-                    _note_keys(shard, kinds, batch, uncommitted)
+                if last_offset > known_committed:
+                    if is_committed(last_offset + LOOK_AHEAD):
+                        known_committed = last_offset + LOOK_AHEAD
+                    elif not is_committed(last_offset):
+                        _note_keys(shard, kinds, batch, uncommitted)
                 count += _load_batch(shard, kinds, batch, unknown)
             except Exception as error:  # noqa: BLE001 whatever it is, its next load fails in the same way
                 on_damage(batch.base_offset, error)
-            last_offset = batch.last_offset
     for kind in sorted(unknown):
         _log.warn("Skipped records of an unknown type: {kind}", kind=kind)
     return Loaded(count, last_offset, uncommitted)

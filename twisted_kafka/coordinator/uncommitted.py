@@ -1,9 +1,8 @@
 """What of a shard's state replicas have not confirmed yet, by key: a group id or a transactional id."""
 
-from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any
 
 from twisted_kafka.coordinator.effects import Effects
 from twisted_kafka.protocol.errors import KafkaError
@@ -41,10 +40,8 @@ class UncommittedAppend:
                 effects.fail(answer, failure)
 
 
-class _Change(NamedTuple):
-    append: UncommittedAppend
-    before: Any
-    """What the shard stored under the key before the append."""
+_Change = tuple[UncommittedAppend, Any]
+"""An append, and what the shard stored under a key before it."""
 
 
 class UncommittedKeys:
@@ -53,7 +50,7 @@ class UncommittedKeys:
     __slots__ = ("_changes", "_in_doubt")
 
     def __init__(self) -> None:
-        self._changes: dict[str, deque[_Change]] = {}
+        self._changes: dict[str, list[_Change]] = {}
         """By key, in the order of the log."""
         self._in_doubt: list[UncommittedAppend] = []
 
@@ -66,27 +63,22 @@ class UncommittedKeys:
         changes = self._changes
         for key, stored in before:
             append.keys.append(key)
-            queue = changes.get(key)
-            if queue is None:
-                queue = changes[key] = deque()
-            queue.append(_Change(append, stored))
+            earlier = changes.get(key)
+            if earlier is None:
+                changes[key] = [(append, stored)]
+            else:
+                earlier.append((append, stored))
         if append.is_in_doubt:
             self._in_doubt.append(append)
 
     def latest(self, key: str) -> UncommittedAppend | None:
         """Return the key's last append if it is uncommitted."""
         changes = self._changes.get(key)
-        return None if changes is None else changes[-1].append
+        return None if changes is None else changes[-1][0]
 
     def committed(self) -> dict[str, Any]:
         """Return what was stored under each uncommitted key when it was last known to be committed. Needs no lock."""
-        found = {}
-        for key, changes in list(self._changes.items()):
-            try:
-                found[key] = changes[0].before
-            except IndexError:  # confirmed meanwhile
-                continue
-        return found
+        return {key: changes[0][1] for key, changes in list(self._changes.items())}
 
     def doubt(self, append: UncommittedAppend) -> None:
         """Take an append that replicas did not confirm in time."""
@@ -109,14 +101,14 @@ class UncommittedKeys:
 
     def appends(self) -> list[UncommittedAppend]:
         """Return the appends, each once."""
-        return list(dict.fromkeys(change.append for changes in self._changes.values() for change in changes))
+        return list(dict.fromkeys(append for changes in self._changes.values() for append, _ in changes))
 
     def _forget(self, append: UncommittedAppend) -> None:
         for key in append.keys:
             changes = self._changes.get(key)
             if changes is None:
                 continue
-            while changes and changes[0].append.last_offset <= append.last_offset:
-                changes.popleft()
-            if not changes:
+            if changes[-1][0].last_offset <= append.last_offset:
                 del self._changes[key]
+            else:
+                self._changes[key] = [each for each in changes if each[0].last_offset > append.last_offset]

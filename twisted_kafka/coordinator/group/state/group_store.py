@@ -1,6 +1,6 @@
 """The stored groups and offsets of one partition of ``__consumer_offsets``; only ``replay`` changes them."""
 
-from typing import Any
+from typing import Any, Final
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.coordinator.group.state import consumer_group_records as consumer_records
@@ -16,6 +16,9 @@ from twisted_kafka.protocol.messages.coordinator_records import (
     OffsetCommitKey,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
+
+LAST_CLASSIC_KIND: Final = 2
+"""Records of these kinds, offsets and classic groups, name their group ``group``, later ones ``group_id``."""
 
 
 class GroupStore:
@@ -51,10 +54,7 @@ class GroupStore:
     @staticmethod
     def group_id_of(record: CoordinatorRecord) -> str:
         """Return the id of the group that a record belongs to."""
-        key = record.key
-        if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey | GroupMetadataKey):
-            return key.group
-        return key.group_id  # type: ignore[no-any-return]
+        return record.key.group if record.kind <= LAST_CLASSIC_KIND else record.key.group_id  # type: ignore[no-any-return]
 
     def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
         """Return the group; while the records are being loaded, a group as it would be if there were no more of them."""

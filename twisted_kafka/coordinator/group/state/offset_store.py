@@ -35,10 +35,11 @@ class OffsetStore:
             offsets = self._committed.get(group_id)
             if offsets is None:
                 offsets = self._committed[group_id] = {}
-            if partition not in offsets:
+            count = len(offsets)
+            offsets[partition] = value
+            if len(offsets) != count:
                 self._size += 1
                 self._refer(partition.topic, group_id)
-            offsets[partition] = value
             return
         offsets = self._committed.get(group_id)
         if offsets is not None and offsets.pop(partition, None) is not None:
