@@ -163,7 +163,8 @@ class CrashDisk:
     def watched(self, crash_at: int, fail_at: int = -1) -> Iterator[None]:
         """Raise MachineDied before the step of number ``crash_at``, counted from now, and before all later ones.
 
-        From the step of number ``fail_at`` on the disk is full: what needs room raises ENOSPC. Never when they are negative.
+        From the step of number ``fail_at`` on the disk is full: what needs room raises ENOSPC; if that step is a write, it writes
+        half of its data before. Never when they are negative.
         """
         self.steps, self.crash_at, self.fail_at, self.is_full = 0, crash_at, fail_at, False
         self._real = {name: getattr(os, name) for name in WATCHED}
@@ -217,8 +218,18 @@ class CrashDisk:
 
         return call
 
-    _pwrite, _posix_fallocate = _on_fd("pwrite", needs_room=True), _on_fd("posix_fallocate", needs_room=True)
+    _posix_fallocate = _on_fd("posix_fallocate", needs_room=True)
     _ftruncate = _on_fd("ftruncate", needs_room=False)
+
+    def _pwrite(self, fd: int, data: Any, position: int) -> int:
+        place = self._path_of(fd)
+        if place is None:
+            return int(self._real["pwrite"](fd, data, position))
+        with self._lock:
+            if self.steps + 1 == self.fail_at and len(data) > 1:
+                data = memoryview(data)[: len(data) // 2]
+                return int(self._do(place, lambda *_: self._real["pwrite"](fd, data, position)))
+            return int(self._do(place, lambda *_: self._real["pwrite"](fd, data, position), needs_room=True))
 
     def _truncate(self, path: Any, length: int) -> None:
         place = self._concerns(path)

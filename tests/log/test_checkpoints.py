@@ -1,4 +1,8 @@
+import errno
+import os
+import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -156,3 +160,43 @@ def test_an_epoch_may_turn_out_to_have_begun_earlier(tmp_path: Path) -> None:
     assert cache.entries == ((3, 9),)
     cache.assign(3, 7)
     assert cache.entries == ((3, 7),)
+
+
+def many_offsets(first: int) -> dict[TopicPartition, int]:
+    return {TopicPartition("topic", number): first + number for number in range(200)}
+
+
+@pytest.mark.whole_transfers
+@pytest.mark.parametrize("room_bytes", [0, 1, 100, 2000])
+def test_a_full_disk_keeps_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room_bytes: int) -> None:
+    checkpoint = OffsetCheckpoint(tmp_path / "checkpoint")
+    checkpoint.write(many_offsets(0))
+    pwrite = os.pwrite
+
+    def full(fd: int, data: Any, position: int) -> int:
+        room = room_bytes - position
+        if room <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return pwrite(fd, data[:room], position)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="No space left"):
+            checkpoint.write(many_offsets(5))
+    assert checkpoint.read() == many_offsets(0)
+    assert os.listdir(tmp_path) == ["checkpoint"], "what is left would take the room of others"
+    checkpoint.write(many_offsets(7))
+    assert checkpoint.read() == many_offsets(7)
+
+
+def test_a_limit_of_the_system_keeps_the_old_checkpoint(tmp_path: Path) -> None:
+    checkpoint = OffsetCheckpoint(tmp_path / "checkpoint")
+    checkpoint.write(many_offsets(0))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # the kernel writes so much, and refuses the rest
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            checkpoint.write(many_offsets(5))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert checkpoint.read() == many_offsets(0)
