@@ -31,6 +31,7 @@ READ_ENTRIES: Final = 1024
 MAX_CACHED_BYTES: Final = 8 << 20
 """The most content of transaction indexes that is cached in memory, of all logs together."""
 
+_NO_ENTRIES: Final[tuple[int, list[AbortedTransaction]]] = (0, [])
 _publishing = threading.Lock()
 """Held to publish the size of a file: a concurrent append must not be overwritten by what was found before it.
 
@@ -111,6 +112,8 @@ class TransactionIndex:
 
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
         """Return the transactions aborted between the offsets, and whether the result is complete: no later segment has more."""
+        if self._recent == _NO_ENTRIES:
+            return [], False
         found = []
         for entry in self._since(fetch_offset):
             if entry.first_offset < upper_bound:
