@@ -232,3 +232,16 @@ def test_a_damaged_header_is_an_error_for_readers(tmp_path: Path) -> None:
         file.write(bytes(4))
     with pytest.raises(CorruptRecordError, match=f"invalid batch at byte {found[1]}"):
         log.read(6, 1000, FetchIsolation.LOG_END)
+
+
+def test_a_segment_that_the_cleaner_made_is_named_as_it_is_called(broker: Broker) -> None:
+    manager = broker.start()
+    one, _ = keyed(manager, 58)
+    manager.cleaner.clean_filthiest()
+    made = next(segment for segment in one.segments if segment.size_bytes)
+    path = made.path
+    assert path.suffix == ".log"
+    with BadBlocks().watched() as bad:
+        bad.add(path, 0)
+        with pytest.raises(KafkaStorageError, match=f"at byte 0: '{path}'"):
+            contents(one, made.base_offset)

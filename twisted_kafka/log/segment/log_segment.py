@@ -354,6 +354,11 @@ class LogSegment(SegmentFiles):
         """Release the file of batches, and write nothing."""
         self._file = None
 
+    def change_suffix(self, suffix: str) -> None:
+        """See SegmentFiles. The file is opened again when it is used: its errors name it as it is called then."""
+        super().change_suffix(suffix)
+        self.release_file()
+
     # Rebuilding and removing.
 
     def _create_others(self, reserve_bytes: int) -> None:
