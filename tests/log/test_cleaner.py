@@ -819,6 +819,7 @@ def assert_in_one_place(log: Any) -> None:
     assert offsets == sorted(set(offsets))
 
 
+@pytest.mark.whole_transfers
 def test_a_record_goes_only_when_the_one_that_replaces_it_is_on_disk(tmp_path: Path) -> None:
     """Even if that one lies in a segment whose turn comes later, and the machine stops before."""
     for step in itertools.count(1):
@@ -849,6 +850,7 @@ def test_a_record_goes_only_when_the_one_that_replaces_it_is_on_disk(tmp_path: P
             return
 
 
+@pytest.mark.whole_transfers
 def test_merged_segments_are_replaced_by_one_or_not_at_all(tmp_path: Path) -> None:
     """Wherever the machine stops, and whatever of the renames since the last sync is on the disk."""
 
@@ -879,6 +881,7 @@ def test_merged_segments_are_replaced_by_one_or_not_at_all(tmp_path: Path) -> No
         assert_in_one_place(log)
 
 
+@pytest.mark.whole_transfers
 def test_a_start_that_completes_a_replacement_may_die_itself(tmp_path: Path) -> None:
     def prepare(root: Any) -> None:
         directory = root / "disk" / "topic-0"
@@ -936,6 +939,7 @@ def test_a_replacement_without_records_takes_the_place_of_its_own_segment_only(t
     assert [offset for offset, _ in contents(bench.open(recovery_point=3), 1)] == [1, 2]
 
 
+@pytest.mark.whole_transfers
 def test_a_start_that_undoes_a_replacement_may_die_itself(tmp_path: Path) -> None:
     def prepare(root: Any) -> None:
         directory = root / "disk" / "topic-0"

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.log.crash_disk import CrashDisk
 from tests.log.log_managers import ONE, TWO, Broker
 from tests.log.support import NOW_MS, append, contents, data_of
@@ -17,6 +19,8 @@ from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
+
+pytestmark = pytest.mark.whole_transfers  # the disk itself writes a part
 
 CONFIGS = {
     "one": {"segment.bytes": "300", "index.interval.bytes": "0"},

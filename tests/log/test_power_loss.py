@@ -38,6 +38,9 @@ from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.log_dirs.alter_log_dirs_copy import ReplicaCopier
 
+pytestmark = pytest.mark.whole_transfers
+"""Their steps are counted."""
+
 PLAIN, COMPACTED = TopicPartition("plain", 0), TopicPartition("compacted", 0)
 SETTINGS: dict[str, Any] = {
     "log_cleaner_threads": 0,
@@ -552,7 +555,7 @@ def log_with_all_but_its_roll_flushed(directory: Path, write: Callable[[UnifiedL
 
 
 def deaths_around_a_roll(directory: Path, write: Callable[[UnifiedLog], None]) -> Iterator[Path]:
-    return deaths(directory, lambda _: None, lambda root: log_with_all_but_its_roll_flushed(root, write), seeds=8, first_step=12)
+    return deaths(directory, lambda _: None, lambda root: log_with_all_but_its_roll_flushed(root, write), seeds=8, first_step=16)
 
 
 def reopened(directory: Path) -> UnifiedLog:
