@@ -79,13 +79,14 @@ def test_a_whole_file(path: Path) -> None:
 
 
 @pytest.mark.skipif(not file_io._CAN_LOAD, reason="a platform that cannot")
-def test_loading_ends_with_the_file_or_fails(path: Path) -> None:
+def test_loading_is_completed_or_fails(path: Path) -> None:
     with FileIO(path) as file:
         load(file, 0, 30)
         with pytest.raises(OSError, match=f"at byte 30: '{path}'"):
             load(file, 0, 31)
         os.truncate(path, 10)
-        load(file, 0, 20)
+        with pytest.raises(ShortFileError, match="ends at byte 10, before byte 20"):
+            load(file, 0, 20)
 
 
 def test_a_write_is_completed(path: Path) -> None:

@@ -79,7 +79,7 @@ def read_whole(path: Path) -> bytes:
 
 
 def load(file: OpenFile, position: int, end: int) -> None:
-    """Have the system read a part of the file into its page cache; raises OSError. Ends early if the file does.
+    """Have the system read a part of the file into its page cache; raises as ``read_at``.
 
     Only Linux can do it without a copy; elsewhere nothing happens. Costs 15 us for a megabyte that is in the cache already.
     """
@@ -91,7 +91,7 @@ def load(file: OpenFile, position: int, end: int) -> None:
         except OSError as error:
             raise _unreadable(file, position, error) from error
         if not count:
-            return
+            raise _short(file, position, end)
         position += count
 
 

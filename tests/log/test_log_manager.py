@@ -532,6 +532,22 @@ def test_a_start_offset_follows_a_truncation_before_the_next_record(broker: Brok
     assert contents(broker.start().get_log(ONE)) == [(1, b"y")]
 
 
+def test_a_truncation_makes_the_start_durable_from_which_it_rebuilds_the_producers(broker: Broker) -> None:
+    """A start that a crash took back would come with a state that does not know of its transactions."""
+    unverified: dict[str, Any] = {"transaction_partition_verification_enable": "false"}
+    manager = broker.start(**unverified)
+    log = manager.get_or_create_log(ONE)
+    for number in range(4):
+        append(log, b"x", producer_id=7, producer_epoch=0, base_sequence=number, is_transactional=True)
+    log.update_high_watermark(4)
+    log.increment_log_start_offset(2)
+    manager.truncate_to(ONE, 3)
+    log.flush()
+    broker.crash(manager)
+    log = broker.start(**unverified).get_log(ONE)
+    assert (log.log_start_offset, log.limits.first_unstable.message_offset) == (2, 2)
+
+
 def test_many_truncations_need_one_checkpoint(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = broker.start()
     partitions = [TopicPartition("many", number) for number in range(20)]

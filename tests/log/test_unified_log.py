@@ -20,7 +20,6 @@ from twisted_kafka.protocol.errors import (
     RecordBatchTooLargeError,
 )
 from twisted_kafka.protocol.records.batch import batches
-from twisted_kafka.protocol.regions import FileRegion
 
 SMALL = 1024
 
@@ -237,13 +236,6 @@ def test_a_file_that_cannot_be_loaded_fails_its_directory(log: UnifiedLog, bench
     with pytest.raises(KafkaStorageError):
         log.read(0, 1000, FetchIsolation.LOG_END)
     assert [error.errno for error in bench.failures] == [errno.EIO]
-
-
-def test_a_file_that_was_truncated_is_loaded_up_to_its_end(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"abc")
-    with open(path, "rb", buffering=0) as file:
-        FileRegion(file, 1, 10).load()
 
 
 def test_offset_metadata_tells_segment_and_position(log: UnifiedLog) -> None:

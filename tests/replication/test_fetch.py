@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs
 
 from tests.replication.harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of, in_thread, topic_id
 from twisted_kafka.log.results import FetchIsolation
@@ -440,7 +441,10 @@ def test_what_goes_wrong_in_a_read_is_its_partitions_error(
         raise error
 
     monkeypatch.setattr(partition.log, "read", fail)
-    assert fetch(h, ask(0))[0].error == code
+    with capturedLogs() as events:
+        assert fetch(h, ask(0))[0].error == code
+    (event,) = events
+    assert ("log_failure" in event) == (code == ErrorCode.UNKNOWN_SERVER_ERROR), "a damaged file is one line, a bug has a traceback"
 
 
 def test_what_clients_recover_from_is_no_failure_of_the_broker(h: Harness) -> None:

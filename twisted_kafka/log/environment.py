@@ -37,26 +37,55 @@ class TruncatedLog(Protocol):
 
     @property
     def log_start_offset(self) -> int: ...  # noqa: D102
+    @property
+    def start_in_checkpoint(self) -> int:
+        """The log start offset as it is in the checkpoint; 0 if the name of the first segment says it."""
 
 
-def _no_checkpoints(_log: TruncatedLog) -> bool:
-    return True
+class Checkpoints(Protocol):
+    """The checkpoints of the log directories, for logs that are truncated."""
+
+    def checkpoint_truncated(self, log: TruncatedLog) -> bool:
+        """Lower the checkpoints to the offsets of a log, if need be; returns whether that succeeded.
+
+        A log calls this before the first append after a truncation: recovery from an old recovery point would take the new records
+        for flushed. So many logs that are truncated one after the other need one checkpoint.
+        """
+
+    def checkpoint_start(self, log: TruncatedLog) -> None:
+        """Write the log start offsets, unless the log's is in the checkpoint already.
+
+        A log calls this after a truncation, which rebuilds the producer state from there: with an older start, the state would lack
+        what comes before.
+        """
+
+
+class NoCheckpoints:
+    """The checkpoints of a log that is in no log directory."""
+
+    def checkpoint_truncated(self, log: TruncatedLog) -> bool:
+        """See Checkpoints."""
+        return True
+
+    def checkpoint_start(self, log: TruncatedLog) -> None:
+        """See Checkpoints."""
+
+
+_NO_CHECKPOINTS = NoCheckpoints()
 
 
 class LogEnvironment:
     """Clock, scheduler and callbacks.
 
     ``on_storage_failure`` gets the log directory and the error, before the failed operation raises KafkaStorageError.
-    ``on_flush_ms`` gets the duration of a flush. ``checkpoint_truncated`` lowers the checkpoints of a log's directory if need be,
-    and returns whether that succeeded. A log calls it before the first append after a truncation: recovery from an old recovery
-    point would take the new records for flushed. So many logs that are truncated one after the other need one checkpoint.
+    ``on_flush_ms`` gets the duration of a flush.
     ``sync_names`` makes the names of the logs in a log directory durable; a log calls it at its first flush.
     ``are_transactions_verified`` returns whether a leader's append that begins a transaction needs a VerificationGuard (KIP-890).
     """
 
     __slots__ = (
         "are_transactions_verified",
-        "checkpoint_truncated",
+        "checkpoints",
         "clock",
         "on_flush_ms",
         "on_storage_failure",
@@ -73,7 +102,7 @@ class LogEnvironment:
         on_storage_failure: Callable[[Path, OSError], None] = _ignore,
         producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
         on_flush_ms: Callable[[float], None] = _ignore_flush,
-        checkpoint_truncated: Callable[[TruncatedLog], bool] = _no_checkpoints,
+        checkpoints: Checkpoints = _NO_CHECKPOINTS,
         sync_names: Callable[[Path], None] = sync_directory,
         are_transactions_verified: Callable[[], bool] = _never,
     ) -> None:
@@ -81,7 +110,7 @@ class LogEnvironment:
         self.scheduler = scheduler
         self.on_storage_failure = on_storage_failure
         self.on_flush_ms = on_flush_ms
-        self.checkpoint_truncated = checkpoint_truncated
+        self.checkpoints = checkpoints
         self.sync_names = sync_names
         self.are_transactions_verified = are_transactions_verified
         self.producer_expiration_ms = producer_expiration_ms

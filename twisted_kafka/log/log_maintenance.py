@@ -41,6 +41,7 @@ class LogMaintenance(LogState):
                 self._truncate(offset)
             except OSError as error:
                 raise self._half_done("truncate", error) from error
+        self._environment.checkpoints.checkpoint_start(self)
         return True
 
     def _truncate(self, offset: int) -> None:

@@ -79,7 +79,7 @@ class LogManager:
             on_storage_failure=self.storage_failed,
             producer_expiration_ms=config.int("producer.id.expiration.ms"),
             on_flush_ms=self._metrics.flushed,
-            checkpoint_truncated=self._all.checkpoint_truncated,
+            checkpoints=self._all,
             sync_names=self._all.sync_names,
             are_transactions_verified=partial(config.boolean, VERIFICATION_KEY),
         )

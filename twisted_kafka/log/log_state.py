@@ -75,6 +75,12 @@ class LogState:
         return self.limits[3]
 
     @property
+    def start_in_checkpoint(self) -> int:
+        """See TruncatedLog."""
+        start = self.log_start_offset
+        return start if start > self.segments.first.base_offset else 0
+
+    @property
     def log_end_offset(self) -> int:
         """The offset of the next record to be appended."""
         return self.limits[0][0]
@@ -319,7 +325,7 @@ class LogState:
 
     def _checkpoint_truncation(self) -> None:
         """Lower the checkpoints before records are appended; raises KafkaStorageError."""
-        if not self._environment.checkpoint_truncated(self):
+        if not self._environment.checkpoints.checkpoint_truncated(self):
             raise KafkaStorageError(f"cannot append to {self.topic_partition}: the checkpoints of {self.parent} cannot be written")
         self.checkpointed_truncations = self.truncations
 

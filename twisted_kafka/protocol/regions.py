@@ -29,9 +29,9 @@ class FileRegion:
         return type(self)(self.file, self.position + start, max(0, min(size_bytes, self.size_bytes - start)))
 
     def load(self) -> None:
-        """Have the system read the region into its page cache, so that sending it does not wait for the disk. Raises OSError.
+        """Have the system read the region into its page cache, so that sending it does not wait for the disk.
 
-        A file that ends before the region raises nothing here: the sender finds that out.
+        Raises OSError, ShortFileError if the file ends before the region's end: the other partitions of the response can be sent.
         """
         load(self.file, self.position, self.position + self.size_bytes)
 

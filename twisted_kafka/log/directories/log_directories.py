@@ -125,6 +125,15 @@ class LogDirectories:
         except OSError as error:
             self.failed(directory, error)
 
+    def checkpoint_start(self, log: TruncatedLog) -> None:
+        """Write the log start offsets, unless that of the log is in the checkpoint already."""
+        directory = self._by_path[log.parent]
+        if directory.is_online:
+            try:
+                directory.checkpoint_start(log)
+            except OSError as error:
+                self.failed(directory, error)
+
     def checkpoint_truncated(self, log: TruncatedLog) -> bool:
         """Lower the checkpoints to the offsets of a log that was truncated, if need be; returns whether that succeeded."""
         directory = self._by_path[log.parent]

@@ -183,12 +183,15 @@ class LogDirectory:
             self._write_log_start_offsets()
 
     def _write_log_start_offsets(self) -> None:
-        starts = {
-            log.topic_partition: log.log_start_offset
-            for log in list(self.logs.values())
-            if log.log_start_offset > log.segments.first.base_offset
-        }
+        starts = {log.topic_partition: start for log in list(self.logs.values()) if (start := log.start_in_checkpoint)}
         self._write_of_logs(self.log_start_offsets, starts)
+
+    def checkpoint_start(self, log: TruncatedLog) -> None:
+        """Write the log start offsets, unless that of the log is in the checkpoint already; raises OSError."""
+        with self._checkpoint_lock:
+            written = self._written.get(self.log_start_offsets.path, {})
+            if written.get(log.topic_partition, 0) != log.start_in_checkpoint:
+                self._write_log_start_offsets()
 
     def checkpoint_truncated(self, log: TruncatedLog) -> None:
         """Lower both checkpoints to the offsets of a log that was truncated, unless they are not above; raises OSError.

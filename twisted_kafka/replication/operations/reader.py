@@ -274,8 +274,11 @@ class LogReader:
         if isinstance(error, OSError):
             _log.error("Cannot read {partition}: {error}", partition=fetch.topic_partition, error=error)
             return PartitionRead(ErrorCode.KAFKA_STORAGE_ERROR)
+        if isinstance(error, KafkaError):  # as CorruptRecordError for a damaged file
+            _log.error("Cannot read {partition}: {error}", partition=fetch.topic_partition, error=error)
+            return PartitionRead(error.code)
         _log.failure("Cannot read {partition} at {offset}", partition=fetch.topic_partition, offset=fetch.fetch_offset)
-        return PartitionRead(error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR)
+        return PartitionRead(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _is_settled(partition: Partition, replica_id: int, fetch: PartitionFetch, read: PartitionRead) -> bool:
