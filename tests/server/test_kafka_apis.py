@@ -396,3 +396,21 @@ def test_a_request_whose_client_has_gone_gives_up_waiting(broker: Broker, is_gon
     (done,) = broker.layer.observer.completed
     assert done.context.give_up is None
     assert transport.written == b""
+
+
+def test_a_request_that_waits_is_answered_when_its_client_sends_no_more(broker: Broker) -> None:
+    future: Future[HeartbeatResponse] = Future()
+    channel, transport = broker.layer.connect()
+
+    def answer(context: RequestContext) -> Future[HeartbeatResponse]:
+        context.give_up = lambda: future.set_result(HeartbeatResponse())
+        return future
+
+    broker.heartbeats.answer = answer
+    data = encode_request_header(ApiKey.HEARTBEAT, 0, 77, "test") + HeartbeatRequest(group_id="g").encode(0)
+    channel.dataReceived(len(data).to_bytes(4, "big") + data)
+    broker.handler.step(broker.layer.parker, 0)
+    assert channel.eof_received()
+    broker.handler.step(broker.layer.parker, 0)
+    broker.layer.reactor.run_asked()
+    assert transport.written[4:8] == (77).to_bytes(4, "big")

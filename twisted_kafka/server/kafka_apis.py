@@ -139,7 +139,8 @@ class KafkaApis:
             self._finish(request, api, message, result)
             return
         request.local_complete_ns = self._clock.monotonic_ns()
-        result.add_done_callback(lambda future: self._large.run(request, partial(self._complete, request, api, message, future, 1)))
+        kept = _decoded_again(request, api)
+        result.add_done_callback(lambda future: self._large.run(request, partial(self._complete, request, api, kept, future, 1)))
         self._note_waiting(request)
 
     def sort(self, requests: Sequence[Request]) -> list[RequestBundle]:
@@ -277,13 +278,14 @@ class KafkaApis:
         """Send a handler's result, now or when its future is done. ``shared_by`` requests were handled together."""
         if request.context.denials is not None:
             request.context.denials.end()
+        kept: _Decoded = None
         if isinstance(result, Later):
-            message, result = result.request, result.answer
+            kept, result = result.request, result.answer
         if isinstance(result, Future):
             request.local_complete_ns = self._clock.monotonic_ns()
-            if message is None:  # the request drops its frame when the handler returns
-                message = partial(api.request_class.decode, request.frame, request.context.api_version, request.body_offset)
-            result.add_done_callback(lambda future: self._complete(request, api, message, future, shared_by))
+            if kept is None:
+                kept = _decoded_again(request, api)
+            result.add_done_callback(lambda future: self._complete(request, api, kept, future, shared_by))
             self._note_waiting(request)
             return
         if self._quotas.is_enabled and self._throttler is not None:
@@ -413,3 +415,8 @@ class KafkaApis:
                 more=self._refusals.take_suppressed(),
             )
         self._channel.close_connection(request)
+
+
+def _decoded_again(request: Request, api: Api) -> Callable[[], Message]:
+    """Return what decodes a request that waits, should its answer fail: its objects take ten times as much as its frame."""
+    return partial(api.request_class.decode, request.frame, request.context.api_version, request.body_offset)

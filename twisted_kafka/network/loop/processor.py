@@ -431,7 +431,13 @@ class Processor:
             self._request_channel.send_callback(give_up)
 
     def process_half_closed(self, channel: KafkaChannel) -> None:
-        """Give a client that sends no more the response to its last request, unless that takes too long."""
+        """Give a client that sends no more the response to its last request, unless that takes too long.
+
+        A request that waits is answered now: most such clients are gone.
+        """
+        request = channel.in_flight
+        if request is not None and (give_up := request.context.give_up) is not None:
+            self._request_channel.send_callback(give_up)
         close_after_last_response(channel, self._reactor)
 
     def close_excess_connections(self) -> None:
