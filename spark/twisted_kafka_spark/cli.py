@@ -36,7 +36,7 @@ def write(path: Path, text: str) -> None:
 
 
 def _say(text: str) -> None:
-    """Print what is done already; nobody has to read it to its end, as `head` does not."""
+    """Print the result of finished work. The reader may stop early, like `head`."""
     try:
         print(text, flush=True)
     except BrokenPipeError:

@@ -37,7 +37,7 @@ EXPECTED_ERRORS = frozenset(
         "UNSUPPORTED_VERSION",
     }
 )
-"""Errors that are part of a protocol, such as those that signal a rebalance or require a new session."""
+"""Errors that are part of a protocol, for example to signal a rebalance or to require a new session."""
 
 REBALANCE_APIS = ("JoinGroup", "SyncGroup", "LeaveGroup")
 REBALANCES_A_MINUTE = 40
@@ -75,17 +75,17 @@ SKEW_PARTITION_OF_ALL = 0.02
 """Share of all produced bytes that its topic receives; `SKEWED_PARTITIONS` are all that there can be."""
 SKEWED_PARTITIONS = round(1 / (SKEW_PARTITION_OF_ALL * SKEW_PARTITION_SHARE))
 PARTITION_FLOOR = 60
-"""Requests that moved a partition in an hour, by API; what has fewer is not counted by partition."""
+"""Requests about a partition in an hour, by API; partitions with fewer requests are not counted separately."""
 SKEW_NODES_SHARE = 0.75
 """Share of the requests that one of several brokers handles."""
 SKEW_REQUESTS_FLOOR = 10_000
 
 SLOW_REQUESTS_A_MINUTE = 8
 SLOW_FLOOR_US = 10_000
-"""The mean time of a phase in a minute from which it is slow, if that is unusual."""
+"""A phase with at least this mean time in a minute is slow, if the time is unusual."""
 SLOW_FACTOR = 5.0
 SLOW_RELATIVE_FLOOR_US = 1_000
-"""A phase is slow with less, too: from `SLOW_FACTOR` times what is usual, if that is at least this."""
+"""A phase with at least this mean time is slow, too, if that is `SLOW_FACTOR` times the usual time."""
 TRAFFIC_FLOOR_A_MINUTE = 200
 TRAFFIC_FACTOR = 3.0
 """The factor by which an API's requests in a minute must exceed the median to be unusual traffic."""

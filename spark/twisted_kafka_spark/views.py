@@ -165,7 +165,7 @@ def _tables(kinds: dict[str, pa.Table], views: dict[str, View]) -> Tables:
 def _topics(cells: pa.Table) -> int:
     """Return the number of topics: an estimate if some of them are not there by name.
 
-    The topics with the smallest hashes are always there: where the last of so many of them lies says how many there are.
+    The `SAMPLED_NAMES` topics with the smallest hashes always have their names. The highest of these hashes gives the estimate.
     """
     names: list[str | None] = pc.unique(cells.filter(pc.is_null(cells["others"]))["topic"]).to_pylist()
     if len(cells) == cells["others"].null_count or len(names) < SAMPLED_NAMES:
@@ -176,7 +176,7 @@ def _topics(cells: pa.Table) -> int:
 
 
 def period(cells: pa.Table, kinds: Sequence[str] = ("traffic",)) -> tuple[datetime.datetime, datetime.datetime] | None:
-    """Return the first and the last minute of cells of these kinds, None if there are none."""
+    """Return the first and the last minute of cells of these kinds, None without such cells."""
     times = cells.filter(pc.is_in(cells["kind"], pa.array(kinds)))[TIME.name]
     if not len(times):
         return None
@@ -239,7 +239,7 @@ def _heat(cells: pa.Table, tick_s: int) -> list[Row]:
 
 
 def _last_us(kinds: dict[str, pa.Table]) -> int:
-    """Return the time of the last line in microseconds since 1970, 0 if there is none."""
+    """Return the time of the last line in microseconds since 1970, 0 without a line."""
     return max(pc.max(kinds[kind]["last_us"]).as_py() or 0 for kind in ("connections", "transactions"))
 
 

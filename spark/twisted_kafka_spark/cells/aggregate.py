@@ -34,7 +34,7 @@ SAMPLED_KIND = "topics"
 TOPIC_KINDS = ("topics", "topic_errors", "partitions")
 """The kinds whose `topic` may be a topic id."""
 BY_HOUR = "partitions"
-"""The kind whose cells are dropped for what they count in an hour, also where their grain is finer."""
+"""The kind whose cells are dropped by their count in a whole hour, even if the cells are finer."""
 
 
 def merged(cells: DataFrame) -> DataFrame:

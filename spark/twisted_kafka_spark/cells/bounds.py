@@ -158,7 +158,7 @@ def _sums(table: pa.Table, measures: Sequence[str], name: Numbers, count: int) -
 
 
 def _highest(amounts: Numbers, texts: Sequence[bytes], most: int) -> Numbers:
-    """Return the numbers of the names with the most, of equal ones those that come first; none with nothing."""
+    """Return the numbers of the names with the highest amounts, without zeros. Among equal amounts the first texts win."""
     some = np.flatnonzero(amounts > 0)
     if len(some) <= most:
         return some

@@ -44,7 +44,7 @@ def middle(number: int, width: int = 1) -> float:
 
 
 def quantile(counts: Mapping[int, int], share: float, width: int = 1) -> float | None:
-    """Return the value below which `share` of the counted values are, None if there are none."""
+    """Return the value below which `share` of the counted values are, None if no value was counted."""
     whole = sum(counts.values())
     if not whole:
         return None

@@ -108,7 +108,7 @@ class _Producer:
     def row(self, now_us: int, others_closed_us: int) -> Row:
         """Return the row of the report's table; `others_closed_us` is `closed_us` of the ids without a name."""
         active_us = self.last_us.get(ACTIVE, 0)
-        # An id may have a name in one part of the log only: what is closed without a name may be this one's.
+        # An id may have a name in only one part of the log: a transaction closed without a name may be this id's.
         is_open = self.transactional_id is not None and active_us > max(self.closed_us, others_closed_us)
         stuck_us = self.last_us.get(STUCK, 0)
         is_stuck = stuck_us > max(self.closed_us, active_us)

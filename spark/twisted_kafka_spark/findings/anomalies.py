@@ -72,7 +72,7 @@ def _by_api(tables: Tables) -> dict[str, list[Row]]:
 
 
 class _Series(NamedTuple):
-    """The mean of a phase in each minute: of one API, or, with the name ALL, of all, each relative to what is usual for its API."""
+    """The mean of a phase in each minute, for one API or, named ALL, for all APIs; each relative to its API's usual mean."""
 
     api: str
     means: Minutes

@@ -54,9 +54,9 @@ def _spanned(name: str, title: str, span: Span, where: str, advice: str, **evide
 
 
 def throttled_shares(rows: Iterable[Row]) -> dict[Who, float]:
-    """Return the share of its time that each client was throttled, on the connection where that was most.
+    """Return the share of its time that each client was throttled, on its most throttled connection.
 
-    A connection's time is from its first line to its last, and the throttling that the last line tells.
+    A connection's time is the time from its first line to its last, plus the throttle time of the last line.
     """
     shares: dict[Who, float] = defaultdict(float)
     for row in rows:

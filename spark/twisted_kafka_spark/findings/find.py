@@ -49,9 +49,9 @@ def find(tables: Tables) -> list[Finding]:
 
 
 def find_by_minute(tables: Tables, over_all: Sequence[Finding] = ()) -> list[Finding]:
-    """Return the findings about spans of minutes: what is unusual compared to the other minutes of the tables.
+    """Return the findings about spans of minutes that are unusual compared to the other minutes of the tables.
 
-    Traffic that one of the findings `over_all` explains is not one of them.
+    Traffic that one of the findings `over_all` explains is left out.
     """
     found = [*error_bursts(tables), *slow_phases(tables)]
     for detector in MINUTE_DETECTORS:

@@ -1,4 +1,4 @@
-"""Findings about transactions: those that are left open or cannot end, and producers that mostly abort theirs."""
+"""Findings about transactions that stay open or cannot end, and about producers that mostly abort."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def stuck_transactions(tables: Tables) -> Iterator[Finding]:
             _who(row),
             equal(**{"transaction.id": row["transactional_id"]}),
             "A partition refuses its marker as superseded: its producer waits, and so do read_committed consumers. The broker "
-            "tries again each minute and names the partition in its log. kafka-transactions.sh describe-producers and abort show "
-            "and end what is open there.",
+            "tries again each minute and names the partition in its log. kafka-transactions.sh describe-producers shows the open "
+            "transactions there, and abort ends them.",
             first=from_us(row["first_stuck_us"]),
             last=from_us(row["last_stuck_us"]),
             weight=1,

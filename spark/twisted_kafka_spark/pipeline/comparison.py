@@ -73,7 +73,7 @@ def _summed(rows: Sequence[Values], keys: Sequence[str], names: Sequence[str]) -
 
 
 def _joined(now: Iterable[Values], before: Iterable[Values], keys: Sequence[str], names: Sequence[str]) -> list[Values]:
-    """Return rows with the values of now and, with names that end in `_before`, of the earlier period; null where there is none."""
+    """Return rows with the values of now and, under names ending in `_before`, of the earlier period; null if one is missing."""
     both = [{tuple(row[key] for key in keys): row for row in rows} for rows in (now, before)]
     rows = [
         {

@@ -223,7 +223,7 @@ def _client_apis(tables: Tables) -> list[Values]:
 
 
 def _partitions(tables: Tables) -> list[Values]:
-    """Return the partitions with the most bytes or requests, and their shares of what was produced to their topics."""
+    """Return the partitions with the most bytes or requests, and their shares of the bytes produced to their topics."""
     topics = {row["topic"]: row for row in tables["topic"]}
     return [
         {

@@ -1,6 +1,6 @@
 """Move shards of cells to the tasks that merge them: `repartition` by kind, hour and share of the names, then Arrow.
 
-Spark partitions, sorts, spills and keeps shards as rows like any others; what is in them is merged by `shards.Merging`.
+Spark partitions, sorts, spills and keeps shards like any other rows; `shards.Merging` merges the cells in them.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Followed:
         self.url = self._folder.url
 
     def add(self, cells: DataFrame, batch: int) -> None:
-        """Write the cells of a batch, replacing what was written for it before, and compact the folders that are due."""
+        """Write the cells of a batch, replace those of an earlier attempt, and compact the folders that are due."""
         self._write(_stored(cells), (batch, batch))
         due = [(batch + 1 - count, batch) for count in COMPACTED if (batch + 1) % count == 0]
         if due:

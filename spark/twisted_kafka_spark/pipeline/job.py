@@ -52,11 +52,11 @@ class Job:
     folding: Folding = field(default_factory=Folding)
     selection: Selection = field(default_factory=Selection)
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    """Parquet files that are known to be damaged, with what is wrong."""
+    """Parquet files that are known to be damaged, with the reasons."""
 
     @property
     def can_repeat_lines(self) -> bool:
-        """Whether lines may be read twice: a rollup has each once, and so has what is deduplicated."""
+        """Whether lines may be read twice: rollups and deduplicated records contain each line once."""
         return not self.is_merge and not self.selection.deduplicate
 
 
@@ -141,7 +141,7 @@ def _of_many(spark: SparkSession, job: Job, found: DataFrame, sizes: page.Sizes,
 
 
 def _check(job: Job, sizes: page.Sizes, about: About) -> None:
-    """Take the period into the report; raise NoAccessLogError if there is none, unless the whole log has no requests."""
+    """Put the period into the report; raise NoAccessLogError if it has no requests, unless the whole log has no requests."""
     is_part = about.condition or job.folding.since or job.folding.until
     if (sizes.first is None or sizes.last is None) and (is_part or job.rollup_out or job.is_merge):
         what = f"no requests in {about.source}"

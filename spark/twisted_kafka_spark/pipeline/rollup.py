@@ -96,7 +96,7 @@ def cells_of_records(records: DataFrame, folding: Folding, selection: Selection)
 
 
 def _shards_of_parsed(parsed: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
-    """Return the shards of records and of what was found besides. What no line matches, a condition does not match either."""
+    """Return the shards of records and of unreadable lines. A condition matches no unreadable line."""
     from pyspark.sql import functions as sf
 
     found = parsed.where(sf.col("time").isNull())

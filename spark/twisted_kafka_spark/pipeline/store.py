@@ -1,8 +1,8 @@
 """Rollups as Parquet: `<directory>/rollup=3/date=2026-11-21/hour=08/cells.<source>.<write>.parquet`, with one row per cell.
 
 The first folder's name has the version of the schema. An hour of a source is one file, as bounded as its names are.
-A write makes its files aside, renames them into their hours, and then deletes those that they replace. Of an hour and a source only
-the newest file counts, so whoever reads meanwhile, or after a kill, gets an hour as it was before or as it is now.
+A write makes its files elsewhere, renames them into their hours, and then deletes the replaced files. Only the newest file of an
+hour and a source counts, so a reader during the write, or after a kill, gets either the old or the new state of an hour.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def _utc(date: re.Match[str], utc_offset_s: int) -> str:
 
 
 def _transaction(api: str, request: dict[str, Any], *, has_failed: bool) -> dict[str, Any] | None:
-    """Return what a request says about a transactional id; only EndTxn tells of an end, and nothing tells how long it took."""
+    """Return a request's transactional id and outcome; only EndTxn has an outcome, and no request has a duration."""
     named = request
     if "transactions" in request:  # several of them, or to verify one, are what brokers ask
         named = request["transactions"][0] if len(request["transactions"]) == 1 else {}

@@ -102,7 +102,7 @@ def record_schema() -> pa.Schema:
 
 
 def completed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return records with the columns of the schema; those that the batch lacks are null."""
+    """Return records with the columns of the schema; columns that the batch lacks are null."""
     import pyarrow as pa
 
     have = set(batch.schema.names)
@@ -286,7 +286,7 @@ def _one_by_one(lines: pa.StringArray, found: Records, utc_offset_s: int) -> Non
 
 
 def _own(line: str) -> tuple[dict[str, Any] | None, str]:
-    """Return the record of a line in the broker's format, or the reason why there is none."""
+    """Return the record of a line in the broker's format, or the reason why it has no record."""
     import pyarrow as pa
 
     try:

@@ -66,7 +66,7 @@ def file_size(path: str) -> tuple[str, int]:
             return closed_name(path), os.path.getsize(closed_name(path))
     except OSError:
         pass
-    return path, 0  # the task that reads it says what is wrong
+    return path, 0  # the task that reads it reports the error
 
 
 def _whole_lines_end(file: BinaryIO) -> int:
@@ -84,7 +84,7 @@ def _whole_lines_end(file: BinaryIO) -> int:
 def tasks(files: Iterable[tuple[str, int]], cores: int) -> list[list[Piece]]:
     """Divide files, given with their sizes, into pieces, and the pieces into tasks with about equal work.
 
-    A task's cells grow with its lines, so those count, not what they are compressed to.
+    A task's cells grow with its lines, so the uncompressed size counts.
     """
     sized = list(files)
     whole = sum(lines_bytes(path, size) + _FILE_BYTES for path, size in sized)

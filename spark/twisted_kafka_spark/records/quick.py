@@ -92,7 +92,7 @@ class _Block:
         return found
 
     def number_before(self, end: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the numbers that end at these positions, and where each begins: before all lines if there is none."""
+        """Return the numbers that end at these positions, and where each begins: before all lines if there is no number."""
         values, length = self._digits_before(end)
         long = np.flatnonzero(length == _WORD)
         if len(long):
@@ -274,7 +274,7 @@ class _Identities:
 
 
 class _Reading:
-    """The state of parsing a block: what is known about its lines, and which of them have had the expected format so far."""
+    """The state of parsing a block: the lines' values so far, and which lines have had the expected format so far."""
 
     def __init__(self, block: _Block, starts: Numbers, stops: Numbers) -> None:
         self.block, self.starts, self.stops = block, starts, stops
@@ -340,8 +340,8 @@ class _Reading:
     def _errors(self, starts: Numbers, ends: Numbers, wanted: Marks) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """Find the name of the error before each of the marked ends.
 
-        Returns the rows that have an error, where their names begin and end, and for all rows where the field begins, which is the
-        row's start if there is none.
+        Returns the rows with an error, the begin and end of the errors' names, and for all rows the begin of the field, which is
+        the row's start if the row has no error.
         """
         rows: list[int] = []
         names: list[int] = []
@@ -436,7 +436,7 @@ class _Reading:
         return codes
 
     def _before_api(self) -> Numbers:
-        """Return the position of the comma before each line's API, before all lines if there is none in reach.
+        """Return the position of the comma before each line's API, before all lines if none is in reach.
 
         The text `,"api":"` is nowhere else: in a string it would have backslashes, and in an inner object no part would be JSON.
         """

@@ -34,7 +34,7 @@ class NoAccessLogError(Exception):
 
 @dataclass(slots=True)
 class Sources:
-    """The files to read, and those that are skipped because another file contains the same lines."""
+    """The files to read, and the files that are skipped because another file contains the same lines."""
 
     lines: list[str] = field(default_factory=list)
     parquet: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Sources:
         return len(self.lines) + len(self.parquet) + len(self.told)
 
     def set_aside(self, damaged: Mapping[str, str]) -> None:
-        """Have Parquet files, given with what is wrong, counted as a line. Of those of this machine what is whole is read."""
+        """Count each damaged Parquet file, given with its error, as a garbled line. The intact part of a local file is read."""
         mine = [path for path in self.parquet if path in damaged]
         self.parquet = [path for path in self.parquet if path not in damaged]
         self.lines += [path for path in mine if not is_remote(path)]
@@ -95,7 +95,7 @@ def find_sources(
         which = "access-log file" if with_open else "closed access-log file"
         raise NoAccessLogError(f"{', '.join(paths)}: no {which} (date=.../hour=.../node-*.jsonl) nor a Kafka request log")
     sources = _without_repeats(wanted)
-    sources.lines += closed_to_us  # whoever opens them says so in the report
+    sources.lines += closed_to_us  # the task that opens them reports the error
     return sources
 
 
@@ -165,7 +165,7 @@ def _still_there(path: str) -> tuple[str, int]:
         except FileNotFoundError:
             continue
         except OSError:
-            return name, 0  # whoever opens it says what is wrong
+            return name, 0  # the task that opens it reports the error
         return name, found.st_size if stat.S_ISREG(found.st_mode) else -1
     return path, -1
 
@@ -218,7 +218,7 @@ def _without_repeats(files: Iterable[tuple[str, int]]) -> Sources:
             continue
         taken.add(stem)
         sources.size_bytes += size
-        # Spark skips a table without content silently; whoever reads it as lines says what is wrong.
+        # Spark skips a table without content silently; a task that reads it as lines reports the error.
         is_table = path.endswith(PARQUET) and (size or is_remote(path))
         (sources.parquet if is_table else sources.lines).append(path)
     sources.lines.sort()

@@ -27,7 +27,7 @@ _ROUND_S = (
 
 
 class Mark(NamedTuple):
-    """A span of ticks that is marked above a chart: the indexes of its first and last tick, and what it is."""
+    """A span of ticks that is marked above a chart: the indexes of its first and last tick, and its description."""
 
     first: int
     last: int
@@ -116,7 +116,7 @@ def stacked_steps(
 
 
 def _tip(at: int, step: float, tick: str, text: str) -> list[str]:
-    """Return what tells the values of a tick, if it has any."""
+    """Return the tooltip with the values of a tick, if it has any."""
     place = f'x="{_LEFT + at * step:.1f}" y="{_TOP}" width="{step:.1f}" height="{_PLOT - _TOP}"'
     return [f'<rect class="tip" {place}><title>{escape(f"{tick}: {text}")}</title></rect>'] if text else []
 

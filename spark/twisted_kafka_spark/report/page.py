@@ -407,7 +407,9 @@ def _errors(document: Values) -> str:
         + table("Failed requests by API", found["errors"], what)
         + table("Failed requests by client", found["client_errors"], [*_CLIENT, *what])
         + table("Failed requests by topic", found["topic_errors"], [text("topic", "topic"), *what])
-        + folded("Errors that are part of a protocol", table("They tell a client what to do next; nothing failed", expected, what))
+        + folded(
+            "Errors that are part of a protocol", table("They direct a client to its next step; nothing failed", expected, what)
+        )
     )
 
 

@@ -14,7 +14,7 @@ Values = dict[str, Any]
 class Column(NamedTuple):
     """A column: its heading, the text for a row, and whether that is left-aligned text or HTML markup.
 
-    If it has an amount, the text is that of the amount, in the unit that suits the column, which the heading tells.
+    If it has an amount, the text is the amount in a unit that suits the column; the heading names the unit.
     """
 
     heading: str

@@ -26,7 +26,7 @@ class Units:
         return next(((name, each) for name, each in reversed(self.steps) if abs(value) >= each), self.steps[0])
 
     def common(self, values: Iterable[float | None]) -> tuple[str, float]:
-        """Return the unit for a column of values: that of the median of those that are not zero."""
+        """Return the unit for a column of values: the unit of their median, without zeros."""
         known = [value for value in values if value]
         return self.of(statistics.median(known)) if known else self.steps[0]
 
@@ -37,7 +37,7 @@ size, duration = BYTES.text, TIMES.text
 
 
 def without_unit(value: float | None, each: float) -> str:
-    """Return a value in a unit that is told elsewhere, with about three digits."""
+    """Return a value with about three digits, without its unit, which is shown elsewhere."""
     if value is None:
         return "-"
     found = value / each

@@ -1,1 +1,1 @@
-"""Java, the Spark session and what goes wrong with them."""
+"""Java, the Spark session and their errors."""

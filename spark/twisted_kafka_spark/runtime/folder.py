@@ -68,7 +68,7 @@ class Folder:
         return int(self._system.getFileStatus(self._at(name)).getModificationTime())
 
     def move(self, name: str, to: str) -> None:
-        """Give a file another name, at which there is none; make the folders above it. Raises OSError."""
+        """Move a file to a name that does not exist yet; make the folders above it. Raises OSError."""
         self._system.mkdirs(self._at(to).getParent())
         if not self._system.rename(self._at(name), self._at(to)):
             raise OSError(f"{self.url}/{to} could not be written")

@@ -28,8 +28,8 @@ _MALLOC, _KEPT_BYTES = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), 256
 """numpy in the workers allocates and frees megabytes all the time; letting glibc keep them saves a third of the workers' time."""
 _COMPILED = "-XX:TieredStopAtLevel=1 -XX:-DontCompileHugeMethods"
 """The JVM only moves what Python counted: its second compiler costs more than it gains, a third of the CPU time for five million
-lines on a cluster. Cells have some forty columns, and Java compiles the long methods that Spark makes for them only if it is told
-to."""
+lines on a cluster. Cells have some forty columns, and Java compiles the long methods that Spark makes for them only with the
+second option."""
 _JAVA_OPTIONS = f"{_COMPILED} -XX:+UseSerialGC -XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """Parallel garbage collection costs as much as it gains for two million lines, and more than that for fewer. Verifying the byte
 code of some ten thousand classes, all from pyspark's jars, would take an eighth of the start."""
@@ -182,7 +182,7 @@ def _option(word: str) -> list[str]:
 
 
 def added(theirs: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """Return further settings: those that the user has not made, and lists of the user's with what they lack."""
+    """Return the settings to add: settings that the user has not made, and the user's lists with the missing items."""
     found = {name: value for name, value in more.items() if name not in theirs}
     for name in _LISTS & theirs.keys() & more.keys():
         lacking = more[name].rpartition(":")[0] if name == _PACKAGES else more[name]

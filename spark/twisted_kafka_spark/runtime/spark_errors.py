@@ -69,8 +69,8 @@ def unread_file(error: BaseException) -> tuple[str, str] | None:
     while cause is not None:
         reason = cause.getCause()
         if _condition(cause).startswith(_UNREAD):
-            told = "" if reason is None else str(reason.getMessage() or reason.getClass().getName())
-            return str(cause.getMessageParameters()["path"]), "".join(told.splitlines()[:1])
+            text = "" if reason is None else str(reason.getMessage() or reason.getClass().getName())
+            return str(cause.getMessageParameters()["path"]), "".join(text.splitlines()[:1])
         cause = reason
     return None
 

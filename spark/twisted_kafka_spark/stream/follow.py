@@ -52,8 +52,8 @@ class Following:
 def follow(spark: SparkSession, following: Following, report: Report | None = None) -> None:
     """Follow until interrupted, or to the end of what exists; raise RuntimeError when the stream fails.
 
-    `report` is called with new findings; by default, they are printed and sent to the topic of findings. A report on what was
-    followed is one on a rollup: `run(spark, Job(paths=[out], is_merge=True))`.
+    `report` is called with new findings; by default, they are printed and sent to the topic of findings. For a report on the
+    result, merge it like a rollup: `run(spark, Job(paths=[out], is_merge=True))`.
     """
     source = following.source
     if source.topic is None and not source.directory:

@@ -1,6 +1,6 @@
 """Follow the local files of a log by offset: a Python data source for Spark, whose rows are the pieces of newly appended lines.
 
-Spark's file source reads a path once and misses what is appended later. This source keeps track of how much of each file was read
+Spark's file source reads a path once and misses lines appended later. This source keeps track of how much of each file was read
 (`followed_files`). Its rows only say what to read: the tasks that fold lines into cells open the files themselves, since passing
 lines through Java would cost as much as folding them.
 """

@@ -102,7 +102,7 @@ class Watch:
 
 
 def windows(begin: datetime.datetime, end: datetime.datetime) -> list[Window]:
-    """Return the periods to search so that each minute from `begin` to before `end` is in one, with what was before it."""
+    """Return the periods to search so that each minute from `begin` to before `end` is in one, after earlier minutes."""
     ends = []
     while begin < end:
         begin = min(begin + WINDOW, end)

@@ -33,13 +33,13 @@ class Transactions:
     ends: bool = True
 
     def start(self) -> tuple[Flow, str]:
-        """Return the request with which the producer starts, and what its line says about the transactional id."""
+        """Return the request with which the producer starts, and its line's fields about the transactional id."""
         return self._request("InitProducerId", 4), f'{self._id},"timeout_ms":{self.timeout_ms}'
 
     def lines(self, chosen: random.Random, factor: float) -> Iterator[tuple[float, Flow | None, str]]:
         """Yield the lines of a transaction, which takes `factor` times as long as usual.
 
-        Each has the second of its minute, its request (None for a timeout's line), and what it says about the transaction.
+        Each has the second of its minute, its request (None for a timeout's line), and its fields about the transaction.
         """
         begun_s = chosen.random() * LATEST_START_S
         took_ms = int(self.duration_ms * factor) if self.ends else self.timeout_ms + int(chosen.random() * 8_000)
