@@ -275,3 +275,22 @@ def test_a_setting_of_an_unknown_listener_is_warned_about() -> None:
         "The dynamic config listener.name.plaintext.max.connections.per.ip has no effect: max.connections.per.ip is a setting of "
         "the whole broker: set it without the prefix listener.name.plaintext.",
     ]
+
+
+def test_settings_that_a_trial_does_not_depend_on_are_neither_tried_nor_left_out() -> None:
+    trials: list[KafkaConfig] = []
+
+    def trial(config: KafkaConfig) -> None:
+        trials.append(config)
+        if config.int("max.connections") == 7:
+            raise ConfigError("too few")
+
+    config, dynamic = make()
+    dynamic.start_with({"num.io.threads": "5"}, {})
+    dynamic.leave_out_what_fails(trial, lambda name: name == "max.connections")
+    assert trials == []
+    dynamic.start_with({"num.io.threads": "5"}, {"max.connections": "7", "background.threads": "11"})
+    dynamic.leave_out_what_fails(trial, lambda name: name == "max.connections")
+    assert len(trials) == 2
+    assert config["max.connections"] == config.default("max.connections")
+    assert (config["num.io.threads"], config["background.threads"]) == (5, 11)

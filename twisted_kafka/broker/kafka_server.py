@@ -33,6 +33,7 @@ from twisted_kafka.broker.settings.reconfigurables import (
     LogDefaults,
     NetworkThreads,
     ThreadPool,
+    concerns_listeners,
 )
 from twisted_kafka.broker.storage import Storage
 from twisted_kafka.broker.stray_logs import warn_of_stray_logs
@@ -353,7 +354,7 @@ class KafkaServer:
             builder_of=channel_builders(self.metrics, sasl_resources),
         )
         if self.dynamic is not None:
-            self.dynamic.leave_out_what_fails(sockets.try_out)
+            self.dynamic.leave_out_what_fails(sockets.try_out, concerns_listeners)
         sockets.start()
         self._serving.observe_addresses(sockets)
         return sockets

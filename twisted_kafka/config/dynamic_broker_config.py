@@ -98,17 +98,22 @@ class DynamicBrokerConfig:
             self.leave_out_what_fails(lambda config: None)
             self._warn_of_prefixes(self._layered(self._defaults, self._own), {*self._defaults.items(), *self._own.items()})
 
-    def leave_out_what_fails(self, trial: Callable[[KafkaConfig], object]) -> None:
+    def leave_out_what_fails(
+        self, trial: Callable[[KafkaConfig], object], concerns: Callable[[str], bool] = lambda name: True
+    ) -> None:
         """Leave out settings of the store with which ``trial`` raises ConfigError: one if that suffices, and otherwise all.
 
-        Whatever is wrong without them is none of theirs, and left to who uses the settings.
+        ``concerns`` says which settings ``trial`` depends on: others are neither tried nor left out. An error that stays without
+        these settings has another cause, and is left to the parts that use them.
         """
         with self._lock:
+            names = sorted(filter(concerns, self._own.keys() | self._defaults.keys()))
+            if not names:
+                return
             why = self._why_it_fails(trial, ())
             if why is None:
                 self._config.adopt(self._layered(self._defaults, self._own))
                 return
-            names = sorted(self._own.keys() | self._defaults.keys())
             one = next(((name,) for name in names if self._why_it_fails(trial, (name,)) is None), None)
             if one is None and self._why_it_fails(trial, names) is not None:
                 return

@@ -12,7 +12,9 @@ from twisted_kafka.broker.main_reactor import MainReactor
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic_broker_config import IReconfigurable
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.config.keys import TOPIC_KEYS
+from twisted_kafka.config.keys import BROKER_KEYS, TOPIC_KEYS
+from twisted_kafka.config.keys.declare import BROKER
+from twisted_kafka.config.prefixes import base_key
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.log.cleaner.log_cleaner import RECONFIGURABLE as LOG_CLEANER_KEYS
 from twisted_kafka.log.cleaner.log_cleaner import LogCleaner
@@ -24,6 +26,12 @@ _LISTENER_KEYS: Final = frozenset(("listeners", "advertised.listeners", "listene
 _UNLIMITED: Final = -1
 _AS_TOTAL: Final = -2
 _SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "principal.builder.class")
+
+
+def concerns_listeners(name: str) -> bool:
+    """Whether listeners depend on a setting, which may have prefixes."""
+    key = BROKER_KEYS.get(base_key(name) or "")
+    return name in _LISTENER_KEYS or (key is not None and key.scope != BROKER)
 
 
 def ensure_gentle(name: str, old: int, new: int) -> None:
