@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.network.network_fakes import FakeTransport, Layer, frame, lines_of
-from twisted_kafka.network.connection.held_bytes import HeldBytes
+from tests.traced_memory import traced_peak_bytes
+from twisted_kafka.network.connection.channel import KafkaChannel
+from twisted_kafka.network.connection.held_bytes import NOTE_BYTES, HeldBytes
 from twisted_kafka.network.loop.processor import HELD_BYTES, READ_AHEAD_TOTAL_BYTES, UNSENT_BYTES
+from twisted_kafka.network.requests.request_context import ResourceKind
 from twisted_kafka.protocol.regions import FileRegion
 
 PARTIAL = 60_000
@@ -110,3 +113,35 @@ def test_the_total_is_the_sum_of_what_was_noted_last() -> None:
     (one, _), (other, _) = layer.connect(), layer.connect()
     assert [held.note(one, 60), held.note(other, 41), held.note(one, 59), held.note(other, 0)] == [False, True, False, False]
     assert held.total_bytes == 59
+
+
+def test_notes_of_unread_responses_count_too() -> None:
+    layer = Layer()
+    for number in range(40):
+        layer.clock.advance_ms(1)
+        channel, transport = layer.connect()
+        transport.is_stuck = True
+        channel.dataReceived(frame(number))
+        request = layer.take()
+        assert request is not None
+        for each in range(UNSENT_BYTES // NOTE_BYTES // 20):
+            request.context.note_resource(ResourceKind.GROUP, f"g{each}")
+        layer.channel.send_response(request, [b"x"], 1)
+        layer.reactor.run_asked()
+    assert len(layer.processor.channels) in (19, 20)
+
+
+def test_a_closed_channel_that_somebody_holds_has_no_buffer() -> None:
+    layer = Layer()
+    held: list[KafkaChannel] = []
+
+    def begin() -> None:
+        for _ in range(50):
+            channel, transport = layer.connect()
+            data = frame(1, bytes(PARTIAL))[:PARTIAL]
+            while data:
+                data = data[transport.read(data) :]
+            channel.close()
+            held.append(channel)
+
+    assert traced_peak_bytes(begin) < 10 * PARTIAL

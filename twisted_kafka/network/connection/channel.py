@@ -277,6 +277,7 @@ class KafkaChannel:
         self.state = next_state(self.state, DISCONNECTED)
         self._backlog = None
         self._backlog_bytes = 0
+        self._reader.drop()
         if self._pool is not None and self._reserved_bytes:
             self._pool.release(self._reserved_bytes)
             self._reserved_bytes = 0

@@ -230,6 +230,12 @@ class FrameReader:
             self._buffer = buffer
             copy_into(buffer, data, 0)
 
+    def drop(self) -> None:
+        """Forget what is incomplete: the connection is closed, and somebody may still hold its channel."""
+        self._buffer = None
+        self._head = self.uncut = b""
+        self.held_bytes = 0
+
     def allocate(self) -> None:
         """Give the incomplete frame its whole buffer now: its memory is accounted for."""
         buffer = self._buffer

@@ -1,9 +1,13 @@
 """What the connections of a processor hold in memory together, and which of them to close if that is too much."""
 
-from collections.abc import Sequence
+from typing import Final
 
 from twisted_kafka.network.connection.channel import KafkaChannel
-from twisted_kafka.protocol.regions import FileRegion, Part
+from twisted_kafka.network.requests.request import Request
+from twisted_kafka.protocol.regions import FileRegion
+
+NOTE_BYTES: Final = 256
+"""What a note for the access log takes: a tuple, its texts and its place."""
 
 
 class HeldBytes:
@@ -30,9 +34,11 @@ class HeldBytes:
         return min(self._held, key=_last_active, default=None)
 
 
-def memory_bytes(parts: Sequence[Part]) -> int:
-    """Return how many bytes of a response are in memory; the others are sent from their files."""
-    return sum([len(part) for part in parts if not isinstance(part, FileRegion)])
+def response_bytes(request: Request) -> int:
+    """Return how many bytes of memory a request takes until its response is sent: parts in files take none, its notes do."""
+    context = request.context
+    notes = len(context.topics or ()) + len(context.resources or ())
+    return sum([len(part) for part in request.parts if not isinstance(part, FileRegion)]) + NOTE_BYTES * notes
 
 
 def _last_active(channel: KafkaChannel) -> tuple[bool, int]:

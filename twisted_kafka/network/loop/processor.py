@@ -45,7 +45,7 @@ from twisted_kafka.network.connection.expiry import (
     slow_holders,
     start_check,
 )
-from twisted_kafka.network.connection.held_bytes import HeldBytes, memory_bytes
+from twisted_kafka.network.connection.held_bytes import HeldBytes, response_bytes
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.loop.new_connections import NewConnections
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings
@@ -71,16 +71,16 @@ from twisted_kafka.timing.clock import IClock
 MAX_REQUESTS_PER_ROUND = 32
 """After so many requests, no further one is handled before the thread sends their responses and polls its sockets again."""
 
-HELD_BYTES = 48 * 1024 * 1024
+HELD_BYTES = 40 * 1024 * 1024
 """Most bytes that one processor's connections may hold of requests that are small and incomplete, or that wait for room.
 
-Those that wait for memory have 64 KiB each. So 700 producers may wait whose requests do not fit the memory for large ones.
+Those that wait for memory have 64 KiB each. So 600 producers may wait whose requests do not fit the memory for large ones.
 """
 
 READ_AHEAD_TOTAL_BYTES = 12 * 1024 * 1024
 """Nothing is read ahead while they hold more than this."""
 
-UNSENT_BYTES = 32 * 1024 * 1024
+UNSENT_BYTES = 24 * 1024 * 1024
 """Most bytes in memory of responses that the clients of one processor do not read."""
 
 FAILURE_READ_S = 1.0
@@ -635,7 +635,7 @@ class Processor:
                     if channel.transport.send(request.parts, request.response_bytes):
                         now_ns = request.sent_ns = self.now_ns()
                         sent.append((channel, request))
-                    elif channel.is_open and self._unsent.note(channel, memory_bytes(request.parts)):
+                    elif channel.is_open and self._unsent.note(channel, response_bytes(request)):
                         self._close_longest_silent(self._unsent, "responses that clients do not read")
                 elif kind == AUTHENTICATION_FAILED:
                     self._fail_authentication(channel, request)
