@@ -177,3 +177,13 @@ def test_the_work_for_a_request_grows_as_its_users(tmp_path: Path) -> None:
     assert len(results) == users
     assert CountedName.comparisons < 20 * users
     store.store.close()
+
+
+def test_a_name_that_no_user_can_have_fails_alone(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    (wrong, right) = store.alter(Deletion("..", SHA_256), Deletion("alice", SHA_256)).values()
+    assert wrong is not None
+    assert wrong[0] == ErrorCode.INVALID_REQUEST
+    assert right == (ErrorCode.RESOURCE_NOT_FOUND, MISSING)
+    assert store.described("..", "alice") == {"..": ErrorCode.INVALID_REQUEST, "alice": ErrorCode.RESOURCE_NOT_FOUND}
+    store.store.close()

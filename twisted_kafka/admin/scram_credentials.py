@@ -75,7 +75,10 @@ class ScramCredentialAdmin:
             return ResourceNotFoundError(_EMPTY_NAME)
         if count > 1:
             return DuplicateResourceError(f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}")
-        found = _described(self._configs.config(_path(user)))
+        try:
+            found = _described(self._configs.config(_path(user)))
+        except KafkaError as error:  # of a name that no user can have
+            return error
         return found or ResourceNotFoundError(f"Attempt to describe a user credential that does not exist: {user}")
 
     def alter(self, upsertions: Sequence[Upsertion], deletions: Sequence[Deletion]) -> Mapping[str, KafkaError | None]:

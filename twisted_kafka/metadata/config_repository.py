@@ -5,6 +5,7 @@ from typing import Final
 
 from twisted.logger import Logger
 
+from twisted_kafka.client_text import bounded_text
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.change_notifications import ChangeNotifications
 from twisted_kafka.metadata.store import (
@@ -12,6 +13,7 @@ from twisted_kafka.metadata.store import (
     Create,
     Delete,
     IMetadataStore,
+    InvalidPathError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -20,12 +22,14 @@ from twisted_kafka.metadata.store import (
     Stat,
     StoreDisconnectedError,
     StoreError,
+    check_path,
     children_of,
     split_path,
 )
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import ConfigChangeNode, ConfigNode
+from twisted_kafka.protocol.errors import InvalidRequestError
 from twisted_kafka.timing.clock import IClock
 
 Listener = Callable[[str, dict[str, str]], None]
@@ -64,7 +68,7 @@ class ConfigRepository:
 
     def configs(self, entity_paths: Iterable[str]) -> list[dict[str, str]]:
         """Return the configs of several entities."""
-        paths = [znodes.config_path(path) for path in entity_paths]
+        paths = [_path_of(path) for path in entity_paths]
         return [
             {} if node is None else self._decoded(path, node[0])
             for path, node in zip(paths, self._store.get_many(paths), strict=True)
@@ -91,7 +95,7 @@ class ConfigRepository:
 
         If somebody else changes the config meanwhile, ``alter`` is called again. What it raises is passed on. Raises StoreError.
         """
-        path = znodes.config_path(entity_path)
+        path = _path_of(entity_path)
         for _ in range(MAX_CHANGE_ATTEMPTS):
             found = self._store.get(path)
             config = alter({} if found is None else self._decoded(path, found[0]))
@@ -176,3 +180,13 @@ class ConfigRepository:
                 raise
             except Exception:  # noqa: BLE001 the other listeners and later changes do not depend on this one
                 self.log.failure("Failed to apply a change of the config {path}", path=entity_path)
+
+
+def _path_of(entity_path: str) -> str:
+    """Return where an entity's config is; raise InvalidRequestError for a name that no node can have: clients choose it."""
+    path = znodes.config_path(entity_path)
+    try:
+        check_path(path)
+    except InvalidPathError:
+        raise InvalidRequestError(f"There can be no config of this name: {bounded_text(entity_path)!r}") from None
+    return path

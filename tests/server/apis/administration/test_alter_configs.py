@@ -270,3 +270,24 @@ def test_a_request_that_fails_for_many_resources_is_one_line(broker: OneBroker) 
     lines = [formatEvent(event) for event in events if event["log_namespace"].endswith("alter_configs")]
     assert len(lines) == 1
     assert lines[0].endswith("; and of 999 other resources")
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_name_that_no_node_can_have_fails_alone(broker: OneBroker, name: str) -> None:
+    resources = [
+        IncrementalAlterConfigsRequestAlterConfigsResource(
+            resource_type=GROUP,
+            resource_name=each,
+            configs=[
+                IncrementalAlterConfigsRequestAlterableConfig(
+                    name="consumer.session.timeout.ms", config_operation=SET, value="50000"
+                )
+            ],
+        )
+        for each in (name, "g")
+    ]
+    answers = broker.ask(IncrementalAlterConfigsRequest(resources=resources), 1).responses
+    assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+    asked = [DescribeConfigsResource(resource_type=GROUP, resource_name=each) for each in (name, "g")]
+    results = broker.ask(DescribeConfigsRequest(resources=asked), 4).results
+    assert [result.error_code for result in results] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
