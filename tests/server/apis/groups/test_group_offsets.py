@@ -64,6 +64,14 @@ def test_retention_and_time_of_the_old_versions() -> None:
     assert (second.value_version, second.value.commit_timestamp) == (3, 12345)
 
 
+def test_the_longest_retention_has_no_end() -> None:
+    handlers = Handlers()
+    longest_ms = (1 << 63) - 1
+    assert codes(handlers.ask(commit_request({0: 5}, retention_time_ms=longest_ms), 4)) == {0: 0}
+    (written,) = handlers.bench.written()
+    assert written.value.expire_timestamp == longest_ms
+
+
 def test_commit_waits_for_replicas() -> None:
     handlers = Handlers()
     handlers.bench.log.holds = True

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Final, NamedTuple, TypeVar
 
+from twisted_kafka.config.keys.declare import MAX_LONG
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator, OffsetCommit
 from twisted_kafka.coordinator.group.offsets.legacy_offsets import LegacyOffsets
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import Fetched, OffsetFetch
@@ -158,7 +159,7 @@ class GroupOffsetApis:
         refused: dict[TopicPartition, ErrorCode] = {}
         now_ms = self._clock.wall_ms()
         retention_ms = request.retention_time_ms
-        expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
+        expire_ms = -1 if retention_ms == -1 else min(now_ms + retention_ms, MAX_LONG)
         limit = self._groups.config.offset_metadata_max_bytes
         partition_of = self._metadata.partition
         denied = self._denied(context, (topic.name for topic in request.topics)) if self._authorization.enforces else ()
