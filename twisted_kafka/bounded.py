@@ -39,7 +39,7 @@ class BoundedCache(Generic[K, V]):
 
     @property
     def held_bytes(self) -> int:
-        """The size of what it keeps, with ``ENTRY_BYTES`` for each entry."""
+        """The size of the kept entries, with ``ENTRY_BYTES`` for each entry."""
         return self._bytes
 
     def put(self, key: K, value: V) -> None:

@@ -27,7 +27,7 @@ def unmark_temporary(directory: Path) -> None:
 
 
 def has_to_last(path: Path) -> bool:
-    """Return whether what is at ``path`` has to survive a power failure."""
+    """Return whether the file or directory at ``path`` has to survive a power failure."""
     return not (_temporary and f"{path}{os.sep}".startswith(tuple(_temporary)))
 
 

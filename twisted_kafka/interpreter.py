@@ -15,7 +15,7 @@ HAS_INTERPRETER_LOCK: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True
 EMULATES_C_API: Final[bool] = IS_PYPY
 """Whether extension modules run on an emulation of CPython's C API (PyPy's cpyext).
 
-A call then costs microseconds, and kilobytes for each object other than bytes that it is passed, until the next major collection.
+A call then costs microseconds, and, for each argument that is not bytes, kilobytes until the next major collection.
 """
 
 HAS_CODEC_EXTENSIONS: Final[bool] = not EMULATES_C_API
@@ -58,15 +58,15 @@ MEMORY_SETTINGS: Final[Mapping[str, str]] = (
 """Environment variables for a process that is a broker. The interpreter and the C library read them only when they start.
 
 PyPy's collector makes its nursery half as large as the processor's last-level cache, 240 MB on some machines, and starts its first
-major collection at eight times that, later ones at 1.82 times what is alive. A step of a major collection, during which all threads
-wait, handles four times the nursery. Buffers come from malloc, which keeps what was freed in an arena for each thread, and between
-what is used.
+major collection at eight times that, later ones at 1.82 times the live data. A step of a major collection, during which all threads
+wait, handles four times the nursery. Buffers come from malloc, which keeps freed memory in an arena for each thread, and between
+used memory.
 """
 
 RETURN_MEMORY_MS: Final[int] = 60_000 if IS_PYPY else 0
 """Milliseconds between two times at which freed memory is returned to the system; 0 for never.
 
-Buffers of some kilobytes, which PyPy's collector frees long after their use, leave free pages between what is used.
+Buffers of some kilobytes, which PyPy's collector frees long after their use, leave free pages between used ones.
 """
 
 START_OPTIONS: Final[tuple[str, ...]] = ("--jit", "threshold=0,function_threshold=0") if IS_PYPY else ()

@@ -105,7 +105,7 @@ def ensure_settings(settings: Collection[tuple[str, str | None]]) -> None:
 
 
 def ensure_changes(changes: Collection[ConfigChange]) -> None:
-    """Raise InvalidRequestError for a duplicate key, or a null value in an operation other than DELETE. Kafka checks this first."""
+    """Raise InvalidRequestError for a duplicate key, or a null value unless the operation is DELETE. Kafka checks this first."""
     _ensure_once(each.name for each in changes)
     _ensure_values(each.name for each in changes if each.value is None and each.operation != ConfigOperation.DELETE)
 

@@ -38,7 +38,7 @@ class PartitionAdmin:
     ) -> "Future[list[PartitionOutcome]]":
         """Elect leaders, with None for all partitions; the future is done once this broker knows them, or after the timeout.
 
-        The future raises NotControllerError. For all partitions, the results list only those that needed an election.
+        The future raises NotControllerError. For all partitions, the results list only partitions that needed an election.
         """
         wanted = None if partitions is None else list(dict.fromkeys(partitions))
 

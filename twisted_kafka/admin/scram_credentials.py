@@ -50,7 +50,7 @@ class Deletion(NamedTuple):
 
 
 Described = tuple[str, Sequence[tuple[int, int]] | KafkaError]
-"""A user with the mechanisms and iterations of the credentials, or with what is wrong."""
+"""A user with the mechanisms and iterations of the credentials, or with an error."""
 
 
 class ScramCredentialAdmin:
@@ -82,7 +82,7 @@ class ScramCredentialAdmin:
         return found or ResourceNotFoundError(f"Attempt to describe a user credential that does not exist: {user}")
 
     def alter(self, upsertions: Sequence[Upsertion], deletions: Sequence[Deletion]) -> Mapping[str, KafkaError | None]:
-        """Set and delete credentials. Return each user's result: all of its changes are made, or none and what is wrong."""
+        """Set and delete credentials. Return None for each user whose changes were all made, and an error if none were."""
         results: dict[str, KafkaError | None] = dict(_invalid(upsertions, deletions))
         changes: list[Upsertion | Deletion] = [*upsertions, *deletions]
         pairs = Counter((each.user, each.mechanism) for each in changes if each.user not in results)

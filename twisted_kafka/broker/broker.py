@@ -130,7 +130,7 @@ class Broker:
 
     def _give_up(self, why: str) -> None:
         _log.critical("{why}", why=why)
-        # Not on this thread, which is one of those that stop.
+        # Not on this thread, because ``stop`` waits for it.
         make_thread(self.stop, "kafka-fatal-shutdown", is_daemon=False).start()
 
     def __enter__(self) -> Self:

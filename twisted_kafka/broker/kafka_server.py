@@ -92,7 +92,7 @@ if TYPE_CHECKING:
 
 _METRICS_TICK_MS: Final = 5_000
 _PATIENCE_S: Final = 10.0
-"""How often a start says what it waits for."""
+"""The interval at which a waiting start logs the reason."""
 _CERTIFICATES_MS: Final = 10_000
 """How often the files of certificates are looked at."""
 
@@ -169,7 +169,7 @@ class KafkaServer:
         )
 
     def _startup(self, main: MainReactor, running: Running) -> None:
-        """Start the parts. Each is set in ``running`` before it starts: a start that fails stops what it began."""
+        """Start the parts. Each is set in ``running`` before it starts: a failed start stops the parts it has started."""
         config, clock, metrics = self.config, self._clock, self.metrics
         scheduler, timer, retries, notifier = self._start_timing(running)
         logs, store, features, configs, broker_configs = self._start_storage(scheduler)
@@ -307,7 +307,7 @@ class KafkaServer:
         return stored.logs, stored.store, stored.features, stored.configs, stored.broker_configs
 
     def _start_tokens(self, running: Running, store: IMetadataStore, scheduler: KafkaScheduler) -> DelegationTokenManager | None:
-        """Load the delegation tokens, if there is a secret for them; the active controller removes those that have expired."""
+        """Load the delegation tokens, if there is a secret for them; the active controller removes expired ones."""
         settings = TokenSettings.from_config(self.config)
         if settings is None:
             return None

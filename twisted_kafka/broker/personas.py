@@ -116,7 +116,7 @@ class Persona(NamedTuple):
     edition: Edition
     """The keys that it has, and the defaults that differ from this broker's."""
     told_from: Mapping[int, int]
-    """APIs whose first version it tells lower than it is, by key: old librdkafka needs that of Produce (KAFKA-18659)."""
+    """Lower first versions that ApiVersions reports, by API key: old librdkafka needs this for Produce (KAFKA-18659)."""
     tells_features: bool
     """Whether it has features with levels: only KRaft does."""
     tells_supported: bool
@@ -128,7 +128,7 @@ class Persona(NamedTuple):
 
 
 def persona_of(name: str) -> Persona:
-    """Return a persona by name; raise ConfigError, one line with those that there are."""
+    """Return a persona by name; raise ConfigError, one line with the known personas."""
     if name not in _VERSIONS:
         raise ConfigError(f"There is no persona {name!r}: take one of {', '.join(_VERSIONS)}")
     column = _VERSIONS.index(name) + 2

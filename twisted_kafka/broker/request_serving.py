@@ -62,11 +62,11 @@ class RequestServing:
 
     @property
     def tells_features(self) -> bool:
-        """Whether ApiVersions tells features."""
+        """Whether ApiVersions reports features."""
         return self._persona is None or self._persona.tells_features
 
     def told_apis(self) -> Mapping[int, tuple[int, int]]:
-        """Return what ApiVersions tells."""
+        """Return the APIs and versions that ApiVersions reports."""
         return self.supported_apis if self._persona is None else self._persona.told(self.supported_apis)
 
     def start(

@@ -1,4 +1,4 @@
-"""What runs of a broker, for whoever starts and stops it."""
+"""The running parts of a broker, for the code that starts and stops it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -43,7 +43,7 @@ class Running:
     scheduler: KafkaScheduler | None = None
     timer: Timer | None = None
     retries: Timer | None = None
-    """Only wakes those that try again: unlike ``timer``, it does not pass on to handlers, which may wait for a disk."""
+    """Only wakes threads that retry: unlike ``timer``, it passes nothing to handlers, which may wait for a disk."""
     notifier: Notifier | None = None
     directory_failures: LogDirFailureHandler | None = None
     logs: LogManager | None = None
@@ -78,7 +78,7 @@ class Running:
 
 
 def stop_part(part: _Part | None, stop: Callable[[_Part], object]) -> None:
-    """Stop a part that runs; log what goes wrong."""
+    """Stop a running part; log its errors."""
     if part is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""Storage: the log directories and the metadata store of a broker, and what it reads from them before it serves."""
+"""Storage: the log directories and the metadata store of a broker, and the data that it reads from them at the start."""
 
 import sys
 import threading
@@ -147,7 +147,7 @@ class Storage:
     def make_replica_manager(
         self, logs: LogManager, metadata: MetadataCache, scheduler: KafkaScheduler, timer: Timer
     ) -> ReplicaManager:
-        """Return what has the replicas; those that cannot be made for want of file descriptors are tried again."""
+        """Return the owner of the replicas. It tries again to make replicas for which file descriptors were missing."""
         purgatories = Purgatories(self._clock, timer)
         replicas = ReplicaManager(self._config, logs, metadata, scheduler, self._clock, purgatories, self._metrics)
 

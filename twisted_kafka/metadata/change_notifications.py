@@ -47,7 +47,7 @@ class ChangeNotifications:
         self._is_queued = False
 
     def startup(self) -> None:
-        """Follow the notifications from now on: what they are about is to be read after this."""
+        """Follow the notifications from now on. Read the data that they are about after this."""
         names = children_of(self._store, self._path)
         self._last = names[-1] if names else None
         self._purge(names)
@@ -56,7 +56,7 @@ class ChangeNotifications:
         self._changed()  # for what came before the watch
 
     def shutdown(self) -> None:
-        """Stop following; what is queued is still passed on."""
+        """Stop following; queued notifications are still passed on."""
         if self._watch is not None:
             self._watch.cancel()
 

@@ -63,7 +63,7 @@ class ConfigRepository:
         self._changes = ChangeNotifications(store, clock, znodes.CONFIG_CHANGES, self._notify_listeners, self._worker.submit)
 
     def config(self, entity_path: str) -> dict[str, str]:
-        """Return the config of an entity such as ``topics/<topic>`` or ``brokers/<id>``; empty when there is none."""
+        """Return the config of an entity such as ``topics/<topic>`` or ``brokers/<id>``; empty if it has no config."""
         return self.configs([entity_path])[0]
 
     def configs(self, entity_paths: Iterable[str]) -> list[dict[str, str]]:

@@ -52,12 +52,12 @@ NO_FEATURES: Final = FinalizedFeatures({}, 0)
 
 
 def read_features(store: IMetadataStore) -> FinalizedFeatures:
-    """Return what the node says, NO_FEATURES if there is none. Raises BadNodeError."""
+    """Return the features in the node, NO_FEATURES if it does not exist. Raises BadNodeError."""
     return finalized(store.get(znodes.FEATURE))
 
 
 def finalized(found: tuple[bytes, Stat] | None) -> FinalizedFeatures:
-    """Return what data and stat of the node say, NO_FEATURES if there is none. Raises BadNodeError."""
+    """Return the features in the node's data and stat, NO_FEATURES if it does not exist. Raises BadNodeError."""
     if found is None:
         return NO_FEATURES
     data, stat = found
@@ -93,8 +93,8 @@ class FeatureCache:
         return self.current.levels.get(feature, 0)
 
     def refresh(self) -> None:
-        """Read the features now. Raises UnsupportedFeatureError, and keeps what was known then; BadNodeError."""
-        with self._lock:  # what is read first must not replace what is read later
+        """Read the features now. Raises UnsupportedFeatureError, and then keeps the old ones; BadNodeError."""
+        with self._lock:  # an earlier read must not replace a later one
             found = read_features(self._store)
             for feature, level in found.levels.items():
                 supported = SUPPORTED.get(feature)

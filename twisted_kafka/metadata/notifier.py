@@ -60,11 +60,11 @@ class Notifier:
         self._submit(notification)
 
     def pump(self) -> int:
-        """Try what is to be delivered now; return how much. Only with ``threaded=False``."""
+        """Try to deliver what is due; return the number of attempts. Only with ``threaded=False``."""
         return 0 if self._worker is None else self._worker.pump()
 
     def close(self) -> None:
-        """Deliver nothing any more: the broker stops, and what it knows is of no use."""
+        """Deliver nothing any more: the broker stops, and its notifications are no longer of use."""
         with self._lock:
             self._is_closed = True
             self._waiting.clear()

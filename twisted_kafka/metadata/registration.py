@@ -37,7 +37,7 @@ def prepare_store(store: IMetadataStore) -> None:
 
 
 def cluster_id(store: IMetadataStore, wanted: str | None = None) -> str:
-    """Return the cluster id; if there is none, create it as ``wanted``, or a random one."""
+    """Return the cluster id; if it does not exist, create it as ``wanted``, or a random one."""
     found = store.get(znodes.CLUSTER_ID)
     if found is None:
         node = ClusterIdNode(wanted or uuid_text(random_uuid()))

@@ -46,7 +46,7 @@ def share(clock: IClock) -> str:
 
 
 def unshare(connect: str) -> None:
-    """Forget a tree. Harmless if there is none."""
+    """Forget a tree. Harmless if it does not exist."""
     with _lock:
         tree = _trees.pop(connect, None)
     if tree is not None:

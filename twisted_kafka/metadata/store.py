@@ -46,7 +46,7 @@ class NoNodeError(StoreError):
 
 
 class BadVersionError(StoreError):
-    """The node does not have the expected version."""
+    """The node's version is not the expected one."""
 
 
 class NotEmptyError(StoreError):
@@ -125,7 +125,7 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Operation: fail unless the node exists and has the expected version. The result is None."""
+    """Operation: fail unless the node exists in the expected version. The result is None."""
 
     path: str
     expected_version: int = ANY_VERSION
@@ -188,9 +188,9 @@ class IMetadataStore(Interface):
         """Return the names of the node's children, sorted; raises NoNodeError."""
 
     def sync(path: str) -> None:
-        """Return once what is read of the node and below it has all changes that were made, by anybody, before this call.
+        """Return when reads of the node and below it see all changes that any client made before this call.
 
-        A server of ZooKeeper's may be behind the one that another broker, which tells of a change, is connected to.
+        A ZooKeeper server may be behind the server of another broker, which reports a change.
         """
 
     def create(path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, make_parents: bool = False) -> str:
@@ -227,7 +227,7 @@ class IMetadataStore(Interface):
     ) -> list[tuple[IWatch, tuple[bytes, Stat] | None]]:
         """Watch the data of each node, and return the result of ``get`` with the watch: one request for both.
 
-        ``callback`` hears of all changes after what is returned. If this raises, nothing is watched.
+        ``callback`` gets all changes after the returned state. If this raises, nothing is watched.
         """
 
     def add_session_listener(callback: Callable[[SessionState], None]) -> None:
@@ -246,7 +246,7 @@ def children_of(store: IMetadataStore, path: str) -> list[str]:
 
 
 def latest_children_of(store: IMetadataStore, path: str) -> list[str]:
-    """Return the names of a node's children, with all changes that this broker may have been told of; raises NoNodeError."""
+    """Return the names of a node's children, with all changes that notifications may have reported; raises NoNodeError."""
     store.sync(path)
     return store.children(path)
 

@@ -61,7 +61,7 @@ class SerialWorker:
                 self._condition.wait_for(lambda: self._closed, seconds)
 
     def close(self, timeout_s: float = 10.0) -> bool:
-        """Refuse further callables and wait for those that are queued; return whether they finished within ``timeout_s``."""
+        """Refuse further callables and wait for queued ones; return whether they finished within ``timeout_s``."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
@@ -86,7 +86,7 @@ class SerialWorker:
         return True
 
     def _pause(self, seconds: float) -> None:
-        self.pause(seconds)  # what is queued is run after ``close``, too
+        self.pause(seconds)  # queued callables run after ``close``, too
 
     def _call(self, action: Callable[[], None]) -> None:
         attempt(action, f"an action of {self.name}")

@@ -127,7 +127,7 @@ class DecoderSource(SourceWriter):
         return False
 
     def _count(self, count: str) -> None:
-        """Write that so many elements follow."""
+        """Write the code that counts elements against the limit."""
         self.line(f"left -= {count}")
         self.line("if left < 0:")
         where = ".".join(self.path) or "the message"

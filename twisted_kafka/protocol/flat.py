@@ -6,7 +6,7 @@
         index: int
         records: Buffer
 
-Most requests name one topic with one partition, and the objects of such a message cost as much as what it asks for. A form names
+Most requests name one topic with one partition, and the objects of such a message cost as much as its handling. A form names
 the fields it has, of any depth (of several with one name the first on the wire), which are not null. Every other field has its
 default, each array of structs around the fields one element, and no struct has tagged fields. An array of structs that the form
 names as an int may be empty too: the attribute is its count, and the fields of its element have their defaults then. ``read``

@@ -1,7 +1,7 @@
 """Generate the Python source that reads and writes a flat form of one version of a message (`protocol/flat.py`).
 
-Adjacent fixed-width fields, counts, lengths and tag counts are read by one ``struct`` call, then compared with what the form says
-of them. Nothing checks that a string ends within the data: what follows it, or the position at the end, tells.
+Adjacent fixed-width fields, counts, lengths and tag counts are read by one ``struct`` call, then compared with the
+form. Nothing checks that a string ends within the data: the next field or the position at the end shows it.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -93,7 +93,7 @@ class FlatReaderSource(_FlatSource):
         self.line("    return None")
 
     def _flush(self) -> None:
-        """Write the ``struct`` call that reads the collected run, and the checks of what it read."""
+        """Write the ``struct`` call that reads the collected run, and the checks of its values."""
         if self.run:
             layout = "".join(code for code, _ in self.run)
             packer = wire.packer(layout)

@@ -1,4 +1,4 @@
-"""The runtime of the generated codecs, for what they do not inline: long varints, tags, arrays of numbers, file regions."""
+"""The runtime of the generated codecs, for parts that they do not inline: long varints, tags, arrays of numbers, file regions."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -120,7 +120,7 @@ class ArrayCodec:
         self._packers = [Packer(f">{n}{code}") for n in range(CACHED_ARRAY_LENGTHS)]
 
     def read(self, data: Buffer, position: int, count: int) -> list[Any]:
-        """Decode ``count`` numbers; the caller has checked that there are enough bytes."""
+        """Decode ``count`` numbers; the caller has checked that the bytes suffice."""
         if count < CACHED_ARRAY_LENGTHS:
             return list(self._packers[count].unpack_from(data, position))
         return list(Packer(f">{count}{self._code}").unpack_from(data, position))

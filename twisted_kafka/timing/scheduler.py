@@ -66,7 +66,7 @@ class IScheduler(Interface):
         """Start running tasks."""
 
     def shutdown(timeout_s: float = 10.0) -> None:  # noqa: N805
-        """Drop tasks that have not started, and wait at most ``timeout_s`` seconds for those that have."""
+        """Drop tasks that have not started, and wait at most ``timeout_s`` seconds for running ones."""
 
     def schedule_once(name: str, action: Action, delay_ms: float = 0) -> ScheduledTask:  # noqa: N805
         """Run ``action`` once, after ``delay_ms`` milliseconds."""
@@ -141,7 +141,7 @@ class KafkaScheduler:
                 self._add_thread()
 
     def shutdown(self, timeout_s: float = 10.0) -> None:
-        """Drop tasks that have not started, and wait at most ``timeout_s`` seconds in total for those that have."""
+        """Drop tasks that have not started, and wait at most ``timeout_s`` seconds in total for running ones."""
         with self._condition:
             self._running = False
             self._stopped = True

@@ -42,7 +42,7 @@ class TimerEntry:
 class Timer:
     """Calls back after a delay, on its reaper thread (``start``) or on the thread that calls ``expire_due``.
 
-    Every timeout depends on that thread. So a broker has others do what is due (``hand_to``), and the thread only wakes them.
+    Every timeout depends on that thread. So in a broker other threads run the due calls (``hand_to``); this thread only wakes them.
     """
 
     def __init__(self, clock: IClock, name: str = "purgatory", tick_ms: int = TICK_MS) -> None:
@@ -69,11 +69,11 @@ class Timer:
             self._thread.start()
 
     def hand_to(self, run: Callable[[Expire], object]) -> None:
-        """Pass what is due from now on to ``run``, which returns at once and has it called on another thread."""
+        """Pass due calls from now on to ``run``, which returns at once and runs them on another thread."""
         self._pass_on = run
 
     def keep(self) -> None:
-        """Do again what is due on the thread that finds it: the others are about to end."""
+        """Run due calls on the timer's own thread again: the other threads are about to end."""
         self._pass_on = _call
 
     def add(self, delay_ms: float, expire: Expire) -> TimerEntry:

@@ -67,7 +67,7 @@ def and_then(value: "R | Future[R]", continuation: "Callable[[R], T | Future[T]]
 
 
 def and_then(value: "R | Future[R]", continuation: "Callable[[R], T | Future[T]]") -> "T | Future[T]":
-    """Return ``continuation(value)``, or a future of what comes of that if ``value`` is a future. Exceptions are propagated."""
+    """Return ``continuation(value)``, or a future of its result if ``value`` is a future. Exceptions are propagated."""
     if not isinstance(value, Future):
         return continuation(value)
     answer: Future[T] = Future()

@@ -53,7 +53,7 @@ class _Request:
 
 @implementer(IControllerChannel)
 class ControllerClient:
-    """Finds the controller in the metadata cache, and sends again what it did not answer, or what another one has to answer."""
+    """Finds the controller in the metadata cache, and sends requests again if it did not answer or another broker is controller."""
 
     log = Logger()
 
@@ -124,7 +124,7 @@ class ControllerClient:
             self._again(one, str(failure))
 
     def _again(self, one: _Request, why: str) -> None:
-        """Send the request later, as the metadata may tell of another controller by then."""
+        """Send the request later: by then the metadata may name another controller."""
         if self._failures.allow():
             self.log.info(
                 "{request} is sent to the controller again: {why}{more}",

@@ -93,7 +93,7 @@ class InterBrokerClient:
             client.disconnect(broker_id)
 
     def refresh(self) -> None:
-        """Use certificates and settings that have changed for new connections; those that cannot be used are passed over."""
+        """Use changed certificates and settings for new connections; ignore unusable ones."""
         connector = self._connector
         if connector is None:
             return

@@ -42,7 +42,7 @@ _LIST_OFFSETS_VERSIONS: Final = (("3.0-IV1", 7), ("2.8-IV0", 6))
 """The latest version of each request that followers may send, from a value of ``inter.broker.protocol.version`` on."""
 
 _EPOCHS_OF_BROKERS: Final = "3.5-IV1"
-"""From here on, requests tell the broker epochs of replicas (KIP-903)."""
+"""From this version on, requests contain the broker epochs of replicas (KIP-903)."""
 
 
 class BrokerParts(NamedTuple):
@@ -59,7 +59,7 @@ class BrokerParts(NamedTuple):
 
 @implementer(IReplicaFetchers, IInSyncReplicas)
 class Replication:
-    """The fetchers of the replicas that follow, and the in-sync replicas of those that lead."""
+    """The fetchers of following replicas, and the in-sync replicas of leaders."""
 
     def __init__(self, config: KafkaConfig, replicas: ReplicaManager, parts: BrokerParts) -> None:
         self._config = config
@@ -76,7 +76,7 @@ class Replication:
             "MaxLag": lambda: 0 if self._fetchers is None else self._fetchers.max_lag,
             "MinFetchRate": lambda: 0.0 if self._fetchers is None else self._fetchers.min_fetch_rate,
             "FailedPartitionsCount": lambda: 0 if self._fetchers is None else len(self._fetchers.failed),
-            "DeadThreadCount": lambda: 0,  # a thread that fails begins anew
+            "DeadThreadCount": lambda: 0,  # a thread that fails starts again
         }
         for name, function in gauges.items():
             parts.metrics.gauge("ReplicaFetcherManager", name, function, **tags)

@@ -1,1 +1,1 @@
-"""The broker's metadata store, and what it registers there."""
+"""The broker's metadata store, and its registration there."""

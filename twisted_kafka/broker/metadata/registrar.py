@@ -50,7 +50,7 @@ class BrokerRegistrar:
     def start(self) -> None:
         """Register the broker. Raises BrokerIdTakenError if another broker has its id, OtherBrokersError if there are others.
 
-        If this broker was killed, its former session may still have it registered: the session's timeout is waited for.
+        If this broker was killed, its former session may still be registered: then it waits for the session's timeout.
         """
         try:
             self.register()

@@ -139,7 +139,7 @@ def _trust_store(config: KafkaConfig) -> StoreSettings:
 
 
 def _type(config: KafkaConfig, key: str, location: str | None) -> str:
-    """Return the type of a store. As in ZooKeeper's client, the file's name tells it if it is not set."""
+    """Return the type of a store. As in ZooKeeper's client, the file's name decides if it is not set."""
     named = config.optional_string(key)
     if named is None:
         ending = (location or "").lower()[-4:]

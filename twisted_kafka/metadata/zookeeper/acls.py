@@ -12,7 +12,7 @@ _OPEN_TO_CONSUMERS: Final = "/consumers"
 
 
 def acls_of(path: str, *, secure: bool) -> list[object]:
-    """Return the ACLs of a new node. Secure: only its creator may change it, and everybody may read what is not sensitive."""
+    """Return the ACLs of a new node. Secure: only its creator may change it, and all clients may read it unless it is sensitive."""
     if not secure or path == _OPEN_TO_CONSUMERS:
         return list(OPEN_ACL_UNSAFE)
     if path.startswith(SENSITIVE):

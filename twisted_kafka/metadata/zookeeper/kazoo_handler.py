@@ -2,10 +2,10 @@
 
 Kazoo's own handler makes an epoll object for each wait, waits before each read and write, is woken by a byte for each request, and
 completes requests on a further thread. A controller that takes over sends thousands of requests, so here answers are read together,
-a thread that is awake is not woken, and whoever waits for an answer has it from the thread that has read it.
+a thread that is awake is not woken, and the thread that reads an answer passes it directly to the waiting thread.
 
-Kazoo takes each request for a ping, and does not ask what was not answered. So a connection that has gone silent is closed here,
-when nothing was read for two thirds of the session's timeout: ZooKeeper's own client does the same.
+Kazoo counts each request as a ping, and does not check for missing answers. So this module closes a silent connection, when nothing
+was read for two thirds of the session's timeout: ZooKeeper's own client does the same.
 """
 
 import select
@@ -24,7 +24,7 @@ _READABLE: Final = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 class Result(AsyncResult):  # type: ignore[misc]
-    """What kazoo returns for a request; ``when_done`` is for what has to happen on the connection thread."""
+    """Kazoo's result of a request; ``when_done`` runs callbacks on the connection thread."""
 
     def __init__(self, handler: "Handler") -> None:
         super().__init__(handler)
@@ -144,7 +144,7 @@ class WakeUps:
             return self._count > 0
 
     def recv(self, most: int) -> bytes:
-        """Take bytes out; raises BlockingIOError if there are none."""
+        """Take bytes out; raises BlockingIOError if it has none."""
         with self._lock:
             taken = min(most, self._count)
             if not taken:

@@ -20,7 +20,7 @@ from twisted_kafka.metadata.zookeeper.session import Sent, Session
 
 
 class _Node:
-    """A watched node and what was last known of it."""
+    """A watched node and its last known state."""
 
     __slots__ = ("_watches", "are_children_known", "children", "has_children", "is_data_known", "is_stale", "names", "path", "stat")
 
@@ -44,7 +44,7 @@ class _Node:
         self._watches.fired(self, is_data=event.type != EventType.CHILD, is_children=event.type != EventType.CHANGED)
 
     def data_changed(self, stat: ZnodeStat | None) -> list[WatchEvent]:
-        """Take the node's new stat, None if there is no such node; return what has changed."""
+        """Take the node's new stat, None if it does not exist; return the changes."""
         before, self.stat = self.stat, stat
         was_known, self.is_data_known = self.is_data_known, True
         if not was_known:
@@ -62,7 +62,7 @@ class _Node:
         return [WatchEvent(kind, self.path) for kind in kinds]
 
     def children_changed(self, names: frozenset[str], stat: ZnodeStat | None) -> list[WatchEvent]:
-        """Take the node's new children; return what has changed."""
+        """Take the node's new children; return the changes."""
         before, self.children = self.children, stat
         names_before, self.names = self.names, names
         was_known, self.are_children_known = self.are_children_known, True
@@ -99,7 +99,7 @@ class NodeWatches:
         watches.on_unwatched = self._forget_if_missing
 
     def add(self, path: str, callback: Callable[[WatchEvent], None], *, data_only: bool) -> IWatch:
-        """Watch a node. Changes that are made after a read that follows are heard of."""
+        """Watch a node. The watch reports every change made after your next read."""
         watch = self._watches.add(path, callback, data_only=data_only)
         with self._lock:
             node = self._nodes.get(path)

@@ -1,7 +1,7 @@
 """The sessions of one store with ZooKeeper: connected, suspended, expired and replaced.
 
-Each session has a kazoo client of its own. Once kazoo says that a session is over, nothing more is sent through its client: what is
-refused is decided under one lock, on kazoo's thread, before kazoo can connect again. So a request is either sent in the session for
+Each session has a kazoo client of its own. Once kazoo reports the end of a session, nothing more is sent through its client: this
+is decided under one lock, on kazoo's thread, before kazoo can connect again. So a request is either sent in the session for
 which it was meant, or not at all.
 """
 
@@ -113,7 +113,7 @@ class Session:
                     self._condition.wait_for(lambda: self._state is SessionState.CLOSED, _FIRST_PAUSE_S)
 
     def close(self) -> None:
-        """End the session. Whoever waits gets StoreClosedError."""
+        """End the session. Waiting threads get StoreClosedError."""
         with self._condition:
             self._state = SessionState.CLOSED
             client, self._client = self._client, None

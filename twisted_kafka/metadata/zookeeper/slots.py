@@ -15,7 +15,7 @@ class Slots:
         self._condition = threading.Condition(threading.Lock())
 
     def acquire(self, timeout_s: float) -> bool:
-        """Take a place; return False if there is none within ``timeout_s``."""
+        """Take a place; return False if none becomes free within ``timeout_s``."""
         with self._condition:
             if not self._free and not self._condition.wait_for(lambda: self._free >= self._enough, timeout_s) and not self._free:
                 return False

@@ -246,7 +246,7 @@ class ZooKeeperStore:
     def _send_all(
         self, requests: Sequence[_Request], left: Sequence[int], deadline_ns: int, session: int | None
     ) -> tuple[list[tuple[int, Sent]], StoreError | None]:
-        """Send requests; return those that were sent, and why the rest was not."""
+        """Send requests; return the sent ones, and the error that kept the rest."""
         sent: list[tuple[int, Sent]] = []
         for index in left:
             try:

@@ -68,7 +68,7 @@ class EligibleLeadersNotAvailableError(InvalidMetadataError, code=ErrorCode.ELIG
 
 
 class ElectionNotNeededError(InvalidMetadataError, code=ErrorCode.ELECTION_NOT_NEEDED):
-    """No election is needed: the partition already has the desired leader."""
+    """No election is needed: the desired leader already leads the partition."""
 
 
 class NoReassignmentInProgressError(KafkaError, code=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):

@@ -51,7 +51,7 @@ class ClassicMemberMetadata(Struct):
 
 
 class ConsumerGroupMemberMetadataValue(Message, key=5, versions=(0, 0), flexible=0):
-    """A member of a consumer group: who it is and what it subscribes to."""
+    """A member of a consumer group: its identity and its subscription."""
 
     instance_id: String | None = ""
     rack_id: String | None = ""

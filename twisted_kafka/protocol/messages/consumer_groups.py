@@ -40,7 +40,7 @@ class ConsumerGroupHeartbeatResponseAssignment(Struct):
 
 
 class ConsumerGroupHeartbeatResponse(Message, key=68, versions=(0, 1), flexible=0):
-    """The member's epoch and what is assigned to it."""
+    """The member's epoch and assignment."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

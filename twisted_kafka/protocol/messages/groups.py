@@ -78,7 +78,7 @@ class JoinGroupResponse(Message, key=11, versions=(0, 9), flexible=6):
 
 
 class HeartbeatRequest(Message, key=12, versions=(0, 4), flexible=4):
-    """A member tells its coordinator that it is alive."""
+    """A member reports to its coordinator that it is alive."""
 
     group_id: String = ""
     generation_id: Int32 = 0

@@ -38,7 +38,7 @@ class LeaderAndIsrLiveLeader(Struct):
 
 
 class LeaderAndIsrRequest(Message, key=4, versions=(0, 7), flexible=4):
-    """The controller tells a broker which partitions it leads or follows."""
+    """The controller assigns leaders and followers of partitions to a broker."""
 
     controller_id: Int32 = 0
     is_kraft_controller: bool = field(default=False, since=7)
@@ -103,7 +103,7 @@ class StopReplicaTopicState(Struct):
 
 
 class StopReplicaRequest(Message, key=5, versions=(0, 4), flexible=2):
-    """The controller tells a broker to stop replicas, and optionally to delete them."""
+    """The controller orders a broker to stop replicas, and optionally to delete them."""
 
     controller_id: Int32 = 0
     is_kraft_controller: bool = field(default=False, since=4)

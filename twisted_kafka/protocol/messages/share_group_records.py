@@ -35,7 +35,7 @@ class ShareGroupMemberMetadataKey(Message, key=10, versions=(0, 0)):
 
 
 class ShareGroupMemberMetadataValue(Message, key=10, versions=(0, 0), flexible=0):
-    """A member of a share group: who it is and what it subscribes to."""
+    """A member of a share group: its identity and its subscription."""
 
     rack_id: String | None = ""
     client_id: String = ""

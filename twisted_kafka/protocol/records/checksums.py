@@ -39,7 +39,7 @@ def _load() -> Any:
 
 
 def _load_for_emulation() -> Checksum:
-    """Return the C function inside the extension module, if it does what it should, else what the module offers, for bytes.
+    """Return the C function inside the extension module if it works correctly, otherwise the module's own function, for bytes.
 
     A call through the emulation takes some microseconds, and the memory of a buffer is freed late.
     """

@@ -79,7 +79,7 @@ def decompress(codec: Compression, data: Buffer, *, limit_bytes: int, magic: int
 
 
 def decompress_to_read(codec: Compression, data: Buffer, *, limit_bytes: int, magic: int = 2) -> bytes | memoryview:
-    """Decompress as ``decompress`` does; what is returned is valid until the thread's next call."""
+    """Decompress like ``decompress``; the result is valid until the thread's next call."""
     try:
         return _decompress(codec, data, limit_bytes, magic)
     except ImportError as error:

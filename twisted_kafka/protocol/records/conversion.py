@@ -16,7 +16,7 @@ def down_convert(data: Buffer, to_magic: int, first_offset: int = 0, *, limit_by
     Control batches and headers are dropped. Batches that are old enough stay as they are. An uncompressed batch becomes separate
     messages; those before ``first_offset``, for which the consumer did not ask, are omitted. Conversion stops after the batch that
     reaches ``limit_bytes``, so the result takes at most that and one batch. Formats 0 and 1 do not support zstd: the batches before
-    the first one with zstd are returned; raises UnsupportedCompressionTypeError if there are none.
+    the first one with zstd are returned; raises UnsupportedCompressionTypeError if zstd comes first.
     """
     parts: list[Buffer] = []
     left = sys.maxsize if limit_bytes is None else limit_bytes

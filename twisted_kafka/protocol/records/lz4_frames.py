@@ -113,7 +113,7 @@ def decompress(data: Buffer, limit_bytes: int, *, check_header: bool = True) -> 
 
 
 def decompress_to_read(data: Buffer, limit_bytes: int, *, check_header: bool = True) -> bytes | memoryview:
-    """Decompress as ``decompress`` does; what is returned is valid until the thread's next call."""
+    """Decompress like ``decompress``; the result is valid until the thread's next call."""
     view = memoryview(data)
     head = _checked_header(view, check_header=check_header)
     return (_decompress if HAS_CODEC_EXTENSIONS else decompress_blocks)(view, head, limit_bytes)
