@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
@@ -27,7 +27,7 @@ class BoundedCache(Generic[K, V]):
     def __init__(self, max_bytes: int, size_of: Callable[[K, V], int]) -> None:
         self._max_bytes = max_bytes
         self._size_of = size_of
-        self._values: dict[K, V] = {}
+        self._values: OrderedDict[K, V] = OrderedDict()  # finds the oldest at once; a dict would search for it
         self._lock = threading.Lock()
         self._bytes = 0
         self.get: Callable[[K], V | None] = self._values.get
@@ -50,7 +50,8 @@ class BoundedCache(Generic[K, V]):
             if size_bytes > self._max_bytes // LARGEST_SHARE:
                 return
             while self._bytes + size_bytes > self._max_bytes:
-                self._drop(next(iter(self._values)))
+                oldest, dropped = self._values.popitem(last=False)
+                self._bytes -= self._size_of(oldest, dropped) + ENTRY_BYTES
             self._values[key] = value
             self._bytes += size_bytes
 
