@@ -419,6 +419,5 @@ class KafkaChannel:
         if self._owner.reserve_memory(self, size):
             self._reserved_bytes = size
             self._reserved_ns = self._owner.now_ns()
-            self._reader.allocate()
             return True
         return False

@@ -23,6 +23,9 @@ FIRST_ALLOCATION_BYTES = 4 * 1024
 GROWTH = 4
 """Factor by which a full buffer grows, up to the size of its frame."""
 
+WHOLE_AT_BYTES = 64 * 1024
+"""A frame of which so much has come gets its whole buffer: the pages that nothing is written to take no memory."""
+
 LEAST_STEP_BYTES = 1024
 """The sizes of buffers that are used again differ by this much at least."""
 
@@ -236,14 +239,10 @@ class FrameReader:
         self._head = self.uncut = b""
         self.held_bytes = 0
 
-    def allocate(self) -> None:
-        """Give the incomplete frame its whole buffer now: its memory is accounted for."""
-        buffer = self._buffer
-        if buffer is not None and len(buffer) < self._size:
-            self._buffer = _grown(memoryview(buffer)[: self.held_bytes], self._buffers.size_for(self._size))
-
     def _next_bytes(self, held_bytes: int) -> int:
         """Return the size of the next buffer. The one that the whole frame fits into has a size that is kept."""
+        if held_bytes >= WHOLE_AT_BYTES:
+            return self._buffers.size_for(self._size)
         size_bytes = max(FIRST_ALLOCATION_BYTES, held_bytes * GROWTH)
         return size_bytes if size_bytes < self._size else self._buffers.size_for(self._size)
 
