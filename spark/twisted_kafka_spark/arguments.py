@@ -65,7 +65,7 @@ def _group(text: str) -> list[str]:
 
 def _common(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--master", default="", help="Spark master; default: that of spark-defaults.conf, or all cores of this machine"
+        "--master", default="", help="Spark master; default: the one in spark-defaults.conf, or all cores of this machine"
     )
     command.add_argument(
         "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark, such as spark.executor.memory=4g"
@@ -78,13 +78,13 @@ def _common(command: argparse.ArgumentParser) -> None:
         "--command-config",
         type=Path,
         metavar="FILE",
-        help="properties of Kafka's clients, such as TLS and SASL",
+        help="file with properties of Kafka's clients, for example for TLS and SASL",
     )
     command.add_argument(
         "--jars",
         default="",
         metavar="FILE,...",
-        help="jars for Spark, in place of downloading its connector for Kafka",
+        help="jars for Spark, instead of a download of its connector for Kafka",
     )
     command.add_argument("--verbose", action="store_true", help="show Spark's log")
 
@@ -136,7 +136,9 @@ def _report(report: argparse.ArgumentParser) -> None:
         "--group-by", type=_group, default=[], metavar="FIELD,...", help="add a table grouped by: " + ", ".join(GROUPABLE)
     )
     report.add_argument(
-        "--compare", action="store_true", help="compare with the period before, which is as long; needs --since, and reads both"
+        "--compare",
+        action="store_true",
+        help="compare with the preceding period of this length; needs --since, and reads both",
     )
     report.add_argument(
         "--fail-on",
@@ -157,7 +159,7 @@ def _rollup(rollup: argparse.ArgumentParser) -> None:
         type=_source_name,
         default=SOURCE,
         metavar="NAME",
-        help="if several logs go into one directory, such as those of brokers: the name of this one, whose hours are replaced",
+        help="name of this log, if several logs (for example of several brokers) go into one directory; its hours are replaced",
     )
     rollup.add_argument("--quiet", action="store_true", help="print nothing")
     _common(rollup)

@@ -116,9 +116,11 @@ def test_requests_are_told_with_what_they_say_and_what_they_were_answered(broker
 def test_waits_say_what_there_was_instead(broker: Broker) -> None:
     send(broker, b"1")
     broker.wait_for_offset("orders", 0, 1)
-    with pytest.raises(TimeoutError, match=r"waited 0\.01 s for end of orders-0 at 5 or more; it was 1 at last; the last requests"):
+    with pytest.raises(
+        TimeoutError, match=r"waited 0\.01 s for end of orders-0 at 5 or more; the last value was 1; the last requests"
+    ):
         broker.wait_for_offset("orders", 0, 5, timeout_s=0.01)
-    with pytest.raises(TimeoutError, match=r"waited 0\.01 s for group 'g' Stable; it was 'Dead' at last"):
+    with pytest.raises(TimeoutError, match=r"waited 0\.01 s for group 'g' Stable; the last value was 'Dead'"):
         broker.wait_for_group("g", timeout_s=0.01)
     with pytest.raises(TimeoutError, match=r"0 of 1 requests Fetch with topic='orders' came in 0\.01 s; the last requests were:\n"):
         broker.requests.of("Fetch").where(topic="orders").wait_for(timeout_s=0.01)

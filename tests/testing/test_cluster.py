@@ -106,7 +106,7 @@ def test_what_is_wrong_is_told_in_one_line(cluster: Cluster) -> None:
         cluster.start_broker(1)
     with pytest.raises(BrokerError, match="there is no partition 9 of 'orders'"):
         cluster.leader_of("orders", 9)
-    with pytest.raises(TimeoutError, match=r"orders-0 in sync on \[1\]; it was \[1, 2, 3\] at last"):
+    with pytest.raises(TimeoutError, match=r"orders-0 in sync on \[1\]; the last value was \[1, 2, 3\]"):
         cluster.wait_for_isr("orders", 0, [1], timeout_s=0.05)
     with pytest.raises(ValueError, match="brokers=0: expected 1 to 20"):
         Cluster(0)

@@ -217,7 +217,8 @@ def test_a_file_that_cannot_be_copied_leaves_the_broker_running(broker: Broker) 
     for name in ("lost", "lost-too"):
         (log_dir(broker) / name).symlink_to("nowhere")
     with pytest.raises(
-        SnapshotError, match=r"^no snapshot was taken, and the broker runs with what it had: .*No such file .* \(and 1 more\)$"
+        SnapshotError,
+        match=r"^no snapshot was taken, and the broker runs with its previous state: .*No such file .* \(and 1 more\)$",
     ):
         broker.snapshot()
     assert broker.clock.is_held
@@ -229,7 +230,7 @@ def test_no_place_for_a_snapshot_leaves_the_broker_running(broker: Broker, tmp_p
     broker.produce("orders", ["1"])
     address = broker.bootstrap_servers
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    with pytest.raises(SnapshotError, match=r"runs with what it had: .*No such file or directory"):
+    with pytest.raises(SnapshotError, match=r"runs with its previous state: .*No such file or directory"):
         broker.snapshot()
     assert is_as_before(broker, address)
 
@@ -246,7 +247,9 @@ def test_a_full_disk_leaves_what_was_there_before_a_restore() -> None:
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, limits[1]))  # a larger file cannot be written, as on a full disk
         try:
-            with pytest.raises(SnapshotError, match=r"was not restored, and the broker runs with what it had: .*File too large"):
+            with pytest.raises(
+                SnapshotError, match=r"was not restored, and the broker runs with its previous state: .*File too large"
+            ):
                 broker.restore(large)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -260,7 +263,7 @@ def test_what_the_broker_cannot_start_with_is_not_restored() -> None:
         broker.create_topic("orders")
         broker.produce("orders", ["1"])
         address = broker.bootstrap_servers
-        with pytest.raises(SnapshotError, match=r"was not restored, and the broker runs with what it had: .*broker.id"):
+        with pytest.raises(SnapshotError, match=r"was not restored, and the broker runs with its previous state: .*broker.id"):
             broker.restore(strange)
         assert is_as_before(broker, address)
 

@@ -60,7 +60,7 @@ class Notifier:
         self._submit(notification)
 
     def pump(self) -> int:
-        """Try to deliver what is due; return the number of attempts. Only with ``threaded=False``."""
+        """Try to deliver due notifications; return the number of attempts. Only with ``threaded=False``."""
         return 0 if self._worker is None else self._worker.pump()
 
     def close(self) -> None:

@@ -207,7 +207,7 @@ class Broker:
         try:
             yield
         except (OSError, StartError) as error:
-            state = "runs with what it had" if self.is_running else "has stopped"
+            state = "runs with its previous state" if self.is_running else "has stopped"
             raise SnapshotError(f"{what}, and the broker {state}: {first_line(error)}") from error
 
     @contextlib.contextmanager
@@ -458,7 +458,7 @@ class Broker:
             return is_there(seen[0])
 
         if not self.requests.wait_until(there, timeout_s, _LOOK_S):
-            raise TimeoutError(f"waited {timeout_s:g} s for {wanted}; it was {seen[0]!r} at last; {self.requests.told()}")
+            raise TimeoutError(f"waited {timeout_s:g} s for {wanted}; the last value was {seen[0]!r}; {self.requests.told()}")
 
     def _end_or_none(self, topic: str, partition: int) -> int | None:
         try:

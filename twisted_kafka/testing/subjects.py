@@ -160,7 +160,7 @@ class FetchSessions:
             return tuple(dict.fromkeys((*kept, *named)))
 
     def answered(self, session_id: int, partitions: tuple[Partition, ...]) -> None:
-        """Remember a session's partitions once the broker has answered its id; 0 means that there is no session."""
+        """Remember a session's partitions once the broker has answered its id; 0 means no session."""
         if not session_id:
             return
         with self._lock:

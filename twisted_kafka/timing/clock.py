@@ -82,7 +82,7 @@ class ManualClock:
         condition.wait(max(0, due_ns - self._monotonic_ns) / 1e9)
 
     def follow(self, wake: Callable[[], object]) -> None:
-        """Do nothing: the caller that advances this clock calls what is due."""
+        """Do nothing: the caller that advances this clock runs due calls itself."""
 
     def advance_ms(self, ms: float) -> None:
         """Move the clock forward by ``ms`` milliseconds."""

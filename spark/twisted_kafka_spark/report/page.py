@@ -166,8 +166,9 @@ def _latency(document: Values) -> str:
     apis, who = document["apis"], document["client_apis"]
     by_api = [text("API", "api"), count("requests", "requests")]
     note = (
-        "Served is the total time without throttling, and without what fetches and joins wait by design. Quantiles come from "
-        f"histograms; their relative error is at most {WORST_ERROR:.1%}, over time and by client {WORST_COARSE_ERROR:.0%}."
+        "Served is the total time without throttling, and without the time that fetches and joins wait by design. "
+        f"Quantiles come from histograms; their relative error is at most {WORST_ERROR:.1%}, "
+        f"over time and by client {WORST_COARSE_ERROR:.0%}."
     )
     return (
         table("Time served by API", apis, [*by_api, *served], most=60)
@@ -408,7 +409,7 @@ def _errors(document: Values) -> str:
         + table("Failed requests by client", found["client_errors"], [*_CLIENT, *what])
         + table("Failed requests by topic", found["topic_errors"], [text("topic", "topic"), *what])
         + folded(
-            "Errors that are part of a protocol", table("They direct a client to its next step; nothing failed", expected, what)
+            "Errors that are part of a protocol", table("They direct clients to the next step; nothing failed", expected, what)
         )
     )
 

@@ -58,7 +58,7 @@ def _wait(target: Target, condition: _Condition, timeout_s: float) -> Any:
     requests = target.any().requests
     if requests.wait_until(is_there, timeout_s, _LOOK_S):
         return seen[0]
-    text = f"waited {timeout_s:g} s for {condition.wanted}; it was {seen[0]!r} at last"
+    text = f"waited {timeout_s:g} s for {condition.wanted}; the last value was {seen[0]!r}"
     raise ControlError(
         504, text, seen=seen[0], requests=[" ".join(str(each).split()) for each in requests.snapshot()[-_SHOWN_REQUESTS:]]
     )
