@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 READ_BYTES = 1 << 18
-IDLE_S = 10.0
+IDLE_S = 3.0
 """Connections to which nothing could be sent for this long have said what they had to say."""
 
+CONNECT_S = 30.0
 LIMIT_S = 120.0
 """A listener that closes what it does not like takes little: after this time it has been tried long enough."""
 
@@ -82,7 +83,7 @@ def pour(port: int, streams: Iterator[Stream], budget_bytes: int, at_once: int =
                 if not selector.get_map():
                     break
             while not is_spent and len(selector.get_map()) < at_once and (stream := next(streams, None)) is not None:
-                connection = socket.create_connection(("127.0.0.1", port), timeout=IDLE_S)
+                connection = socket.create_connection(("127.0.0.1", port), timeout=CONNECT_S)
                 connection.setblocking(False)
                 events = selectors.EVENT_WRITE | (selectors.EVENT_READ if stream.reads else 0)
                 selector.register(connection, events, _Pouring(connection, stream))
