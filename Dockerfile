@@ -17,7 +17,7 @@ RUN pip install --no-cache-dir --constraint /dist/pypy-constraints.txt /dist/*.w
 USER kafka
 WORKDIR /var/lib/kafka
 VOLUME /var/lib/kafka
-# What clients are told has to be an address that they can reach: here the published port on the same machine.
+# The address that clients are sent to must be reachable: here the published port on the same machine.
 ENV KAFKA_LISTENERS=PLAINTEXT://:9092 \
     KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092 \
     KAFKA_METRICS_LISTENER=:9404

@@ -21,7 +21,7 @@ class KafkaContainer(DockerContainer):
 
     def __init__(self, image: str = "twisted-kafka", settings: dict[str, object] | None = None, **kwargs: Any) -> None:
         super().__init__(image, **kwargs)
-        # The broker tells its address to clients, so the port is chosen before it starts.
+        # The broker sends its address to clients, so the port is chosen before it starts.
         with socket.socket() as free:
             free.bind(("", 0))
             self._port = free.getsockname()[1]

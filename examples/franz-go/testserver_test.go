@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// testServer is `twisted-kafka test-server` (pip install twisted_kafka), which ends with the test.
+// testServer is `twisted-kafka test-server` (in a clone: pip install .), which ends with the test.
 type testServer struct {
 	Brokers    string `json:"bootstrap_servers"`
 	ControlURL string `json:"control_url"`

@@ -1,4 +1,4 @@
-// Starts `twisted-kafka test-server` (pip install twisted_kafka), and calls its control API.
+// Starts `twisted-kafka test-server` (in a clone: pip install .), and calls its control API.
 const { spawn } = require('node:child_process')
 const { once } = require('node:events')
 const readline = require('node:readline')

@@ -13,7 +13,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 
-/** {@code twisted-kafka test-server} (pip install twisted_kafka), and its control API. It ends with this program. */
+/** {@code twisted-kafka test-server} (in a clone: pip install .), and its control API. It ends with this program. */
 final class TestServer implements AutoCloseable {
     private static final ObjectMapper JSON = new ObjectMapper();
     private final HttpClient client = HttpClient.newHttpClient();
