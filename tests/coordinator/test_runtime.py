@@ -218,6 +218,22 @@ def test_the_end_of_a_loaded_log_hides_its_own_groups_only() -> None:
     assert listed(bench) == ["changed", "kept", "new"]
 
 
+@pytest.mark.parametrize("is_reloaded", [False, True])
+def test_groups_are_listed_once_they_are_committed_although_nobody_asks_for_them(is_reloaded: bool) -> None:
+    bench = Bench()
+    commit(bench, 1, "deleted")
+    bench.log.holds = True
+    commit(bench, 2, "new")
+    bench.groups.delete_group("deleted")
+    if is_reloaded:
+        bench.reload(epoch=1)
+    else:
+        bench.log.release(ErrorCode.REQUEST_TIMED_OUT)
+    assert listed(bench) == ["deleted"]
+    bench.log.commit()
+    assert listed(bench) == ["new"]
+
+
 def test_an_append_that_completes_inside_another_operation_does_not_block() -> None:
     """The same thread holds the shard's lock when the older append's future is completed."""
     bench = Bench()

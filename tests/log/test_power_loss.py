@@ -850,6 +850,26 @@ def test_no_hole_is_left_wherever_segments_are_dropped(tmp_path: Path, action: s
         assert [value for _, value in contents(log)] == values[: len(contents(log))], directory
 
 
+def test_a_log_keeps_its_start_wherever_the_truncation_of_all_its_records_dies(tmp_path: Path) -> None:
+    def bench_in(directory: Path) -> Bench:
+        return Bench(directory / "disk" / "topic-0", segment_bytes=200, index_interval_bytes=0)
+
+    def prepare(directory: Path) -> None:
+        log = bench_in(directory).open(log_start_offset=18)
+        for number in range(6):
+            append(log, b"%d" % number)
+        assert len(log.segments) > 2
+        log.flush_and_close()
+
+    def truncate(directory: Path) -> None:
+        assert bench_in(directory).open(was_clean=True).truncate_to(18)
+
+    for directory in deaths(tmp_path, prepare, truncate):
+        log = bench_in(directory).open(recovery_point=18)
+        assert log.log_start_offset == 18, directory
+        assert log.log_end_offset >= 18, directory
+
+
 def test_the_newest_records_are_left_wherever_retention_dies(tmp_path: Path) -> None:
     values = [b"%d" % number for number in range(12)]
 

@@ -11,9 +11,10 @@ import pytest
 from tests.replication.several import LIMITS, Cluster, HandThread
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.operations.delayed_fetch import DelayedFetch
 from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch
-from twisted_kafka.replication.partition.fetch_watch import READ_IN_TURN
+from twisted_kafka.replication.partition.fetch_watch import READ_IN_TURN, FetchWatch, FetchWatches
 from twisted_kafka.replication.partition.partition import Partition
 
 
@@ -115,6 +116,20 @@ def test_moves_of_a_logs_start_reach_the_follower_in_turn(cluster: Cluster) -> N
     assert [follower.partition(index).log.log_start_offset for index in range(partitions)] == [1] * partitions
 
 
+def test_deleted_records_reach_the_follower_with_its_next_fetch(cluster: Cluster) -> None:
+    partitions = 20 * READ_IN_TURN
+    leader, follower = cluster.members.values()
+    for index in range(partitions):
+        cluster.create(index)
+    leader.write(b"a", index=partitions - 1)
+    cluster.run(6)
+    deleted = leader.replicas.offsets.delete_records(60_000, {leader.partition(partitions - 1).topic_partition: 1})
+    assert isinstance(deleted, Future)
+    cluster.run(6)
+    assert deleted.done()
+    assert follower.partition(partitions - 1).log.log_start_offset == 1
+
+
 def test_a_partition_with_an_error_is_read_each_time(cluster: Cluster) -> None:
     thread, done = waiting(cluster, 12)
     leader = cluster.members[1]
@@ -161,6 +176,29 @@ def test_watches_end_with_their_session(cluster: Cluster) -> None:
     cluster.advance_ms(LIMITS.max_wait_ms)
     leader.sessions.remove(next(iter(leader.sessions._sessions)))
     assert len(watches) == 0
+
+
+def test_a_session_that_has_ended_watches_nothing_that_is_added(cluster: Cluster) -> None:
+    waiting(cluster, 2)
+    leader = cluster.members[1]
+    (session,) = leader.sessions._sessions.values()
+    leader.sessions.remove(session.id)
+    cluster.create(2)
+    added = leader.partition(2)
+    fetch = PartitionFetch(added.topic_partition, added.topic_id, 2, 0, 1)
+    session.update([fetch], ())  # by a request that found the session before
+    assert len(leader.replicas.purgatories.watches) == 0
+
+
+def test_a_partition_that_comes_and_goes_has_one_turn() -> None:
+    watch = FetchWatch(FetchWatches())
+    first, second = (PartitionFetch(TopicPartition("t", index), bytes(16), index, 0, 1) for index in range(2))
+    watch.add(first)
+    for _ in range(READ_IN_TURN):
+        watch.add(second)
+        watch.remove(second)
+    watch.add(second)
+    assert watch.take_in_turn(()) == [first, second]
 
 
 class Stalled:

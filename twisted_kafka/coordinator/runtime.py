@@ -521,7 +521,11 @@ class CoordinatorRuntime:
         Its second argument returns what was stored under each key with an uncommitted change before that; call it after
         looking at the shard.
         """
-        return [look(context.shard, context.uncommitted.committed) for context in self._active_contexts()]
+
+        def committed(context: CoordinatorContext) -> dict[str, Any]:
+            return context.uncommitted.committed(partial(self._writer.is_committed, context.partition))
+
+        return [look(context.shard, partial(committed, context)) for context in self._active_contexts()]
 
     def _run(
         self, context: CoordinatorContext, read_key: str | None, operation: Callable[..., Any], *args: Any, **kwargs: Any

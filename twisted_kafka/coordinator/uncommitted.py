@@ -1,6 +1,6 @@
 """What of a shard's state replicas have not confirmed yet, by key: a group id or a transactional id."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
@@ -76,9 +76,18 @@ class UncommittedKeys:
         changes = self._changes.get(key)
         return None if changes is None else changes[-1][0]
 
-    def committed(self) -> dict[str, Any]:
-        """Return what was stored under each uncommitted key when it was last known to be committed. Needs no lock."""
-        return {key: changes[0][1] for key, changes in list(self._changes.items())}
+    def committed(self, is_committed: Callable[[int], bool]) -> dict[str, Any]:
+        """Return what was stored under each uncommitted key when it was last committed. Needs no lock.
+
+        ``is_committed`` returns whether a record is: nobody notes it for an append in doubt before a read of its key.
+        """
+        found: dict[str, Any] = {}
+        for key, changes in list(self._changes.items()):
+            for append, before in list(changes):
+                if not is_committed(append.last_offset):
+                    found[key] = before
+                    break
+        return found
 
     def doubt(self, append: UncommittedAppend) -> None:
         """Take an append that replicas did not confirm in time."""

@@ -33,7 +33,7 @@ class LogMaintenance(LogState):
                 except OSError as error:
                     raise self._storage_error("write the leader epochs of", error) from error
             return False
-        if offset <= self.segments.first.base_offset:
+        if offset < self.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
         with self._flush_lock, self._lock:
@@ -45,7 +45,8 @@ class LogMaintenance(LogState):
         return True
 
     def _truncate(self, offset: int) -> None:
-        kept = self.segments.starting_before(offset)
+        # The first segment stays, if only empty: its name says where the log begins.
+        kept = self.segments.starting_before(offset) or [self.segments.first]
         dropped = list(self.segments)[len(kept) :]
         self._active = kept[-1]
         self._set_limits(segments=LogSegments(kept))

@@ -7,7 +7,7 @@ announced to ``FetchWatches``, and unsettle it.
 """
 
 import threading
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -60,13 +60,14 @@ class FetchWatch:
     The session adds, removes and takes partitions with its lock held. Any thread announces changes.
     """
 
-    __slots__ = ("_fetches", "_in_turn", "_number", "_unsettled", "_watches", "last_fetch_ms", "on_change")
+    __slots__ = ("_fetches", "_in_turn", "_is_closed", "_number", "_unsettled", "_watches", "last_fetch_ms", "on_change")
 
     def __init__(self, watches: FetchWatches) -> None:
         self._watches = watches
         self._fetches: dict[TopicPartition, PartitionFetch] = {}
         self._unsettled: dict[PartitionFetch, None] = {}
-        self._in_turn: deque[TopicPartition] = deque()
+        self._in_turn: OrderedDict[TopicPartition, None] = OrderedDict()
+        self._is_closed = False
         self._number = 0
         self.on_change: Callable[[TopicPartition], object] | None = None
         """Is called with a partition that has changed, while a fetch waits."""
@@ -79,7 +80,10 @@ class FetchWatch:
         if topic_partition is not None and topic_partition not in self._fetches:
             self._fetches[topic_partition] = fetch
             self._watches.add(topic_partition, self)
-            self._in_turn.append(topic_partition)
+            self._in_turn[topic_partition] = None
+            if self._is_closed:  # the session ended while a request of it was under way
+                self._fetches.pop(topic_partition, None)
+                self._watches.remove(topic_partition, self)
         self.unsettle(fetch)
 
     def remove(self, fetch: PartitionFetch) -> None:
@@ -92,6 +96,7 @@ class FetchWatch:
 
     def close(self) -> None:
         """Watch nothing any more."""
+        self._is_closed = True
         for fetch in list(self._fetches.values()):
             self.remove(fetch)
 
@@ -146,10 +151,10 @@ class FetchWatch:
         chosen = set(taken)
         found: list[PartitionFetch] = []
         for _ in range(min(READ_IN_TURN, len(self._in_turn))):
-            topic_partition = self._in_turn.popleft()
+            topic_partition, _ = self._in_turn.popitem(last=False)
             fetch = self._fetches.get(topic_partition)
             if fetch is not None:
-                self._in_turn.append(topic_partition)
+                self._in_turn[topic_partition] = None
                 if fetch not in chosen:
                     found.append(fetch)
         return found
