@@ -218,7 +218,8 @@ class TestThread:
         assert client.lines == [0, 0, 1], "the second one overtakes, the third one waits for the first one's end"
         leader.start(client.sent[1][1], 17)
         client.sent[1][2].set_exception(ConnectionError("gone"))
-        assert len(client.sent) == 3
+        assert client.lines == [0, 0, 1, 0], "now the third one overtakes"
+        leader.start(client.sent[2][1], 17)
         leader.write(b"a", index=1)
-        client.sent[2][2].set_result(answer(2))
-        assert (client.lines, client.sent[3][1].session_epoch) == ([0, 0, 1, 1], 3)
+        client.sent[3][2].set_result(answer(3))
+        assert (client.lines, client.sent[4][1].session_epoch) == ([0, 0, 1, 0, 0], 4)

@@ -1,6 +1,7 @@
 """Followers that copy their leaders' logs, byte for byte, and truncate what their leaders do not have."""
 
 import errno
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,33 @@ def test_whatever_fails_in_the_follower_is_tried_again(cluster: Cluster, error: 
     assert cluster.agree(0)
     assert cluster.agree(1)
     assert follower.fetchers.failed == set()
+
+
+def test_an_append_that_stalls_delays_neither_gauges_nor_partitions_that_are_not_fetched(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create()
+    leader, follower = cluster.members.values()
+    cluster.run(4)
+    real = Partition.append_as_follower
+    ended = []
+
+    def others() -> None:
+        assert (follower.fetchers.max_lag, follower.fetchers.failed) == (0, set())
+        cluster.create(1, replicas=(2,))
+        ended.append(True)
+
+    def append(partition: Partition, *args: Any) -> Any:
+        thread = threading.Thread(target=others, daemon=True)
+        thread.start()
+        thread.join(10)
+        return real(partition, *args)
+
+    monkeypatch.setattr(Partition, "append_as_follower", append)
+    leader.write(b"a")
+    cluster.run(2)
+    assert ended
+    assert follower.partition(1).is_leader
 
 
 def test_a_truncation_that_fails_is_tried_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

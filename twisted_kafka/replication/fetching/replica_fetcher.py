@@ -191,9 +191,15 @@ class ReplicaFetcher:
         self._wake()
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Stop copying these partitions; return when nothing of them will be appended any more."""
+        """Stop copying these partitions; return when nothing of them will be appended any more.
+
+        Without any of them this does not wait for an append: another fetcher's partitions are not on the disk that stalls.
+        """
+        known = [each for each in topic_partitions if each in self._states or each in self._failed]
+        if not known:
+            return
         with self._lock:
-            for topic_partition in topic_partitions:
+            for topic_partition in known:
                 self._drop(topic_partition)
                 self._failed.discard(topic_partition)
 
@@ -221,6 +227,8 @@ class ReplicaFetcher:
         if delayed:
             self._wake()
 
+    # Gauges ask for the following, without the lock: an append holds it while its disk stalls.
+
     @property
     def count(self) -> int:
         """The number of partitions, also of those that failed."""
@@ -229,8 +237,7 @@ class ReplicaFetcher:
     @property
     def failed(self) -> set[TopicPartition]:
         """The partitions that cannot be copied at the moment, because of this broker or until the controller says more."""
-        with self._lock:
-            return set(self._failed)
+        return self._failed.copy()
 
     def lag(self, topic_partition: TopicPartition) -> int:
         """Return by how many records a partition is behind; 0 if that is not known."""
@@ -240,8 +247,7 @@ class ReplicaFetcher:
     @property
     def max_lag(self) -> int:
         """The largest lag of a partition, in records."""
-        with self._lock:
-            return max((state.lag or 0 for state in self._states.values()), default=0)
+        return max((state.lag or 0 for state in list(self._states.values())), default=0)
 
     # The work.
 

@@ -154,6 +154,7 @@ class ReplicaFetcherThread:
         if done is self._overtaken:
             self._overtaken = None
             self.fetcher.answered_late(_outcome(done))
+            self._overtake()  # what was added while this one waited
         elif done is self._in_flight:
             self._in_flight = None
             self._advance(_outcome(done))
