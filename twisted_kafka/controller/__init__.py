@@ -1,1 +1,1 @@
-"""The controller: who leads which partition, and the topics that there are. One event thread over the metadata store."""
+"""The controller: elects partition leaders, creates and deletes topics. One event thread over the metadata store."""

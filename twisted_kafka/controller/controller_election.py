@@ -20,7 +20,7 @@ class ControllerElection:
         self._clock = clock
 
     def active(self) -> int:
-        """Return the controller's broker id; -1 if there is none."""
+        """Return the controller's broker id; -1 without a controller."""
         found = self._store.get(znodes.CONTROLLER)
         if found is None:
             return -1

@@ -198,7 +198,7 @@ class KafkaController:
     def run(self, work: Callable[[], _T], state: State) -> "Future[_T]":
         """Run ``work`` on the event thread. The future raises NotControllerError if this broker is not the controller then.
 
-        ``state`` tells what the work is about, for the metrics.
+        ``state`` names the kind of work for the metrics.
         """
         future: Future[_T] = Future()
 
@@ -262,10 +262,10 @@ class KafkaController:
             self._run_unless_moved(event)
         except StoreDisconnectedError as error:
             self.log.warn("The controller waits for the metadata store: {error}", error=error)
-            # What was written may not be in the context: nothing more is done with it.
+            # A write may be missing in the context, so the context is not used any more.
             self._resign()
             was_behind, self._is_behind = self._is_behind, True
-            # The connection may not have been lost: nobody tells of another one then. A new session is told of.
+            # If the connection was not lost, no event will report a new one. A new session is reported.
             if not self._is_to_catch_up and not isinstance(error, SessionExpiredError):
                 if was_behind:
                     self._worker.pause(CATCH_UP_PAUSE_S)
@@ -274,7 +274,7 @@ class KafkaController:
     def _run_unless_moved(self, event: Callable[[], None]) -> None:
         try:
             event()
-        except ControllerMovedError as moved:  # the watch on the other's node has not told yet
+        except ControllerMovedError as moved:  # the watch on the other's node has not fired yet
             self.log.info("{moved}", moved=moved)
             self._resign()
             self._controller_changed()
@@ -340,7 +340,7 @@ class KafkaController:
             self._elect()
 
     def _other_controller(self) -> int:
-        """Return the controller's broker id; -1 if there is none, or if it is this broker's from a former session."""
+        """Return the controller's broker id; -1 without a controller, or if the node is this broker's from a former session."""
         found = self._election.active()
         return -1 if found == self.broker_id else found
 
@@ -368,7 +368,7 @@ class KafkaController:
         self._failed_elections = 0
 
     def _failover(self) -> None:
-        """Load the cluster's state, send it to all brokers, and resume what is in progress (Kafka: onControllerFailover)."""
+        """Load the cluster's state, send it to all brokers, and resume unfinished operations (Kafka: onControllerFailover)."""
         context = self.context
         context.clear()
         self.features.startup()
@@ -466,7 +466,7 @@ class KafkaController:
         self._submit_active(partial(self._topics_changed, event.names), State.TOPIC_CHANGE)
 
     def _topics_changed(self, names: Collection[str]) -> None:
-        """Add new topics to the context and remove those that are gone; without ``names``, compare all topics."""
+        """Add new topics to the context and remove deleted ones. Without ``names``, compare all topics."""
         known = self.context.assignments
         if names:
             now = self._loader.existing(znodes.TOPICS, names)

@@ -1,4 +1,4 @@
-"""What every coordinator's clients are told when an append to the internal topic fails: they do not know the topic."""
+"""The errors that coordinators return when an append to their internal topic fails: clients do not know that topic."""
 
 from types import MappingProxyType
 from typing import Final
@@ -14,4 +14,4 @@ COORDINATOR_ERRORS: Final = MappingProxyType(
         ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     }
 )
-"""What the client is told for an append's error, where its API has no error of its own for that."""
+"""The client's error for an append's error, unless its API has an error of its own for that."""

@@ -157,8 +157,8 @@ class Send(NamedTuple):
 class Effects:
     """The effects of a state machine, in order: writes while the shard is locked, replies and sends after that.
 
-    The writes that an operation queues come before the one that it returns. If an operation raises, what it has queued is
-    performed all the same.
+    The writes that an operation queues come before the write that it returns. If an operation raises, its queued effects are
+    still performed.
     """
 
     __slots__ = ("replies", "sends", "timers", "writes")

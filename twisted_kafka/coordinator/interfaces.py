@@ -62,7 +62,7 @@ class ICoordinatorShard(Interface):
         """Return the keys that a producer's open transaction has records of."""
 
     def stored(key: str) -> Any:
-        """Return what is stored under a key as a whole, None if there is nothing; only a list of all keys looks into it."""
+        """Return the whole value of a key, or None if the key has none. Only lists of all keys look into the value."""
 
     def loaded() -> None:
         """Become active: all records have been replayed."""

@@ -64,7 +64,7 @@ def load_partition(
 
 
 def _note_keys(shard: Any, kinds: RecordKinds, batch: RecordBatch, uncommitted: dict[str, Any]) -> None:
-    """Note what is stored under the keys of a batch before it is replayed."""
+    """Note the value of each key in a batch before the batch is replayed."""
     if batch.is_control:
         keys = shard.keys_of_transaction(batch.producer_id)
     else:

@@ -10,7 +10,7 @@ and so does every ``read`` of the same key: no answer reveals a change that a ne
 did not confirm in time is in doubt: it stays in the log and in the state, and reads of its keys fail until it is known to be
 committed. So is the end of the log that a new leader loads.
 
-Input and output that an operation starts (``Effects.send``) run without the lock, and what comes of them is given to the shard.
+Input and output that an operation starts (``Effects.send``) run without the lock. The shard receives their results.
 """
 
 import threading
@@ -99,7 +99,7 @@ class CoordinatorContext:
         send: "Callable[[CoordinatorContext, Send], None]",
         leave_rest: "Callable[[CoordinatorContext], bool]",
     ) -> None:
-        """``leave_rest`` has another thread call ``settle``, or returns False if there is none any more."""
+        """``leave_rest`` makes another thread call ``settle``; it returns False if no such thread runs any more."""
         self.partition = partition
         self.busy_ns = 0
         """Total run time of operations and posted actions; updated by the holder of the lock."""
@@ -482,16 +482,16 @@ class CoordinatorRuntime:
         return self._run(self._context(key), None, operation, *args, **kwargs)
 
     def read(self, key: str, operation: Callable[Concatenate[Any, P], R], *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Do as ``execute``, but delay the response of an operation that writes nothing until what it saw of the key is committed.
+        """Like ``execute``, but the response of an operation that writes nothing waits until the key's changes are committed.
 
-        What the operation raises is raised at once, as by Kafka's CoordinatorRuntime. A refusal because of a change that is lost
-        later (UNKNOWN_MEMBER_ID, say) does no harm: it makes the client join again, which it may do at any time.
-        Raises UncommittedStateError, or fails the future with it, if some of that is not committed in time.
+        The operation's exceptions are raised at once, as in Kafka's CoordinatorRuntime. An error because of a change that is lost
+        later (UNKNOWN_MEMBER_ID, say) does no harm: the client joins again, which it may do at any time.
+        Raises UncommittedStateError, or fails the future with it, if a change is not committed in time.
         """
         return self._run(self._context(key), key, operation, *args, **kwargs)
 
     def try_read(self, key: str, operation: Callable[[Any], Any], on_error: Callable[[KafkaError], T]) -> Any:
-        """Do as ``read``, with the result of ``on_error`` in place of each KafkaError."""
+        """Like ``read``, but returns ``on_error(error)`` instead of raising a KafkaError."""
         try:
             answer = self.read(key, operation)
         except KafkaError as error:
@@ -509,16 +509,17 @@ class CoordinatorRuntime:
         return results
 
     def post_everywhere(self, operation: Callable[[Any], None]) -> None:
-        """Have the scheduler run an operation on every active shard; what it writes is in its effects."""
+        """Queue an operation on every active shard. The operation adds its writes to its effects; its result is not used."""
         for context in self._active_contexts():
             context.queue(partial(self._act, context, partial(operation, context.shard)))
             if not self._settlers.settle(context):
                 context.settle()
 
     def look_everywhere(self, look: Callable[[Any, Callable[[], dict[str, Any]]], R]) -> list[R]:
-        """Return what ``look`` returns for each active shard, without its lock: for what takes long, or must not wait for a disk.
+        """Return the result of ``look`` for each active shard, without the shard's lock: for reads that take long, or must not
+        wait for a disk.
 
-        Its second argument returns what was stored under each key with an uncommitted change before that; call it after
+        The second argument of ``look`` returns the last committed value of each key with an uncommitted change; call it after
         looking at the shard.
         """
 
@@ -530,7 +531,7 @@ class CoordinatorRuntime:
     def _run(
         self, context: CoordinatorContext, read_key: str | None, operation: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Any:
-        """Run an operation with the shard locked. With ``read_key``, its response waits for what is uncommitted of that key."""
+        """Run an operation with the shard locked. With ``read_key``, the response waits for that key's uncommitted changes."""
         effects = context.effects
         try:
             with context.lock:

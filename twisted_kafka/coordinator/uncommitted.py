@@ -77,9 +77,9 @@ class UncommittedKeys:
         return None if changes is None else changes[-1][0]
 
     def committed(self, is_committed: Callable[[int], bool]) -> dict[str, Any]:
-        """Return what was stored under each uncommitted key when it was last committed. Needs no lock.
+        """Return the last committed value of each uncommitted key. Needs no lock.
 
-        ``is_committed`` returns whether a record is: nobody notes it for an append in doubt before a read of its key.
+        ``is_committed`` returns whether a record is committed: an append in doubt is not marked so before a read of its key.
         """
         found: dict[str, Any] = {}
         for key, changes in list(self._changes.items()):

@@ -124,7 +124,7 @@ class DelegationTokenManager:
         self._changes.shutdown()
 
     def token(self, token_id: str) -> DelegationToken | None:
-        """Return a token, which may have expired; None if there is none."""
+        """Return a token, which may have expired; None if the id is unknown."""
         return self._by_id.get(token_id)
 
     def tokens(self) -> list[DelegationToken]:

@@ -37,7 +37,7 @@ class AuthenticationContext(NamedTuple):
 
 
 class IKafkaPrincipalBuilder(Interface):
-    """Makes principals. Called by network threads and by those that handle requests, several at a time: it must not block."""
+    """Makes principals. Network threads and request handler threads call it at the same time: it must not block."""
 
     def configure(configs: Mapping[str, str]) -> None:
         """Called first, with the broker's settings as text."""
@@ -47,7 +47,7 @@ class IKafkaPrincipalBuilder(Interface):
 
 
 def custom_builder(config: KafkaConfig, listener_name: str) -> Any | None:
-    """Return the builder of a listener; None: the default. Raises ConfigError if it cannot be made."""
+    """Return the builder of a listener; None for the default. Raises ConfigError if the builder cannot be made."""
     name = config.for_listener(listener_name, KEY)
     if not isinstance(name, str) or name in ("", DEFAULT):
         return None

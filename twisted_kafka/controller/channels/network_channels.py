@@ -27,10 +27,10 @@ from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 
 RETRY_BACKOFF_MS: Final = 100
-"""How long until a request is sent again that a broker has not answered."""
+"""The pause before a request without an answer is sent again."""
 
 MAX_QUEUED: Final = 10_000
-"""Requests that wait for one broker. When there are more, all are dropped, and the broker is told everything anew."""
+"""Most requests that wait for one broker. Beyond it, all are dropped, and the broker gets the whole state again."""
 
 _METRICS: Final = "ControllerChannelManager"
 _MS_PER_NS: Final = 1e-6
@@ -146,7 +146,7 @@ class NetworkChannels:
         return answered
 
     def add_broker(self, broker_id: int, node: BrokerNode) -> None:
-        """Make a channel, which connects for its first request; one that there is uses the new address from now on."""
+        """Make a channel, which connects for its first request. An existing channel uses the new address from now on."""
         address = self._address(broker_id, node)
         if address is None:
             self.log.error("Broker {broker} has no listener {name}", broker=broker_id, name=self._listener_name)
@@ -162,7 +162,7 @@ class NetworkChannels:
             is_elsewhere = channel.node not in (None, address)
             channel.node = address
         if is_elsewhere and not is_new:
-            self._client.disconnect(broker_id)  # what is in flight fails, and goes to the new address
+            self._client.disconnect(broker_id)  # the request in flight fails, and is sent to the new address
 
     def remove_broker(self, broker_id: int) -> None:
         """Drop the channel and its requests."""

@@ -38,7 +38,7 @@ _PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL
 
 
 class Addressee(NamedTuple):
-    """Who a request was sent to, and by whom: what it answers is of no use to a later controller, or of a later broker."""
+    """The broker and the controller epoch of a request. An answer to another epoch of either is ignored."""
 
     broker: int
     broker_epoch: int
@@ -245,7 +245,7 @@ class RequestBatch:
         return UpdateMetadataBroker(id=broker, endpoints=endpoints, rack=node.rack)
 
     def _send_stop_replica(self, broker: int, states: dict[TopicPartition, StopReplicaPartitionState]) -> None:
-        """Send what is only to stop and what is to be deleted apart: old versions cannot say both in one request."""
+        """Send one request for the replicas to stop and one for those to delete: old versions cannot mix them in a request."""
         for delete in (False, True):
             chosen = {partition: state for partition, state in states.items() if state.delete_partition == delete}
             if chosen:

@@ -137,7 +137,7 @@ class ControllerContext:
         return self._topic_ids.get(topic, NO_UUID)
 
     def topic_name(self, topic_id: bytes) -> str:
-        """Return the name of the topic with that id; empty if there is none."""
+        """Return the name of the topic with that id; empty if no topic has it."""
         return self._topic_names.get(topic_id, "")
 
     def set_topic_id(self, topic: str, topic_id: bytes) -> None:

@@ -57,7 +57,7 @@ class FencedStore:
     def watch_and_get(
         self, paths: Sequence[str], callback: Callable[[WatchEvent], None]
     ) -> list[tuple[IWatch, tuple[bytes, Stat] | None]]:
-        """Call ``callback`` after each change of these nodes, not of their lists of children; return what they are now."""
+        """Call ``callback`` after each change of these nodes, not of their lists of children; return the nodes' present data."""
         return self._store.watch_and_get(paths, callback)
 
     def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> None:
@@ -69,13 +69,13 @@ class FencedStore:
         self.delete_all([path])
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """Delete nodes without children, those that exist."""
+        """Delete nodes without children; a node may be missing."""
         for result in self.batch([[Delete(path)] for path in paths]):
             if isinstance(result, StoreError) and not isinstance(result, NoNodeError):
                 raise result
 
     def delete_tree(self, path: str) -> None:
-        """Delete the node and its descendants, if it exists. One that is created meanwhile raises NotEmptyError."""
+        """Delete the node and its descendants, if it exists. A node that is created meanwhile raises NotEmptyError."""
         self.delete_all(self._with_descendants(path))
 
     def _with_descendants(self, path: str) -> list[str]:
@@ -98,7 +98,7 @@ class FencedStore:
     def batch(self, groups: Sequence[Sequence[Operation]]) -> list[list[Result] | StoreError]:
         """Execute each group as ``multi`` does, but wait only once; the result of a failed group is its error.
 
-        Raises StoreDisconnectedError if it is not known what was done.
+        Raises StoreDisconnectedError if the outcome of a group is unknown.
         """
         check = self._check()
         results = self._store.batch([[check, *operations] for operations in groups])

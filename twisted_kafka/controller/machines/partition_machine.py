@@ -128,7 +128,7 @@ class PartitionStateMachine:
         return {path for path, found in zip(paths, self._store.get_many(paths), strict=True) if found is None}
 
     def _create(self, chosen: Mapping[TopicPartition, Leadership], missing: set[str]) -> dict[TopicPartition, Leadership]:
-        """Create the partitions' nodes, and before them those that are ``missing``; return those of which a part exists."""
+        """Create the partitions' nodes, after their ``missing`` parents. Return the partitions with some existing nodes."""
         groups: list[list[Operation]] = []
         missing = set(missing)
         for partition, leadership in chosen.items():
@@ -146,7 +146,7 @@ class PartitionStateMachine:
         return left
 
     def _create_the_rest(self, chosen: Mapping[TopicPartition, Leadership]) -> None:
-        """Create what is missing of partitions of which a part exists: Kafka creates their nodes one by one."""
+        """Create the missing nodes of partitions with some existing ones: Kafka creates their nodes one by one."""
         states = [state_path(partition) for partition in chosen]
         parents = {_parent(partition.topic) for partition in chosen}
         missing = self._missing([*sorted(parents), *map(znodes.partition_path, chosen), *states])
@@ -162,7 +162,7 @@ class PartitionStateMachine:
         self._elect([partition for partition in others if partition in self._context.leaderships], None)
 
     def _elect(self, partitions: Sequence[TopicPartition], elect: Elect | None) -> None:
-        """Elect leaders with ``elect``; without it, for those that have lost theirs."""
+        """Elect leaders with ``elect``; without it, elect for partitions that have lost their leader."""
         # The context's states first, which saves reading them: the write of one that is out of date is refused.
         known = {each: self._context.leaderships[each] for each in partitions if self._is_clean(each, elect)}
         waiting = [each for each in partitions if each not in known] + self._try_to_elect(known, elect)

@@ -57,7 +57,7 @@ class AlterPartitions:
         self._reassignments = reassignments
 
     def alter(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
-        """Write the in-sync replicas that may change, tell all brokers, and complete reassignments that waited for them."""
+        """Write the permitted changes of in-sync replicas, inform all brokers, and complete reassignments that waited for them."""
         broker = self._context.brokers.get(request.broker_id)
         if broker is None or broker.epoch != request.broker_epoch:
             self.log.info("Broker {broker} may not change in-sync replicas: its epoch is stale", broker=request.broker_id)
@@ -140,12 +140,12 @@ def _wanted(leader: int, partition: AlterPartitionRequestPartitionData, version:
 
 
 def _judged(context: ControllerContext, partition: TopicPartition, wanted: _Wanted, version: int) -> Leadership | ErrorCode:
-    """Return the state to be written, or an error; none if it is so already."""
+    """Return the state to be written, or an error: NONE if the partition is in the wanted state already."""
     now = context.leaderships.get(partition)
     if now is None or context.is_to_be_deleted(partition.topic):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if wanted.partition_epoch > now.partition_epoch or wanted.leader_epoch > now.leader_epoch:
-        return ErrorCode.NOT_CONTROLLER  # the leader has heard of a later controller
+        return ErrorCode.NOT_CONTROLLER  # the leader knows a later controller
     if wanted.leader_epoch < now.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if wanted.leader == now.leader and set(wanted.isr) == set(now.isr) and wanted.recovery_state == now.recovery_state:

@@ -41,7 +41,7 @@ class BrokerChanges:
         self._deletion.retry({partition.topic for partition, _ in replicas})
 
     def tell_anew(self, broker: int) -> None:
-        """Send a broker the whole metadata and the leaders of its replicas; try again to delete what it has not deleted."""
+        """Send a broker the whole metadata and the leaders of its replicas, and retry its unfinished deletions."""
         context = self._context
         if broker not in context.brokers:
             return
@@ -76,7 +76,7 @@ class BrokerChanges:
             self._deletion.replicas_failed(deleted)
 
     def leaders_taken(self, broker: int, response: LeaderAndIsrResponse) -> None:
-        """Handle a LeaderAndIsr response: take the replicas that failed offline, bring back those that recovered."""
+        """Handle a LeaderAndIsr response: take failed replicas offline, and bring recovered ones back."""
         if response.error_code:
             _log.error("Broker {broker} refused to change leaders: error {code}", broker=broker, code=response.error_code)
             return

@@ -54,7 +54,7 @@ class FeatureUpdates:
         self._store = store
 
     def startup(self) -> None:
-        """Create the node, without features, if there is none yet."""
+        """Create the node, without features, if it does not exist yet."""
         if self._store.exists(znodes.FEATURE) is None:
             with suppress(NodeExistsError):  # created by the controller before, whose term ended
                 self._store.multi([Create(znodes.FEATURE, FeatureNode.of({}).encode())])

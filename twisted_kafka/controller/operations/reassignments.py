@@ -48,9 +48,9 @@ class Reassignments:
         return self._context.reassigned()
 
     def alter(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> dict[TopicPartition, KafkaError | None]:
-        """Start to move each partition to these replicas, or with None cancel; a result of None means success.
+        """Start to move each partition to its replicas, or with None cancel its move. A result of None means success.
 
-        Raises StoreDisconnectedError if it is not known what was written: the controller has to read it.
+        Raises StoreDisconnectedError if the outcome of a write is unknown: the controller has to read the state again.
         """
         results: dict[TopicPartition, KafkaError | None] = {}
         for partition, targets in wanted.items():

@@ -1,6 +1,6 @@
-"""What tools older than Kafka 2.4 ask the controller for: by nodes that they create below ``/admin``.
+"""Requests of tools older than Kafka 2.4, which create nodes below ``/admin``.
 
-(Kafka: ``PartitionReassignmentHandler``, ``PreferredReplicaElectionHandler``.) A node is there until all that it asks for is done.
+(Kafka: ``PartitionReassignmentHandler``, ``PreferredReplicaElectionHandler``.) A node remains until its request is completed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
 class RequestNodes:
-    """Reads the nodes, and removes what is done. Used on the controller's event thread only."""
+    """Reads the nodes, and removes completed requests. Used on the controller's event thread only."""
 
     log = Logger()
 
@@ -36,7 +36,7 @@ class RequestNodes:
         return dict(self._reassigned)
 
     def settle_reassignments(self) -> None:
-        """Remove from the node those that are not under way, or not any more. The last one's removal deletes the node."""
+        """Remove reassignments that are not under way from the node. The last removal deletes the node."""
         left = {}
         for partition, targets in self._reassigned.items():
             assignment = self._context.assignment(partition)

@@ -349,7 +349,7 @@ class _CommitsTogether:
         """Whether the append failed."""
 
     def commit(self, shard: GroupShard) -> "list[ErrorCode] | Write":
-        """Check each; return the write of those that are valid."""
+        """Check each commit. Return one write of the valid ones, or all errors if every commit is invalid."""
         outcomes = self._outcomes = [shard.offsets.commit(*each) for each in self._commits]
         writes = [each for each in outcomes if isinstance(each, Write)]
         if not writes:

@@ -25,7 +25,7 @@ class JoinRequest(NamedTuple):
     needs_known_id: bool
     """The first join must be refused with an id to use in the next one (v4 and newer, dynamic members; KIP-394)."""
     can_skip_assignment: bool
-    """A static leader that returns to a stable group may be told to skip the assignment (v9, KIP-814)."""
+    """The response may ask a static leader that rejoins a stable group to skip the assignment (v9, KIP-814)."""
     reason: str | None = None
     """The reason the client gives for joining (v8, KIP-800)."""
 

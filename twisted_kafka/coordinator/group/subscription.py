@@ -23,7 +23,7 @@ _INT32 = struct.Struct(">i")
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
     """Return the topics of a subscription of any version (all versions begin with them).
 
-    Raises ValueError if the bytes are not a subscription: clients other than consumers may put anything there.
+    Raises ValueError if the bytes are not a subscription: a client that is not a consumer may put anything there.
     """
     try:
         if _INT16.unpack_from(metadata, 0)[0] < 0:

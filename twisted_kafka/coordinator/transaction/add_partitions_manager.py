@@ -1,7 +1,7 @@
 """Asks transactions' coordinators, wherever they are, on behalf of the leaders of partitions (Kafka: AddPartitionsToTxnManager).
 
-This broker's coordinator is asked in process. Another broker has one AddPartitionsToTxn request at a time in flight: what is to be
-asked meanwhile goes with the next one, which may be about many transactions, but about each of them once.
+This broker's coordinator is asked in process. Every other broker has at most one AddPartitionsToTxn request in flight. Questions
+that arrive meanwhile go with the next request, which may contain many transactions, but each of them once.
 """
 
 import threading
@@ -41,7 +41,7 @@ Resume = Callable[[Callable[[], None]], None]
 
 
 class _Question:
-    """What is asked about a transaction, and who waits for the answer."""
+    """A question about one transaction, and the futures that wait for its answer."""
 
     __slots__ = ("partitions", "producer", "transactional_id", "verify_only", "waiting")
 
@@ -81,7 +81,7 @@ class _Destination:
         self.is_busy = False
         """Whether a request is in flight."""
         self.left: list[_Question] = []
-        """Those that waited already when it was sent, and were too many."""
+        """Questions that waited when the request was sent, and did not fit into it."""
         self.questions: dict[str, _Question] = {}
 
     def take(self) -> list[_Question]:
@@ -92,7 +92,7 @@ class _Destination:
         return taken
 
     def take_left(self) -> list[_Question]:
-        """Return those that have waited for as long as a request may take; they wait no longer."""
+        """Remove the questions that waited for the whole duration of the last request, and return them."""
         left, self.left = self.left, []
         still = [each for each in left if self.questions.get(each.transactional_id) is each]
         for each in still:
@@ -181,8 +181,8 @@ class AddPartitionsToTxnManager:
         return answer
 
     def _send_next(self, destination: _Destination) -> None:
-        """Ask a broker what is to be asked, unless a request is in flight: this is called again when that is answered."""
-        while True:  # requests that fail at once, as when this broker stops, are no calls within calls
+        """Send the waiting questions to a broker, unless a request is in flight: its answer causes the next call."""
+        while True:  # no recursion: requests fail at once while this broker stops
             with self._lock:
                 if destination.is_busy or not destination.questions:
                     return
@@ -201,13 +201,13 @@ class AddPartitionsToTxnManager:
         self._answer_all(destination, [*asked, *left], done)
 
     def _end(self, destination: _Destination, done: "Future[Any]") -> list[_Question]:
-        """Let the next request be sent; return who has waited for nothing too, if this one got no answer."""
+        """Let the next request be sent. If this one got no answer, return the questions that waited for it, too."""
         with self._lock:
             destination.is_busy = False
             return [] if done.exception() is None else destination.take_left()
 
     def _answer_all(self, destination: _Destination, asked: Sequence[_Question], done: "Future[Any]") -> None:
-        """Tell those who wait for a request's answers."""
+        """Complete the questions of a request."""
         failure = done.exception()
         if failure is not None:
             for each in asked:
@@ -218,7 +218,7 @@ class AddPartitionsToTxnManager:
         error = error_code_of(response.error_code)
         if error:
             self._log_failure(destination.node, error.name)
-            # No producer is to be told that this broker may not ask.
+            # A producer must not learn that this broker is not authorized.
             shown = ErrorCode.INVALID_TXN_STATE if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else error
             for each in asked:
                 self._answer(each, {}, shown)
@@ -228,7 +228,7 @@ class AddPartitionsToTxnManager:
             self._answer(each, answers.get(each.transactional_id, {}), ErrorCode.NETWORK_EXCEPTION)
 
     def _answer(self, question: _Question, errors: PartitionErrors, default: ErrorCode) -> None:
-        """Tell those who wait for a question's answer; ``default`` is that of partitions without one."""
+        """Complete a question's futures; ``default`` is the error of partitions without an answer."""
         for partitions, answer in question.waiting:
             found = {partition: errors.get(partition, default) for partition in partitions}
             self._resume(partial(answer.set_result, found))

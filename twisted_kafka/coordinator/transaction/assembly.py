@@ -24,7 +24,7 @@ from twisted_kafka.timing.timer import Timer
 
 
 class Ends(NamedTuple):
-    """Who takes part in the end of a transaction."""
+    """The participants in the end of a transaction."""
 
     in_groups: EndInGroups
     """GroupCoordinator.end_transaction."""

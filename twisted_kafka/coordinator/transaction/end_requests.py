@@ -1,7 +1,7 @@
-"""What EndTxn v5 may do, in which state, and as whom: the end of a transaction bumps its producer's epoch (KIP-890).
+"""The rules of EndTxn v5: what a producer may do in each state. The end of a transaction bumps its producer's epoch (KIP-890).
 
-As each transaction has an epoch of its own, an end names its transaction. The same request again is told from one that ends the
-next transaction, and one that comes too late from both.
+Each transaction has an epoch of its own, so an end names its transaction. The coordinator can distinguish a repeated request, a
+request to end the next transaction, and a request that comes too late.
 """
 
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ def sender_of(before: TransactionMetadata, producer: Producer) -> Sender | Error
         return _RETRYING if has_new_id else ErrorCode.INVALID_PRODUCER_ID_MAPPING
     # The epoch after an end without a bump is another producer's, which has fenced this one: asking again must not reveal it.
     is_bumped = before.client_version >= BUMPED_SINCE
-    # No producer gets MAX_EPOCH, which only fences: what is prepared with it gets a new id, or has fenced its producer.
+    # No producer gets MAX_EPOCH, which only fences: a transaction prepared with it gets a new id, or has fenced its producer.
     if not is_bumped or producer.epoch + 1 != now.epoch or (now.epoch == MAX_EPOCH and not before.state.is_prepared):
         return ErrorCode.PRODUCER_FENCED
     return _RETRYING

@@ -1,7 +1,7 @@
 """Markers on their way to other brokers (Kafka: TransactionMarkerChannelManager).
 
-Each broker has a queue, and one WriteTxnMarkers request at a time in flight: what is added meanwhile goes with the next request. A
-marker that a broker does not confirm is answered with an error. Whoever asked looks for the leader again then, and tries again.
+Each broker has a queue and at most one WriteTxnMarkers request in flight. Markers added meanwhile go with the next request. A
+marker that a broker does not confirm is answered with an error. The caller then looks up the leader again and retries.
 """
 
 import threading
@@ -34,11 +34,11 @@ MAX_MARKERS: Final = 1_000
 """Markers in a request."""
 
 MAX_PARTITIONS: Final = 10_000
-"""No marker is added to a request that has so many partitions."""
+"""A request with this many partitions gets no further markers."""
 
 
 class _Queued:
-    """A marker for partitions of one broker, and the future of what becomes of it."""
+    """A marker for partitions of one broker, and the future of its result."""
 
     __slots__ = ("answer", "marker")
 
@@ -58,7 +58,7 @@ class _BrokerQueue:
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
         self.sent_to: Node | None = None
-        """Where the request in flight goes; None: there is none."""
+        """The destination of the request in flight; None without a request."""
         self.waiting: deque[_Queued] = deque()
 
     def take(self) -> list[_Queued]:
@@ -84,13 +84,13 @@ class _BrokerQueue:
             self.waiting = deque(each for each in self.waiting if each not in gone)
 
     def remove_all(self) -> list[_Queued]:
-        """Empty the queue; return what was in it."""
+        """Empty the queue and return its markers."""
         waiting, self.waiting = list(self.waiting), deque()
         return waiting
 
 
 class MarkerChannels:
-    """Has other brokers write markers into partitions that they lead. Methods may be called on any thread."""
+    """Makes other brokers write markers into partitions that they lead. Methods may be called on any thread."""
 
     log = Logger()
 
@@ -210,7 +210,7 @@ class MarkerChannels:
                 return
             done = self._client.send(node, WriteTxnMarkersRequest(markers=[_marker(each.marker) for each in sent]))
             if not done.done():
-                if self._node(queue.broker_id) != node:  # since just before the send: who heard of it had nothing to disconnect
+                if self._node(queue.broker_id) != node:  # changed just before the send, with nothing to disconnect
                     self._client.disconnect(queue.broker_id)
                 done.add_done_callback(partial(self._answered, queue, sent))
                 return
@@ -223,7 +223,7 @@ class MarkerChannels:
         self._answer(queue, sent, done)
 
     def _answer(self, queue: _BrokerQueue, sent: Sequence[_Queued], done: "Future[Any]") -> None:
-        """Tell those who wait for a request's markers what has become of them."""
+        """Complete a request's markers with their results."""
         failure = done.exception()
         if failure is None:
             answers = _errors(done.result())

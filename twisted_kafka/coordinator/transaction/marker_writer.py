@@ -86,14 +86,14 @@ class MarkerWriter:
     def __init__(
         self, appender: MarkerAppender, channels: MarkerChannels, metadata: MetadataCache, knows_metadata: Callable[[], bool]
     ) -> None:
-        """``knows_metadata`` tells whether the controller has sent the metadata: an unknown partition is deleted only then."""
+        """``knows_metadata`` returns whether the controller has sent the metadata. Only then, an unknown partition is deleted."""
         self._appender = appender
         self._channels = channels
         self._metadata = metadata
         self._knows_metadata = knows_metadata
 
     def write(self, markers: Sequence[TransactionMarker]) -> "list[MarkerErrors | Future[MarkerErrors]]":
-        """Write each marker into the partitions that there still are; see IMarkerWriter."""
+        """Write each marker into those of its partitions that still exist; see IMarkerWriter."""
         return [self._written(marker) for marker in markers]
 
     def drop(self, log_partition: int, coordinator_epoch: int) -> None:

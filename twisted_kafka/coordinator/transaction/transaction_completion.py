@@ -127,7 +127,7 @@ class TransactionCompletion:
         return len(self._unconfirmed)
 
     def unloaded(self) -> None:
-        """Stop: the next leader of the partition resumes what is left. No timer rings, and no send is answered any more."""
+        """Stop: the partition's next leader resumes the rest of the work. From now on no timer fires and no send is answered."""
         self._to_write.clear()
         self._fenced.clear()
         self._unconfirmed.clear()
@@ -167,14 +167,14 @@ class TransactionCompletion:
         self._send()
 
     def _send(self) -> None:
-        """Write what is to be written, unless a send that will do so waits to be started."""
+        """Write the waiting markers, unless a send that will take them is about to start."""
         if self._is_send_waiting:
             return
         self._is_send_waiting = True
         batch: list[_Marked] = []
 
         def start() -> "Future[list[MarkerErrors | Future[MarkerErrors]]]":
-            # The shard is not locked here. What is added from now on gets a send of its own.
+            # The shard is not locked here. Markers added from now on get a send of their own.
             self._is_send_waiting = False
             while len(batch) < MAX_MARKERS:
                 try:

@@ -54,7 +54,7 @@ class TransactionCoordinator:
         self.marker_appender = marker_appender
         """What writes markers on this broker, for other brokers' coordinators and for administrators, too."""
         self.is_started = False
-        """Whether the controller has told this broker about the cluster, so that it serves requests."""
+        """Whether the broker serves requests: the controller has sent it the cluster's metadata."""
         self._producer_ids = producer_ids
         self._scheduler = scheduler
         self._clock = clock
@@ -98,9 +98,9 @@ class TransactionCoordinator:
     def init_producer_id(
         self, transactional_id: str | None, timeout_ms: int, expected: Producer | None
     ) -> "Initialized | Future[Initialized]":
-        """Return a producer id and epoch; that of a transactional id fences whoever had it before.
+        """Return a producer id and epoch. With a transactional id, they fence its previous producer.
 
-        Without a transactional id it is always a new one.
+        Without a transactional id, the producer id is always new.
         """
         if transactional_id is None:
             return self._with_new_id(lambda producer_id: Initialized(ErrorCode.NONE, Producer(producer_id, 0)), Initialized)
@@ -159,7 +159,7 @@ class TransactionCoordinator:
         if not transactional_id:
             return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
         try:
-            # What is being written is not looked at, so there is nothing to wait for; but what was loaded may be in doubt.
+            # The check ignores pending changes, so it waits for nothing; but the loaded state may be in doubt.
             self.runtime.read(transactional_id, verify)
         except KafkaError as error:
             return dict.fromkeys(partitions, error.code)
@@ -216,8 +216,8 @@ class TransactionCoordinator:
     def list_transactions(self, states: Collection[str], producer_ids: Collection[int], longer_than_ms: int) -> Listing:
         """Return the transactions with one of ``states`` and ``producer_ids`` (empty: all), by their names in Kafka's API.
 
-        ``longer_than_ms`` leaves those that began within so many milliseconds; a negative one leaves all. The error is
-        COORDINATOR_LOAD_IN_PROGRESS while any partition loads, and there are no transactions then.
+        Only transactions that began more than ``longer_than_ms`` ago are returned; a negative value returns all. The error is
+        COORDINATOR_LOAD_IN_PROGRESS, without transactions, while any partition loads.
         """
         if not self.is_started:
             return Listing(ErrorCode.COORDINATOR_NOT_AVAILABLE, [], [])

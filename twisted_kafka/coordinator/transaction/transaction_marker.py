@@ -1,4 +1,4 @@
-"""A transaction's marker, and who has it written."""
+"""A transaction's marker, and the interface of its writers."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -11,7 +11,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 MarkerErrors = dict[TopicPartition, ErrorCode]
 
 NO_LOG_PARTITION = -1
-"""Of markers that this broker's coordinator does not send."""
+"""The ``log_partition`` of markers that this broker's coordinator does not send."""
 
 
 class TransactionMarker(NamedTuple):
@@ -29,7 +29,7 @@ class TransactionMarker(NamedTuple):
 
 
 class IMarkerWriter(Protocol):
-    """Has the leaders of partitions write transactions' markers."""
+    """Makes the leaders of partitions write transactions' markers."""
 
     def write(self, markers: Sequence[TransactionMarker]) -> "list[MarkerErrors | Future[MarkerErrors]]":
         """Return each marker's errors, or a future of them: NONE once it is committed in a partition, or the partition is deleted.

@@ -1,4 +1,4 @@
-"""What the coordinator knows of a transactional id, and what it becomes: values that never change, and functions between them.
+"""The states of a transactional id as immutable values, and the functions from one state to the next.
 
 Each function checks the table of states and raises IllegalTransitionError for a transition that is not in it: that is a defect of
 the coordinator, not of its client.

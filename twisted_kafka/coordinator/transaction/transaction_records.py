@@ -20,7 +20,7 @@ TRANSACTION_RECORD_KINDS: Final[RecordKinds] = {_KIND: (TransactionLogKey, Trans
 def transaction_record(metadata: TransactionMetadata, transaction_version: int) -> CoordinatorRecord:
     """Return the record of a transactional id's state, for a cluster with this ``transaction.version``.
 
-    A state that version 0 cannot tell is written in version 1, whatever the level is: it may be left from before a downgrade.
+    A state that version 0 cannot express is written in version 1 at every level: it may be left from before a downgrade.
     """
     version = 1 if transaction_version >= _FIRST_LEVEL_OF_VERSION_1 or _needs_version_1(metadata) else 0
     is_empty = metadata.state is TransactionState.EMPTY

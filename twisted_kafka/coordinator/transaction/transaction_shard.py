@@ -60,7 +60,7 @@ class Ended(NamedTuple):
     error: ErrorCode
     end: TransactionEnd | None = None
     producer: Producer = NO_PRODUCER
-    """The producer of the next transaction, for those that have an epoch for each."""
+    """The producer of the next transaction, for clients with an epoch for each transaction."""
 
 
 @implementer(ICoordinatorShard)
@@ -184,7 +184,7 @@ class TransactionShard:
         return prepared_with_bump(before, committed, next_producer_id, self._clock.wall_ms())
 
     def _decide(self, before: TransactionMetadata, end: TransactionEnd, answer: Callable[[ErrorCode, TransactionEnd], R]) -> Write:
-        """Return the write of a decision. If it fails and counts all the same, ``on_end`` is told, and not who asked."""
+        """Return the write of a decision. If it fails and counts later, only ``on_end`` is called: the client has got the error."""
         after = end.transaction
 
         def decided(error: ErrorCode) -> R:
@@ -321,7 +321,7 @@ class TransactionShard:
     def abort_timed_out(self) -> list[str]:
         """Abort the transactions that are open for longer than their timeouts, and fence their producers.
 
-        Return the ids of those that are not aborted yet, as their producers need new ids: see ``abort_if_timed_out``.
+        Return the ids whose transactions are still open, as their producers need new ids: see ``abort_if_timed_out``.
         """
         need_ids = []
         for metadata in self.store.ongoing():

@@ -52,7 +52,7 @@ VALID_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = 
     # the epoch is bumped to fence the producer of an ongoing transaction; never written, as PREPARE_ABORT follows in the same step
     _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
 }
-"""For each state those that may come before it."""
+"""The states that may precede each state."""
 
 COMPLETED: Final[Mapping[TransactionState, TransactionState]] = {
     _S.PREPARE_COMMIT: _S.COMPLETE_COMMIT,

@@ -1,8 +1,8 @@
-"""The transactional ids of one partition of ``__transaction_state``: what its records say, and which of it is committed.
+"""The transactional ids of one partition of ``__transaction_state``: their states by its records, and which are committed.
 
-Only ``replay`` changes what is stored. A record is replayed when it is in the local log; until it is committed, its id is pending,
-and nothing else may happen to it (Kafka: TransactionMetadata.pendingState). If the outcome of an append stays unknown, the id is in
-doubt until a later record of it is committed: others are told its last committed state.
+Only ``replay`` changes the states. A record is replayed when it is in the local log. Until it is committed, its id is pending, and
+nothing else may happen to it (Kafka: TransactionMetadata.pendingState). If the outcome of an append stays unknown, the id is in
+doubt until a later record of it is committed: until then, queries return its last committed state.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ class TransactionStore:
         """``transaction_version`` returns the finalized level: the records' version depends on it."""
         self._transaction_version = transaction_version
         self._stored: dict[str, TransactionMetadata] = {}
-        """In the order of their last records: what was not used for a long time comes first."""
+        """In the order of their last records: the ids unused for the longest time come first."""
         self._ongoing: dict[str, None] = {}
         self._pending: set[str] = set()
         self._in_doubt: dict[str, TransactionMetadata | None] = {}

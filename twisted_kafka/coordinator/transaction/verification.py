@@ -75,7 +75,7 @@ class TransactionVerification:
     ) -> "Verified | Future[Verified]":
         """Return which partitions the producer may append to in its transaction.
 
-        ``sequences`` has the first sequence number of what is to be appended to each, NO_SEQUENCE for a coordinator. For a
+        ``sequences`` has the first sequence number of each partition's new records, NO_SEQUENCE for a coordinator. For a
         partition that this broker does not lead, the append reports the error. Without ``knows_abortable`` the producer is too
         old for TRANSACTION_ABORTABLE.
         """
@@ -88,7 +88,7 @@ class TransactionVerification:
     def add(
         self, sequences: Mapping[TopicPartition, int], transactional_id: str, producer: Producer
     ) -> "Verified | Future[Verified]":
-        """Have the partitions in the producer's transaction, whether transactions are verified or not; see ``verify``."""
+        """Add the partitions to the producer's transaction, whether transactions are verified or not; see ``verify``."""
         errors, guards = self._start(sequences, producer, True)
         if not guards:
             return Verified(errors, guards)

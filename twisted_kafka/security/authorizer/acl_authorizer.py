@@ -29,13 +29,13 @@ SUPER_USERS: Final = "super.users"
 ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 
 REMEMBERED_MAX: Final = 10_000
-"""Most permissions that are remembered. All are then dropped: they are cheap to find again."""
+"""Most permissions that are remembered. Beyond it, all are dropped: they are cheap to find again."""
 
 REMEMBERED_NAME_MAX: Final = 256
 """Longest name of a resource that is remembered. Clients choose the names of groups, up to 32 KiB."""
 
 REMEMBERED_AT_ONCE_MAX: Final = 1000
-"""Of so many actions at once none is remembered: those of one request for all topics must not drive out everything else."""
+"""A call with more actions remembers nothing: one request for all topics must not displace everything else."""
 
 _Asked = tuple[KafkaPrincipal, str, AclOperation, ResourceType, str]
 
@@ -52,8 +52,8 @@ class AclAuthorizer:
         self._index = AclIndex()
         self._super_users: frozenset[tuple[str, str]] = frozenset()
         self._allows_others = False
-        self._remembered: set[_Asked] = set()  # what is allowed; who is denied everything cannot fill it
-        # Held from reading a pattern's entries to replacing them in the index: what is older never replaces what is newer.
+        self._remembered: set[_Asked] = set()  # permissions only: a client without any cannot fill it
+        # Held from reading a pattern's entries to replacing them in the index: older entries never replace newer ones.
         self._lock = threading.Lock()
 
     def configure(self, configs: Mapping[str, str]) -> None:
@@ -68,7 +68,7 @@ class AclAuthorizer:
         self._remembered = set()
 
     def _load_piece(self, pieces: Iterator[list[tuple[ResourcePattern, Entries]]]) -> bool:
-        """Read a piece of the ACLs and put it into the index, before a change of it can come in between; False if there is none."""
+        """Read a piece of the ACLs into the index, with no change in between. Return False after the last piece."""
         with self._lock:
             piece = next(pieces, None)
             for pattern, entries in piece or ():
@@ -92,7 +92,7 @@ class AclAuthorizer:
         audit = self._audit
         connection = context.connection
         principal, host = connection.principal, connection.client_address
-        # Taken before the index is read: a change replaces it after the index, so nothing outlives what it was decided from.
+        # Taken before the index is read: a change replaces it after the index, so no permission outlives its ACLs.
         remembered = self._remembered
         remembers = len(actions) <= REMEMBERED_AT_ONCE_MAX
         results = []

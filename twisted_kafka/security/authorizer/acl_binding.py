@@ -6,7 +6,7 @@ from twisted_kafka.security.authorizer.acl_types import WILDCARD, AclOperation, 
 
 
 class AccessControlEntry(NamedTuple):
-    """Who may do what, or may not."""
+    """Allows or denies a principal an operation from a host."""
 
     principal: str
     """``type:name``."""

@@ -128,9 +128,9 @@ class AclStore:
         return NO_ENTRIES if found is None else _entries(pattern, found[0])
 
     def update(self, changes: Mapping[ResourcePattern, Change]) -> dict[ResourcePattern, Entries | KafkaError]:
-        """Change the entries of patterns, each on its own; return the new entries, or why they are as before.
+        """Change each pattern's entries, independently of the others. Return the new entries, or the error of a failed change.
 
-        A change that another broker's came before is made again with what is there then.
+        If another broker changed a pattern first, the change is repeated with the new entries.
         """
         results: dict[ResourcePattern, Entries | KafkaError] = {}
         left = dict(changes)
@@ -151,7 +151,7 @@ class AclStore:
         return results
 
     def _try_update(self, left: Mapping[ResourcePattern, Change], results: dict[ResourcePattern, Entries | KafkaError]) -> None:
-        """Try each change once, and add those that succeed, or fail for good, to the results."""
+        """Try each change once, and add it to the results if it succeeds or fails for good."""
         written: list[tuple[ResourcePattern, Entries]] = []
         groups: list[Sequence[Operation]] = []
         found = self._store.get_many([path_of(each) for each in left])

@@ -1,7 +1,7 @@
 """The log of decisions, ``kafka.authorizer.logger``: denials at INFO, permissions at DEBUG.
 
 A request may ask for very many resources with few bytes each. Its first denial of an operation on a type of resource has a line of
-its own. Further ones share lines, which have their names, so that what is logged is a small multiple of what was sent.
+its own. Further denials share lines that list the resources' names, so the log grows by a small multiple of the request's size.
 """
 
 import re
@@ -19,7 +19,7 @@ from twisted_kafka.security.authorizer.acl_types import AclOperation, PatternTyp
 NAMESPACE: Final = "kafka.authorizer.logger"
 
 LINE_CHARACTERS: Final = 8192
-"""A line has more names until they have so many characters."""
+"""A line ends after the name that reaches this number of characters."""
 
 _DENIED: Final = "Denied {operation} on {resource} to {principal} at {host}, asked by {api}"
 _ALLOWED: Final = "Allowed {operation} on {resource} to {principal} at {host}, asked by {api}"
@@ -35,7 +35,7 @@ class AuditLog:
         self._log = Logger(NAMESPACE)
 
     def set_level(self, level: NamedConstant) -> None:
-        """Take the level that the logger has from now on."""
+        """Take the logger's new level."""
         self.logs_allowed = level <= LogLevel.debug
 
     def allowed(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
@@ -51,7 +51,7 @@ class AuditLog:
 
 
 class Denials:
-    """What a request was denied, each once."""
+    """The denials of a request, each once."""
 
     def __init__(self, log: Logger, who: Mapping[str, str]) -> None:
         self._log = log
@@ -59,7 +59,7 @@ class Denials:
         self._names: dict[tuple[AclOperation, ResourceType], dict[str, bool]] = {}  # whether it was written
 
     def add(self, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
-        """Write the first name of an operation and type, and keep the others."""
+        """Write the first name of an operation and type; keep the others."""
         names = self._names.get((operation, resource_type))
         if names is None:
             self._names[operation, resource_type] = {name: True}
@@ -68,7 +68,7 @@ class Denials:
             names.setdefault(name, False)
 
     def end(self) -> None:
-        """Write what was kept."""
+        """Write the names that were kept."""
         for (operation, resource_type), names in self._names.items():
             shown: list[str] = []
             characters = 0

@@ -20,7 +20,7 @@ class Action(NamedTuple):
     resource_type: ResourceType
     name: str
     logs_denied: bool = True
-    """Whether a denial is worth a line: no for what is only asked in order to leave it out."""
+    """Whether to log a denial. False when the caller only filters a list."""
 
 
 class DeletedAcls(NamedTuple):
@@ -30,10 +30,10 @@ class DeletedAcls(NamedTuple):
 
 
 class IAuthorizer(Interface):
-    """Decides who may do what. Its methods are called on many threads at once, and ``authorize`` for every request."""
+    """Allows or denies operations. Its methods are called on many threads at once, and ``authorize`` for every request."""
 
     def configure(configs: Mapping[str, str]) -> None:
-        """Called first, with the broker's settings as text. An exception refuses the start."""
+        """Called first, with the broker's settings as text. An exception stops the broker from starting."""
 
     def authorize(context: RequestContext, actions: Sequence[Action]) -> list[bool]:
         """Return for each action whether the request's principal is allowed to do it from its host."""

@@ -77,7 +77,7 @@ def initiator(login: KeytabLogin, cache: str) -> Any:
 
 
 def default_realm() -> str:
-    """Return the realm of names without one; empty if there is none."""
+    """Return the default realm of names; empty if Kerberos has no default."""
     import gssapi
     from gssapi.raw.misc import GSSError
 

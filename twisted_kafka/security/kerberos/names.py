@@ -108,7 +108,7 @@ def parse_rules(rules: Sequence[str], default_realm: Callable[[], str]) -> tuple
 
 
 def short_name(rules: Sequence[Rule | DefaultRule], name: KerberosName) -> str:
-    """Return the name that the first rule that fits makes; raises KerberosNameError if there is none."""
+    """Return the short name by the first rule that applies; raises KerberosNameError if no rule does."""
     if name.realm is None:
         return name.service_name
     parameters = [name.realm, name.service_name] + ([] if name.host_name is None else [name.host_name])

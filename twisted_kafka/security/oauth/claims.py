@@ -15,7 +15,7 @@ _LAST_S: Final = 253_402_300_799
 
 
 class InvalidTokenError(Exception):
-    """A token that is not accepted. The text is for the log; the client is told ``status`` and ``scope`` (RFC 6750)."""
+    """A token that is not accepted. The text is for the log; the client gets ``status`` and ``scope`` (RFC 6750)."""
 
     def __init__(self, why: str, status: str = INVALID_TOKEN, scope: str | None = None) -> None:
         super().__init__(why)

@@ -45,7 +45,7 @@ class JwksError(Exception):
 
 
 def fetch(url: str) -> bytes:
-    """Return what is at an address; raise OSError or ValueError."""
+    """Return the content of an address; raises OSError and ValueError."""
     if urlsplit(url).scheme not in SCHEMES:
         raise ValueError(f"the address must begin with one of {', '.join(SCHEMES)}")
     with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:

@@ -254,9 +254,9 @@ class SaslServerAuthenticator:
 
 
 def session_lifetime_ms(expires_at_ms: int | None, now_ms: int, max_reauthentication_ms: int) -> int | None:
-    """Return how long a session lasts; None: without end (KIP-368).
+    """Return how long a session lasts; None if it has no end (KIP-368).
 
-    It ends with the credential, ``connections.max.reauth.ms`` after it began if that is set, or with what comes first.
+    It ends when the credential expires, or ``connections.max.reauth.ms`` (if set) after its start: at the earlier of the two.
     """
     limits = [expires_at_ms - now_ms] if expires_at_ms is not None else []
     if max_reauthentication_ms > 0:

@@ -10,7 +10,7 @@ from twisted_kafka.timing.clock import IClock
 
 INTERVAL_NS: Final = 1_000_000_000
 MAX_ADDRESSES: Final = 1_000
-"""So many addresses are told apart at a time. Others share one line a second."""
+"""Most addresses with lines of their own at a time. All others share one line a second."""
 
 OTHERS: Final = "other addresses"
 

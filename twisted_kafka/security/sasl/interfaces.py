@@ -18,14 +18,14 @@ from twisted_kafka.security.scram.formulas import MIN_ITERATIONS
 
 
 class SaslError(Exception):
-    """An exchange failed for a reason that the client is not told: it might learn whether a user exists.
+    """An exchange failed for a reason that the client must not learn: it might reveal whether a user exists.
 
-    (Java: SaslException. What the client may know is a SaslAuthenticationError.)
+    (Java: SaslException. A SaslAuthenticationError has a reason that the client may see.)
     """
 
 
 class TransientSaslError(SaslError):
-    """An exchange failed for a reason that may pass. The client is told nothing, so that it tries again. (Kafka: KerberosError.)"""
+    """An exchange failed for a temporary reason. The client gets no error, so that it tries again. (Kafka: KerberosError.)"""
 
 
 class ISaslServer(Protocol):
@@ -111,7 +111,7 @@ class DelegationTokenCredentialCallback:
 
 
 class OAuthBearerValidatorCallback:
-    """Asks whether a bearer token is valid. The handler sets ``token``, or what is wrong. (Kafka: OAuthBearerValidatorCallback.)"""
+    """Asks whether a bearer token is valid. The handler sets ``token`` or the errors. (Kafka: OAuthBearerValidatorCallback.)"""
 
     __slots__ = ("error_openid_configuration", "error_scope", "error_status", "token", "token_value")
 
@@ -124,7 +124,7 @@ class OAuthBearerValidatorCallback:
 
 
 class OAuthBearerExtensionsValidatorCallback:
-    """Asks about the SASL extensions that came with a valid token. The handler adds to ``invalid``, by name, what is wrong."""
+    """Asks about the SASL extensions of a valid token. The handler adds an error to ``invalid`` for each invalid name."""
 
     __slots__ = ("extensions", "invalid", "token")
 

@@ -40,7 +40,7 @@ def find_setting(config: KafkaConfig, listener_name: str, mechanism: str, key: s
 
 
 def jaas_entries(config: KafkaConfig, listener_name: str, mechanism: str) -> Sequence[JaasEntry]:
-    """Return the JAAS entries for a mechanism; raise ConfigError if there are none, or if they do not parse."""
+    """Return the JAAS entries for a mechanism; raises ConfigError if they are missing or do not parse."""
     found = find_setting(config, listener_name, mechanism, JAAS)
     if not found.value:
         raise ConfigError(

@@ -53,7 +53,7 @@ class Mechanism:
 
 
 class SaslListener:
-    """One listener. Its mechanisms may change while it runs; an exchange that has begun goes on with those that it began with."""
+    """One listener. Its mechanisms may change while it runs. An exchange keeps the mechanisms that it began with."""
 
     def __init__(self, config: KafkaConfig, listener_name: str, resources: SaslResources, principals: Any = None) -> None:
         """``principals`` is the operator's ``IKafkaPrincipalBuilder``, if there is one. Raises ConfigError."""

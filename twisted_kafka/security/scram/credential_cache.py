@@ -48,11 +48,11 @@ class CredentialCache:
         return self._credentials.get((mechanism, username))
 
     def usual_iterations(self, mechanism: str) -> int:
-        """Return the number of iterations that most credentials for a mechanism have: what an unknown user is told, too."""
+        """Return the most frequent number of iterations for a mechanism. The broker sends it to unknown users, too."""
         return self._usual_iterations.get(mechanism, MIN_ITERATIONS)
 
     def _read(self, nodes: list[str]) -> None:
-        # Read with the lock held: what was read later is also stored later.
+        # Read with the lock held, so that later data is also stored later.
         with self._lock:
             users = [node for node in nodes if "/" not in node]  # others are quotas of a user's clients
             for node, config in zip(users, self._configs.configs(f"{_USERS}/{node}" for node in users), strict=True):

@@ -10,7 +10,7 @@ _FIELDS: Final = ("salt", "stored_key", "server_key", "iterations")
 
 
 class ScramCredential(NamedTuple):
-    """A credential for one mechanism. The password cannot be computed from it, but who has it can impersonate the broker."""
+    """A credential for one mechanism. The password cannot be computed from it, but its owner can impersonate the broker."""
 
     salt: bytes
     stored_key: bytes

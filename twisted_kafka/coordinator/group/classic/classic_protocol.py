@@ -171,7 +171,7 @@ class ClassicProtocol:
         return SyncResult(_NONE, group.protocol_type, group.protocol, member.assignment)
 
     def heartbeat(self, group: ClassicGroup, sender: Sender) -> ErrorCode:
-        """Extend a member's session; REBALANCE_IN_PROGRESS tells it to rejoin."""
+        """Extend a member's session. REBALANCE_IN_PROGRESS means that the member must rejoin."""
         error = self._check(group, sender)
         if error:
             return error

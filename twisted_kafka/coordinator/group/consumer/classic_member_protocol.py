@@ -1,7 +1,7 @@
 """The classic protocol for members of consumer groups: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848).
 
 The coordinator computes the assignment of these members, too. A join moves a member to its next epoch, which the member sees as
-a generation. Heartbeats tell it to rejoin whenever it has partitions to revoke or new ones to receive.
+a generation. The answer to a heartbeat asks it to rejoin whenever it has partitions to revoke or to receive.
 """
 
 from collections.abc import Sequence
@@ -98,7 +98,7 @@ class ClassicMemberProtocol:
         return SyncResult(_NONE, CONSUMER_PROTOCOL_TYPE, name, encode_assignment(partitions, version_of(metadata)))
 
     def heartbeat(self, group: ConsumerGroup, sender: Sender) -> ErrorCode:
-        """Extend a member's session; REBALANCE_IN_PROGRESS tells it to rejoin."""
+        """Extend a member's session. REBALANCE_IN_PROGRESS means that the member must rejoin."""
         try:
             member = self._member(group, sender)
         except KafkaError as error:

@@ -1,4 +1,4 @@
-"""Moves a member to its target assignment: it revokes partitions first, then gets those that are free (KIP-848).
+"""Moves a member to its target assignment: it first revokes partitions, then gets the free ones (KIP-848).
 
 | condition | next state |
 |---|---|

@@ -48,9 +48,10 @@ def resolve(regex: str, topics: Iterable[str], now_ms: int) -> ResolvedRegex:
 
 
 def resolve_known(group_id: str, regexes: Iterable[str], topics: Iterable[str], now_ms: int) -> dict[str, ResolvedRegex]:
-    """Return the topics that each of a group's stored expressions matches, without those that cannot be compiled.
+    """Return the topics that match each of a group's stored expressions, without expressions that cannot be compiled.
 
-    Another broker may have stored one that this one does not accept. It keeps its topics, and the group's other members theirs.
+    Another broker may have stored an expression that this broker does not accept. The expression keeps its former topics, and the
+    group's other expressions are still matched.
     """
     names = list(topics)
     resolved = {}

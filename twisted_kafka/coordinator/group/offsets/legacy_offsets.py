@@ -38,7 +38,7 @@ class LegacyOffsets:
             self._store.set(path, data)
 
     def fetch(self, group_id: str, partition: TopicPartition) -> int | None:
-        """Return the offset, or None if there is none."""
+        """Return the stored offset; None if it is missing or cannot be read."""
         try:
             found = self._store.get(_path(group_id, partition))
             return None if found is None else int(found[0])

@@ -1,4 +1,4 @@
-"""The groups of a shard by id, counted by state, and those that the next check for expired offsets has to look at."""
+"""A shard's groups by id, their number in each state, and the groups that the next check for expired offsets examines."""
 
 from collections import Counter
 
@@ -56,7 +56,7 @@ class GroupTable(dict[str, _Group]):
     # checks for expired offsets
 
     def check_next(self, group_id: str) -> None:
-        """Have the next check look at a group."""
+        """Let the next check examine a group."""
         self._to_check[group_id] = None
 
     def check_at(self, group_id: str, due_ms: int) -> None:

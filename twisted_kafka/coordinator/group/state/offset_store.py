@@ -156,17 +156,17 @@ class OffsetStore:
         return partition in self._committed.get(group_id, ()) or self.has_pending(group_id, partition)
 
     def first_due_ms(self, group_id: str, retention_ms: int) -> int | None:
-        """Return when the first committed offset may expire; None: there is none."""
+        """Return when the first committed offset may expire; None if the group has no committed offsets."""
         return min((_due_ms(value, None, retention_ms) for value in self.of(group_id).values()), default=None)
 
     def expired(
         self, group_id: str, now_ms: int, retention_ms: int, retention: OffsetRetention
     ) -> tuple[list[TopicPartition], int | None]:
-        """Return the partitions whose offset has expired, and when the next one may; None: there is no other.
+        """Return the partitions whose offset has expired, and when the next offset may expire (None if no offset remains).
 
         An offset expires at its expire timestamp, else ``retention_ms`` after its retention began.
 
-        Offsets of subscribed topics, and those with a pending one, do not expire (``offsets.retention.minutes``, KIP-211).
+        Offsets of subscribed topics and of partitions with a pending offset do not expire (``offsets.retention.minutes``, KIP-211).
         """
         since_ms, is_subscribed = retention
         expired = []
