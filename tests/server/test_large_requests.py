@@ -1,5 +1,8 @@
 """Requests with many elements: one at a time, with their frames, and none above the limit."""
 
+import gc
+import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -20,7 +23,7 @@ from twisted_kafka.protocol.messages.groups import (
 from twisted_kafka.protocol.messages.inter_broker import UpdateMetadataBroker, UpdateMetadataRequest, UpdateMetadataResponse
 from twisted_kafka.server.dispatch import ApiRegistry, Result, api
 from twisted_kafka.server.kafka_apis import KafkaApis
-from twisted_kafka.server.large_requests import MOST_BROKER_ELEMENTS, MOST_ELEMENTS, SMALL_ELEMENTS
+from twisted_kafka.server.large_requests import MOST_AT_ONCE, MOST_BROKER_ELEMENTS, MOST_ELEMENTS, SMALL_ELEMENTS, STUCK_NS
 from twisted_kafka.timing.clock import ManualClock
 
 
@@ -100,6 +103,81 @@ def test_a_large_request_that_fails_lets_the_next_one_in() -> None:
     assert first.written
     assert second.written
     assert stage.family.handled == [1, 2]
+
+
+def test_a_controllers_request_does_not_wait_for_a_clients() -> None:
+    stage = Stage()
+    stage.ask(1, SMALL_ELEMENTS + 1)
+    channel, transport = stage.layer.connect()
+    stage.queued.send(channel, 2, UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker()] * (SMALL_ELEMENTS + 1)), 8)
+    seen: list[list[int]] = []
+
+    def a_disk_hangs() -> None:
+        stage.step()
+        seen.append(list(stage.family.handled))
+
+    stage.family.during = a_disk_hangs
+    stage.step()
+    assert seen == [[1, 2]]
+    assert transport.written
+
+
+def test_large_requests_do_not_wait_for_one_that_is_stuck() -> None:
+    clock = ManualClock()
+    stage = Stage(clock=clock)
+    for number in range(1, MOST_AT_ONCE + 2):
+        stage.ask(number, SMALL_ELEMENTS + 1)
+    at_once: list[int] = []
+
+    def a_disk_hangs() -> None:
+        at_once.append(len(stage.family.handled))
+        clock.advance_ms(STUCK_NS // 1_000_000)
+        stage.step()  # not yet stuck: the next one waits
+        assert stage.family.handled[-1] == at_once[-1]
+        clock.advance_ms(1)
+        stage.ask(10 + at_once[-1], SMALL_ELEMENTS + 1)
+        stage.step()
+
+    stage.family.during = a_disk_hangs
+    stage.step()
+    stage.family.during = lambda: None
+    assert at_once == list(range(1, MOST_AT_ONCE + 1))
+    stage.step(20)
+    assert sorted(stage.family.handled) == [1, 2, 3, 4, 5, 11, 12, 13, 14]
+    stage.ask(20, SMALL_ELEMENTS + 1)
+    stage.step()
+    assert stage.family.handled[-1] == 20
+
+
+def test_the_interpreter_is_as_before_after_large_requests_of_two_brokers() -> None:
+    def settings() -> tuple[float, tuple[int, int, int], bool]:
+        return sys.getswitchinterval(), gc.get_threshold(), gc.isenabled()
+
+    first, second = Stage(), Stage()
+    before = settings()
+    first.ask(1, SMALL_ELEMENTS + 1)
+    second.ask(1, SMALL_ELEMENTS + 1)
+    has_begun, has_ended = threading.Event(), threading.Event()
+
+    def wait_for_the_second_to_begin() -> None:
+        has_begun.wait(20)
+
+    def wait_for_the_first_to_end() -> None:
+        has_begun.set()
+        has_ended.wait(20)
+
+    first.family.during = wait_for_the_second_to_begin
+    second.family.during = wait_for_the_first_to_end
+    threads = [threading.Thread(target=first.step), threading.Thread(target=second.step)]
+    threads[0].start()
+    while not first.family.handled:
+        threads[0].join(0.001)
+    threads[1].start()
+    threads[0].join(20)
+    has_ended.set()
+    threads[1].join(20)
+    assert second.family.handled
+    assert settings() == before
 
 
 def test_a_late_answer_to_a_large_request_is_made_in_its_turn() -> None:

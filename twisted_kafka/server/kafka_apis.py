@@ -82,7 +82,9 @@ class KafkaApis:
         self.bundled = frozenset(key for key, api in registry.apis.items() if api.together is not None)
         """Keys of the APIs whose requests are handled together (``IBundleHandling.bundled``)."""
         self._refusals = LogRateLimit(clock.monotonic_ns)
-        self._large = LargeRequests(request_channel)
+        self._large = LargeRequests(request_channel, clock.monotonic_ns)
+        # A controller's requests do not wait for those of clients, one of which may be stuck at a disk.
+        self._controllers = LargeRequests(request_channel, clock.monotonic_ns)
         self._most_broker_elements = most_broker_elements
         # Encoders of response headers by API key and version, added on first use.
         self._header_packers: dict[tuple[int, int], Callable[[int], bytes]] = {}
@@ -110,7 +112,8 @@ class KafkaApis:
         try:
             message = api.request_class.decode(request.frame, version, request.body_offset, SMALL_ELEMENTS)
         except TooManyElementsError:
-            self._large.handle(request, partial(self._handle_large, request, api))
+            large = self._controllers if context.api_key in _BROKER_APIS else self._large
+            large.handle(request, partial(self._handle_large, request, api))
             return
         except Exception as error:  # noqa: BLE001 a malformed body must only affect its own connection
             self._refuse_body(request, api, error)
