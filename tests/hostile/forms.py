@@ -12,11 +12,15 @@ from collections.abc import Callable, Iterator
 from tests.hostile.hose import Stream
 from tests.hostile.hostile_messages import HostileMessages, crowded, frame
 from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.protocol.wire import varint_bytes
 
 MIB = 1 << 20
 LARGEST_FRAME_BYTES = 100 * MIB
@@ -187,6 +191,51 @@ def unread_answers(_rng: random.Random, _apis: Versions) -> Iterator[Stream]:
     return _endlessly(lambda: Stream(itertools.repeat(request * 2000, 5), reads=False, stays=True))
 
 
+def waiting_frames(_rng: random.Random, _apis: Versions) -> Iterator[Stream]:
+    """Fetches that wait, each with a megabyte of tagged fields that nobody knows."""
+    fetch = FetchRequest(replica_id=-1, max_wait_ms=2**31 - 1, min_bytes=2**31 - 1, topics=[_fetched(partitions=2)])
+    tags = b"\1" + varint_bytes(99) + varint_bytes(MIB) + bytes(MIB)
+    request = frame(ApiKey.FETCH, 12, fetch.encode(12)[:-1] + tags)
+    return _endlessly(lambda: Stream(iter([request]), reads=False, stays=True))
+
+
+def half_frames(_rng: random.Random, _apis: Versions) -> Iterator[Stream]:
+    """Half of a small frame on each of many connections."""
+    half = struct.pack(">i", 60_000) + struct.pack(">hhih", ApiKey.PRODUCE, 7, 1, -1) + bytes(30_000)
+    return _endlessly(lambda: Stream(iter([half]), reads=False, stays=True))
+
+
+def software_names(rng: random.Random, _apis: Versions) -> Iterator[Stream]:
+    """Names of client software of the largest size, on connections that stay open."""
+
+    def stream() -> Stream:
+        names = ("".join(rng.choices("abc", k=10)) + "n" * 32_700 for _ in range(2))
+        body = ApiVersionsRequest(client_software_name=next(names), client_software_version=next(names)).encode(3)
+        return Stream(iter([frame(ApiKey.API_VERSIONS, 3, body)]), stays=True)
+
+    return _endlessly(stream)
+
+
+def compressed_bombs(_rng: random.Random, _apis: Versions) -> Iterator[Stream]:
+    """Batches of some kilobytes whose records are as large as a broker decompresses."""
+    requests = []
+    for codec in (Compression.GZIP, Compression.ZSTD):
+        records = build_batch([SimpleRecord(0, None, bytes(48 * MIB))], compression=codec)
+        topics = [TopicProduceData(name="t0", partition_data=[PartitionProduceData(index=0, records=records)])]
+        requests.append(frame(ApiKey.PRODUCE, 7, ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics).encode(7)))
+    return _endlessly(lambda: Stream(iter(requests * 10)))
+
+
+def sasl_tokens(rng: random.Random, apis: Versions) -> Iterator[Stream]:
+    """Handshakes, and then tokens as large as a listener takes before login."""
+
+    def chunks() -> Iterator[bytes]:
+        yield frame(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="PLAIN").encode(1))
+        yield from (frame(ApiKey.SASL_AUTHENTICATE, 1, SaslAuthenticateRequest(auth_bytes=rng.randbytes(500_000)).encode(1)),) * 2
+
+    return _endlessly(lambda: Stream(chunks(), stays=True))
+
+
 BEFORE_LOGIN: tuple[Callable[[random.Random, Versions], Iterator[Stream]], ...] = (
     empty_frames,
     tiny_frames,
@@ -198,8 +247,11 @@ BEFORE_LOGIN: tuple[Callable[[random.Random, Versions], Iterator[Stream]], ...] 
     many_client_ids,
     header_tags,
     hostile_values,
+    half_frames,
+    software_names,
+    sasl_tokens,
 )
-FORMS = (*BEFORE_LOGIN, crowded_small_arrays, unknown_topics, topic_lists, abandoned_fetches, unread_answers)
+FORMS = (*BEFORE_LOGIN, crowded_small_arrays, unknown_topics, topic_lists, abandoned_fetches, unread_answers, waiting_frames, compressed_bombs)
 
 
 def _endlessly(make: Callable[[], Stream]) -> Iterator[Stream]:

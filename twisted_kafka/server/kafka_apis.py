@@ -35,6 +35,7 @@ from twisted_kafka.server.dispatch import (
 )
 from twisted_kafka.server.error_counts import first_error, note_errors
 from twisted_kafka.server.error_responses import error_response, error_text
+from twisted_kafka.server.kept_frames import KeptFrames
 from twisted_kafka.server.large_requests import MOST_ELEMENTS, SMALL_ELEMENTS, LargeRequests
 from twisted_kafka.server.request_throttler import NO_QUOTAS, NoQuotas, RequestThrottler
 from twisted_kafka.timing.clock import IClock
@@ -86,6 +87,7 @@ class KafkaApis:
         # A controller's requests do not wait for those of clients, one of which may be stuck at a disk.
         self._controllers = LargeRequests(request_channel, clock.monotonic_ns)
         self._most_broker_elements = most_broker_elements
+        self._frames = KeptFrames()
         # Encoders of response headers by API key and version, added on first use.
         self._header_packers: dict[tuple[int, int], Callable[[int], bytes]] = {}
 
@@ -113,7 +115,7 @@ class KafkaApis:
             message = api.request_class.decode(request.frame, version, request.body_offset, SMALL_ELEMENTS)
         except TooManyElementsError:
             large = self._controllers if context.api_key in _BROKER_APIS else self._large
-            large.handle(request, partial(self._handle_large, request, api))
+            large.handle(request, partial(self._handle_large, request, api, large))
             return
         except Exception as error:  # noqa: BLE001 a malformed body must only affect its own connection
             self._refuse_body(request, api, error)
@@ -125,7 +127,7 @@ class KafkaApis:
             return
         self._finish(request, api, message, result)
 
-    def _handle_large(self, request: Request, api: Api) -> None:
+    def _handle_large(self, request: Request, api: Api, large: LargeRequests) -> None:
         context = request.context
         most = self._most_broker_elements if context.api_key in _BROKER_APIS else MOST_ELEMENTS
         try:
@@ -142,8 +144,8 @@ class KafkaApis:
             self._finish(request, api, message, result)
             return
         request.local_complete_ns = self._clock.monotonic_ns()
-        kept = _decoded_again(request, api)
-        result.add_done_callback(lambda future: self._large.run(request, partial(self._complete, request, api, kept, future, 1)))
+        kept = self._frames.keep(request, api.request_class, result)
+        result.add_done_callback(lambda future: large.run(request, partial(self._complete, request, api, kept, future, 1)))
         self._note_waiting(request)
 
     def sort(self, requests: Sequence[Request]) -> list[RequestBundle]:
@@ -287,7 +289,7 @@ class KafkaApis:
         if isinstance(result, Future):
             request.local_complete_ns = self._clock.monotonic_ns()
             if kept is None:
-                kept = _decoded_again(request, api)
+                kept = self._frames.keep(request, api.request_class, result)
             result.add_done_callback(lambda future: self._complete(request, api, kept, future, shared_by))
             self._note_waiting(request)
             return
@@ -418,8 +420,3 @@ class KafkaApis:
                 more=self._refusals.take_suppressed(),
             )
         self._channel.close_connection(request)
-
-
-def _decoded_again(request: Request, api: Api) -> Callable[[], Message]:
-    """Return what decodes a request that waits, should its answer fail: its objects take ten times as much as its frame."""
-    return partial(api.request_class.decode, request.frame, request.context.api_version, request.body_offset)

@@ -8,7 +8,7 @@ import pytest
 from tests.network.network_fakes import FakeTransport, Layer, frame, lines_of
 from tests.traced_memory import traced_peak_bytes
 from twisted_kafka.network.connection.channel import KafkaChannel
-from twisted_kafka.network.connection.held_bytes import NOTE_BYTES, HeldBytes
+from twisted_kafka.network.connection.held_bytes import FAR_TOO_MUCH, NOTE_BYTES, STUCK_NS, HeldBytes
 from twisted_kafka.network.loop.processor import HELD_BYTES, READ_AHEAD_TOTAL_BYTES, UNSENT_BYTES
 from twisted_kafka.network.requests.request_context import ResourceKind
 from twisted_kafka.protocol.regions import FileRegion
@@ -62,6 +62,20 @@ def test_nothing_is_read_ahead_while_much_is_held() -> None:
     assert busy_transport.is_reading
 
 
+def test_the_whole_buffer_of_an_incomplete_request_is_held() -> None:
+    layer = Layer()
+    data = frame(1, bytes(PARTIAL))
+    begun = []
+    for _ in range(HELD_BYTES // 16_384 + 10):
+        layer.clock.advance_ms(1)
+        _, transport = layer.connect()
+        begun.append(transport)
+        transport.read(data[:14])
+        sent = transport.read(data[14:4_200])  # fills the first buffer: the next one is four times as large
+        transport.read(data[14 + sent : 4_300])
+    assert 0 < sum(transport.is_closed for transport in begun) < 20
+
+
 def test_what_is_held_is_forgotten_with_its_connection_and_once_it_is_handled() -> None:
     layer = Layer()
     for _ in range(3 * HELD_BYTES // PARTIAL):
@@ -85,7 +99,7 @@ def test_clients_that_do_not_read_their_responses_are_closed_the_longest_silent_
     transports = []
     with FileIO(path) as file:
         for number in range(2 * UNSENT_BYTES // 1_000_000):
-            layer.clock.advance_ms(1)
+            layer.clock.advance_ms(STUCK_NS // 1_000_000 + 1)
             channel, transport = layer.connect()
             transport.is_stuck = True
             transports.append(transport)
@@ -107,6 +121,39 @@ def test_clients_that_do_not_read_their_responses_are_closed_the_longest_silent_
     assert layer.processor.stats.responses == closed.count(False)
 
 
+def _answer_slow_reader(layer: Layer, size_bytes: int) -> FakeTransport:
+    channel, transport = layer.connect()
+    transport.is_stuck = True
+    channel.dataReceived(frame(1))
+    request = layer.take()
+    assert request is not None
+    layer.channel.send_response(request, [bytes(size_bytes)], size_bytes)
+    layer.reactor.run_asked()
+    return transport
+
+
+def test_clients_that_are_slow_are_closed_only_if_they_hold_far_too_much() -> None:
+    layer = Layer()
+    transports = [_answer_slow_reader(layer, 1_000_000) for _ in range(FAR_TOO_MUCH * UNSENT_BYTES // 1_000_000)]
+    assert not any(transport.is_closed for transport in transports)
+    for transport in transports[1:]:
+        layer.clock.advance_ms(STUCK_NS // 1_000_000)
+        transport.channel.send_progressed()
+    more = [_answer_slow_reader(layer, 1_000_000) for _ in range(2)]
+    assert [transport.is_closed for transport in transports] == [True] * 2 + [False] * (len(transports) - 2)
+    assert not any(transport.is_closed for transport in more)
+
+
+def test_a_single_response_may_be_larger_than_the_limit() -> None:
+    layer = Layer()
+    slow = _answer_slow_reader(layer, (FAR_TOO_MUCH + 1) * UNSENT_BYTES)
+    layer.clock.advance_ms(60_000)
+    assert not slow.is_closed
+    other = _answer_slow_reader(layer, 10)
+    assert slow.is_closed
+    assert not other.is_closed
+
+
 def test_the_total_is_the_sum_of_what_was_noted_last() -> None:
     layer = Layer()
     held = HeldBytes(100)
@@ -118,7 +165,7 @@ def test_the_total_is_the_sum_of_what_was_noted_last() -> None:
 def test_notes_of_unread_responses_count_too() -> None:
     layer = Layer()
     for number in range(40):
-        layer.clock.advance_ms(1)
+        layer.clock.advance_ms(STUCK_NS // 1_000_000 + 1)
         channel, transport = layer.connect()
         transport.is_stuck = True
         channel.dataReceived(frame(number))

@@ -388,7 +388,7 @@ class KafkaChannel:
     def _note_held(self) -> bool:
         held_bytes = self._backlog_bytes
         if not self._reserved_bytes:  # otherwise the pool counts the incomplete frame
-            held_bytes += self._reader.held_bytes
+            held_bytes += self._reader.memory_bytes
         self._noted_bytes = held_bytes
         return self._owner.note_held(self, held_bytes)
 

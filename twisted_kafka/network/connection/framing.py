@@ -169,6 +169,12 @@ class FrameReader:
         return memoryview(buffer)[self.held_bytes : self._size]
 
     @property
+    def memory_bytes(self) -> int:
+        """What it takes in memory: the buffer of an incomplete frame may be four times as large as what has come of it."""
+        buffer = self._buffer
+        return self.held_bytes if buffer is None else len(buffer)
+
+    @property
     def frame_bytes(self) -> int:
         """The size of the incomplete frame once it is known, else 0."""
         return self._size if self._buffer is not None else 0

@@ -9,6 +9,12 @@ from twisted_kafka.protocol.regions import FileRegion
 NOTE_BYTES: Final = 256
 """What a note for the access log takes: a tuple, its texts and its place."""
 
+STUCK_NS: Final = 2_000_000_000
+"""A client that reads its response takes a part of it within this time."""
+
+FAR_TOO_MUCH: Final = 3
+"""Beyond the limit times this, a client is closed that may only be slow."""
+
 
 class HeldBytes:
     """The bytes of each connection, of which at most ``max_bytes`` are to be held together."""
@@ -32,6 +38,17 @@ class HeldBytes:
     def longest_silent(self) -> KafkaChannel | None:
         """Return the holder that has been silent for the longest time, if possible one that waits for no answer."""
         return min(self._held, key=_last_active, default=None)
+
+    def longest_stuck(self, now_ns: int) -> KafkaChannel | None:
+        """Return whom to close: the longest silent if it has been so for ``STUCK_NS``, or if they hold several times too much.
+
+        A single one is never closed for what it holds: its response may be larger than the limit.
+        """
+        if len(self._held) < 2:
+            return None
+        channel = self.longest_silent()
+        is_far_too_much = self.total_bytes > FAR_TOO_MUCH * self.max_bytes
+        return channel if channel is not None and (is_far_too_much or now_ns - channel.last_active_ns > STUCK_NS) else None
 
 
 def response_bytes(request: Request) -> int:

@@ -81,7 +81,7 @@ READ_AHEAD_TOTAL_BYTES = 12 * 1024 * 1024
 """Nothing is read ahead while they hold more than this."""
 
 UNSENT_BYTES = 24 * 1024 * 1024
-"""Most bytes in memory of responses that the clients of one processor do not read."""
+"""Most bytes in memory of responses that the clients of one processor do not read, and a third of those that they read slowly."""
 
 FAILURE_READ_S = 1.0
 """How long a client has to read why it is not authenticated before its connection is closed."""
@@ -578,10 +578,16 @@ class Processor:
             self._close_longest_silent(received, "requests that are incomplete or wait")
         return received.total_bytes < READ_AHEAD_TOTAL_BYTES
 
+    def _note_unsent(self, channel: KafkaChannel, request: Request, now_ns: int) -> None:
+        channel.last_active_ns = now_ns  # it has got a part of its response, or begins to wait for it
+        unsent = self._unsent
+        if unsent.note(channel, response_bytes(request)) and (stuck := unsent.longest_stuck(now_ns)) is not None:
+            self.refuse(stuck, _why_too_much(unsent, "responses that clients do not read"))
+
     def _close_longest_silent(self, held: HeldBytes, what: str) -> None:
         channel = held.longest_silent()
         if channel is not None:
-            self.refuse(channel, f"it is the longest silent of those that hold more than {held.max_bytes} bytes of {what}")
+            self.refuse(channel, _why_too_much(held, what))
 
     def _hold(self, channel: KafkaChannel, request: Request) -> None:
         # The queue is full: stop reading this channel, keep sending. At most one request per connection is held.
@@ -635,8 +641,8 @@ class Processor:
                     if channel.transport.send(request.parts, request.response_bytes):
                         now_ns = request.sent_ns = self.now_ns()
                         sent.append((channel, request))
-                    elif channel.is_open and self._unsent.note(channel, response_bytes(request)):
-                        self._close_longest_silent(self._unsent, "responses that clients do not read")
+                    elif channel.is_open:
+                        self._note_unsent(channel, request, now_ns)
                 elif kind == AUTHENTICATION_FAILED:
                     self._fail_authentication(channel, request)
                 elif kind == SESSION_EXPIRED:
@@ -810,3 +816,7 @@ class Processor:
             self._held.popleft().release_buffer()
         while self._checks:
             self._checks.pop().stop()
+
+
+def _why_too_much(held: HeldBytes, what: str) -> str:
+    return f"it is the longest silent of those that hold more than {held.max_bytes} bytes of {what}"
