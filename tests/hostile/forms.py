@@ -251,7 +251,16 @@ BEFORE_LOGIN: tuple[Callable[[random.Random, Versions], Iterator[Stream]], ...] 
     software_names,
     sasl_tokens,
 )
-FORMS = (*BEFORE_LOGIN, crowded_small_arrays, unknown_topics, topic_lists, abandoned_fetches, unread_answers, waiting_frames, compressed_bombs)
+FORMS = (
+    *BEFORE_LOGIN,
+    crowded_small_arrays,
+    unknown_topics,
+    topic_lists,
+    abandoned_fetches,
+    unread_answers,
+    waiting_frames,
+    compressed_bombs,
+)
 
 
 def _endlessly(make: Callable[[], Stream]) -> Iterator[Stream]:

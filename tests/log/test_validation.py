@@ -4,12 +4,14 @@ import contextlib
 import itertools
 import random
 import struct
+import threading
 import zlib
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from tests.traced_memory import traced_peak_bytes
 from twisted_kafka.log.results import LogAppendInfo
 from twisted_kafka.log.validation import convert as validation_convert
 from twisted_kafka.log.validation.log_validator import (
@@ -521,3 +523,22 @@ def test_decompressing_takes_memory_for_a_while(codec: Compression) -> None:
     assert anew.conversion == (5, TICK_NS, plain_bytes + len(anew.records))
     compressed = validate(build_batch(PLAIN), compression_type=codec.name.lower())
     assert compressed.conversion == (5, TICK_NS, len(compressed.records))
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_batches_with_large_records_do_not_take_their_memory_at_once(magic: int) -> None:
+    large_bytes = 12 << 20
+    data = build_batch([SimpleRecord(NOW, None, bytes(large_bytes))], compression=Compression.GZIP, magic=magic)
+    counts: list[int] = []
+    threads = [threading.Thread(target=lambda: counts.append(validate(data).record_count)) for _ in range(4)]
+
+    def run() -> None:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+
+    peak_bytes = traced_peak_bytes(run)
+    assert counts == [1] * 4
+    small_bytes = len(threads) * validation_convert.SMALL_PAYLOAD_BYTES
+    assert peak_bytes < (2 if magic == 2 else 4) * large_bytes + 2 * small_bytes

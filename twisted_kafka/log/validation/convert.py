@@ -27,10 +27,14 @@ _DECOMPRESSION_RATIO = 4
 MAX_REWRITTEN_RECORDS = 200_000
 """The most records that are rewritten for one append. Each takes some microseconds, during which the partition is blocked, and a
 compressed request of a few KB can have millions."""
+SMALL_PAYLOAD_BYTES = 4 * 1024 * 1024
+"""Batches of larger records are decompressed one at a time (``validate_and_assign_offsets``)."""
 
 
 def decompression_limit(context: ValidationContext) -> int:
     """Return the limit for the decompressed bytes of a batch, so that a small request cannot use much memory."""
+    if not context.takes_large:
+        return SMALL_PAYLOAD_BYTES
     return max(DECOMPRESSION_LIMIT_BYTES, _DECOMPRESSION_RATIO * context.config.max_message_bytes)
 
 

@@ -5,6 +5,7 @@ other than 0, 1, 2...) is rewritten. Records that a consumer could not parse are
 """
 
 import struct
+import threading
 from typing import NoReturn
 
 from twisted_kafka.buffers import to_bytes, to_read
@@ -34,6 +35,7 @@ from twisted_kafka.protocol.errors import (
     CorruptRecordError,
     InvalidProducerEpochError,
     InvalidRecordError,
+    RecordTooLargeError,
     UnsupportedCompressionTypeError,
 )
 from twisted_kafka.protocol.records.batch import (
@@ -66,6 +68,8 @@ __all__ = [
     "validate_and_assign_offsets",
 ]
 
+_LARGE_PAYLOADS = threading.Lock()
+"""Held while a batch is validated whose records are large."""
 _LATEST_MAGIC = 2
 _CODEC_COUNT = len(CODECS)
 _CLIENT = AppendOrigin.CLIENT
@@ -94,6 +98,16 @@ def validate_and_assign_offsets(records: Buffer, context: ValidationContext) -> 
     from clients, more than one batch), InvalidRecordsError and InvalidTimestampsError (for single records, which are listed),
     RecordTooLargeError, UnsupportedCompressionTypeError, InvalidProducerEpochError.
     """
+    try:
+        return _validate(records, context)
+    except RecordTooLargeError:
+        # The records may be allowed, but their memory must not add up: a few kilobytes become 64 MiB.
+        with _LARGE_PAYLOADS:
+            context.takes_large = True
+            return _validate(records, context)
+
+
+def _validate(records: Buffer, context: ValidationContext) -> LogAppendInfo:
     view = records if type(records) is memoryview else memoryview(records)
     if len(view) >= HEADER_SIZE:
         header = _unpack_header(view)

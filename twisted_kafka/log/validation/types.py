@@ -44,10 +44,11 @@ class TopicRules(Protocol):
 class ValidationContext:
     """One append: its partition, first offset, leader epoch, time, origin and topic config.
 
-    ``now_ms`` is the wall clock time, ``now_ns`` reads the monotonic clock.
+    ``now_ms`` is the wall clock time, ``now_ns`` reads the monotonic clock. ``takes_large``: whether records may be decompressed
+    to more than a few megabytes now.
     """
 
-    __slots__ = ("config", "leader_epoch", "now_ms", "now_ns", "offset", "origin", "topic_partition")
+    __slots__ = ("config", "leader_epoch", "now_ms", "now_ns", "offset", "origin", "takes_large", "topic_partition")
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class ValidationContext:
         self.origin = origin
         self.config = config
         self.now_ns = now_ns
+        self.takes_large = False
 
 
 class BatchInfo:
