@@ -40,12 +40,12 @@ _END: Final = "}\n"
 _WEIGHTED_END: Final = ',"weight":%d}\n'
 
 LIST_BYTES: Final = 32_768
-"""The most that the topics of a line have, and its resources; the line has the number of those that are left out."""
+"""Most bytes of a line's list of topics, and of its list of resources. The line has the number of omitted elements."""
 
 _CACHE_BYTES: Final = 8 << 20
-"""What is kept of the elements of topics: requests of one kind have the same ones again and again. Groups likewise."""
+"""Most bytes of cached elements of topics, as similar requests repeat them; and of cached groups."""
 _VERSIONS_KEPT: Final = 64
-"""More than an API has: clients also ask for versions that there are not."""
+"""More than an API has, as clients also ask for versions that do not exist."""
 _HIDDEN_AS: Final = {
     ResourceKind.GROUP: "group_id",
     ResourceKind.USER: "principal",

@@ -19,7 +19,7 @@ _BATCH_LINES: Final = 500
 """Most lines taken from the queue and written at a time: more do not fit the caches, and joining keeps the interpreter lock."""
 
 _BATCH_BYTES: Final = 4 << 20
-"""Lines are taken until they have so many bytes."""
+"""A batch takes lines until it has this many bytes."""
 
 QUEUE_BYTES: Final = 64 << 20
 """The default of access.log.queue.bytes."""
@@ -33,8 +33,8 @@ _STOP_TIMEOUT_S: Final = 10.0
 class AccessLogWriter:
     """Takes lines from any thread and writes them in batches.
 
-    At most ``queue_size`` lines wait, with at most ``queue_bytes``. Further ones are dropped, counted and logged, and so are lines
-    that cannot be written, on a full disk for example: the access log never delays a request.
+    At most ``queue_size`` lines wait, with at most ``queue_bytes``. Further lines are dropped, counted and logged, and so are
+    lines that cannot be written, for example on a full disk: the access log never delays a request.
     """
 
     def __init__(

@@ -172,7 +172,7 @@ class KafkaConfig(TypedValues):
 
     @property
     def broker_keys(self) -> Mapping[str, ConfigKey]:
-        """The keys of brokers that clients are told of."""
+        """The broker keys that clients can see."""
         return _shown(BROKER_KEYS, self._edition.hidden)
 
     @property
@@ -211,7 +211,7 @@ class KafkaConfig(TypedValues):
 
     @property
     def class_names(self) -> frozenset[str]:
-        """The classes that the settings name, and those that dynamic settings may name."""
+        """The classes in the settings, and the classes that dynamic settings may name."""
         values = {**self._values, **self._prefixed}
         named = {value for name, value in values.items() if BROKER_KEYS[base_key(name) or ""].type == CLASS}
         return frozenset({str(value) for value in named if value} | set(self.list("dynamic.class.names")))
@@ -281,7 +281,7 @@ class KafkaConfig(TypedValues):
 
     @cached_property
     def metrics_listener(self) -> tuple[str, int] | None:
-        """Host and port of the HTTP listener for metrics; None: there is none."""
+        """Host and port of the HTTP listener for metrics; None without ``metrics.listener``."""
         text = self.optional_string("metrics.listener")
         return parse_address("metrics.listener", text) if text else None
 

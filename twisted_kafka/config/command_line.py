@@ -12,8 +12,8 @@ from twisted_kafka.config.properties import load_properties
 def make_config(options: Mapping[str, Any], overrides: Sequence[str], environment: Mapping[str, str] = {}) -> KafkaConfig:
     """Return the configuration from the options and KEY=VALUE overrides; raises ConfigError.
 
-    The options are ``config``, a file, ``data-dir``, ``listeners`` and ``broker-id``; None for those that are not given. Variables
-    of ``environment`` that are named for settings go before the file.
+    The options are ``config``, a file, ``data-dir``, ``listeners`` and ``broker-id``; an option that is not given is None.
+    Variables of ``environment`` that are named for settings override the file.
     """
     properties = load_properties(options["config"]) if options["config"] else {}
     properties.update(settings_in(environment))

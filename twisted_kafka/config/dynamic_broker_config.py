@@ -53,7 +53,7 @@ class DynamicBrokerConfig:
         self._reconfigurables: list[IReconfigurable] = []
 
     def add_reconfigurable(self, reconfigurable: IReconfigurable) -> None:
-        """Validate changes with it and notify it of them, after those that were added before."""
+        """Add a part that validates changes and is notified of them, after the parts added before it."""
         with self._lock:
             self._reconfigurables.append(reconfigurable)
 
@@ -75,11 +75,11 @@ class DynamicBrokerConfig:
         return {name: encode(text) if dynamic_rules.is_secret(name) else text for name, text in settings.items()}
 
     def loaded(self, stored: Mapping[str, str]) -> dict[str, str]:
-        """Return settings of the store with passwords in clear text; those that cannot be decoded are logged and omitted."""
+        """Return settings of the store with passwords in clear text. Passwords that cannot be decoded are logged and omitted."""
         return {name: text for name, text in map(self._decoded, stored.items()) if text is not None}
 
     def with_new_secret(self, stored: Mapping[str, str]) -> dict[str, str] | None:
-        """Return settings of the store with the passwords of ``password.encoder.old.secret`` re-encoded; None: there are none."""
+        """Return settings of the store, with passwords of ``password.encoder.old.secret`` re-encoded; None if nothing changes."""
         changed = {}
         for name, text in stored.items():
             if dynamic_rules.is_secret(name) and (password := self._passwords.decode_old(text)) is not None:
@@ -92,7 +92,7 @@ class DynamicBrokerConfig:
             self._update(self._usable(defaults, per_broker=False), self._usable(own, per_broker=True))
 
     def start_with(self, defaults: Mapping[str, str], own: Mapping[str, str]) -> None:
-        """Apply the store's settings, without those that prevent a start, each of which is an error in the log."""
+        """Apply the store's settings. Settings that prevent a start are left out and logged as errors."""
         with self._lock:
             self._defaults, self._own = self._usable(defaults, per_broker=False), self._usable(own, per_broker=True)
             self.leave_out_what_fails(lambda config: None)
@@ -167,7 +167,7 @@ class DynamicBrokerConfig:
                 _log.failure("Failed to reconfigure {part}", part=type(reconfigurable).__name__)
 
     def _usable(self, settings: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
-        """Return the settings with passwords decoded, without those that are not allowed at this level."""
+        """Return the settings that are allowed at this level, with passwords decoded."""
         usable = self.loaded(settings)
         for name, why in dynamic_rules.refused(usable, per_broker=per_broker, classes=self._classes).items():
             del usable[name]

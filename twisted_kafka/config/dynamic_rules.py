@@ -29,7 +29,7 @@ ALLOWED_CLASSES: Final = "dynamic.class.names"
 """The key of the file that lists classes that settings may name at runtime."""
 
 _KAFKAS_OWN: Final = "org.apache.kafka."
-"""Classes with such names stand for what is built in; none is loaded."""
+"""Classes with this prefix name built-in parts; they are not loaded."""
 
 _DESCRIPTIONS: Final = {
     "static": "Cannot update these configs dynamically",
@@ -48,7 +48,7 @@ def is_secret(name: str) -> bool:
 def refused(settings: Mapping[str, str], *, per_broker: bool, classes: Collection[str] = ()) -> dict[str, str]:
     """Return the reason for each setting that is refused, by name; settings that are allowed are not included.
 
-    ``classes`` are those that settings may name.
+    ``classes`` are the classes that settings may name.
     """
     found = {}
     for name, text in settings.items():

@@ -49,14 +49,14 @@ class Checkpoints(Protocol):
         """Lower the checkpoints to the offsets of a log, if need be; returns whether that succeeded.
 
         A log calls this before the first append after a truncation: recovery from an old recovery point would take the new records
-        for flushed. So many logs that are truncated one after the other need one checkpoint.
+        for flushed. So one checkpoint serves many logs that are truncated one after the other.
         """
 
     def checkpoint_start(self, log: TruncatedLog) -> None:
         """Write the log start offsets, unless the log's is in the checkpoint already.
 
         A log calls this after a truncation, which rebuilds the producer state from there: with an older start, the state would lack
-        what comes before.
+        the earlier records.
         """
 
 

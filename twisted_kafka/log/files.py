@@ -37,7 +37,7 @@ def offset_name(offset: int) -> str:
 
 
 def offset_of_name(name: str) -> int:
-    """Return the offset in a file's name; raises ValueError if there is none."""
+    """Return the offset in a file's name; raises ValueError for a name without an offset."""
     return int(name[: name.index(".")])
 
 

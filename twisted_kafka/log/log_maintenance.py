@@ -89,7 +89,7 @@ class LogMaintenance(LogState):
             self.truncations += 1
 
     def skip_to(self, offset: int) -> None:
-        """Go on at ``offset``, beyond the end, with nothing between: a compaction removed what was there."""
+        """Continue at ``offset``, beyond the end, with no records between: a compaction removed them."""
         with self._flush_lock, self._lock:
             if offset <= self.log_end_offset:
                 return
@@ -125,7 +125,7 @@ class LogMaintenance(LogState):
                         return []
                     if segment is self._active:
                         self._roll(self.log_end_offset)
-                        sync_directory(self.dir)  # the new segment's name is what is left of the log's end
+                        sync_directory(self.dir)  # only the new segment's name still holds the log's end
                     paths = self._remove_first(segment)
                 sync_directory(self.dir)  # appends go on meanwhile
             except OSError as error:
@@ -210,7 +210,7 @@ class LogMaintenance(LogState):
         self.limits = make_limits(end, mark, start, segments, unstable)
 
     def last_records_of_producers(self) -> dict[int, tuple[int, int]]:
-        """Return the epoch and the last offset of each producer, by its id; the offset is -1 if there is none."""
+        """Return the epoch and the last offset of each producer, by its id; the offset is -1 for a producer without batches."""
         with self._lock:
             return {
                 entry.producer_id: (entry.epoch, entry.batches[-1].last_offset if entry.batches else -1)

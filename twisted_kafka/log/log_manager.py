@@ -212,7 +212,7 @@ class LogManager:
         return log
 
     def _adopt_future_log(self, topic_partition: TopicPartition, topic_id: bytes | None) -> UnifiedLog | None:
-        """Replace a lost log by its future log; return it, or None if there is none of this topic.
+        """Replace a lost log by its future log and return it. Returns None if this topic has no future log.
 
         With a new log the move would continue, and truncate the future log to nothing (docs/adr/0023-lost-source-of-a-move.md).
         """
@@ -337,7 +337,7 @@ class LogManager:
         """
         present, future = self._logs.get(topic_partition), self._future_logs.get(topic_partition)
         if present is not None and future is not None and future.recovery_point < present.recovery_point:
-            future.flush()  # what is durable in the old log must be durable in the new one
+            future.flush()  # durable records of the old log must be durable in the new one
         with self._lock:
             source, target = self._logs.get(topic_partition), self._future_logs.get(topic_partition)
             if source is None or target is None:

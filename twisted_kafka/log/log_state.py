@@ -124,7 +124,7 @@ class LogState:
 
     @property
     def latest_epoch(self) -> int:
-        """The latest leader epoch, -1 if there is none."""
+        """The latest leader epoch, -1 in a log without epochs."""
         return self.leader_epochs.latest_epoch
 
     def update_high_watermark(self, offset: int) -> int:

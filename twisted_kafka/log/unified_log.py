@@ -46,7 +46,7 @@ from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 MAX_JOINED_BYTES = 1 << 20
-"""No further batch is written together with others that have so many bytes, which are copied."""
+"""Joined batches with this many bytes take no further batch: joining copies them."""
 
 _PRODUCER_ID_AT = 43
 _producer_id_at = struct.Struct(">q").unpack_from
@@ -185,14 +185,14 @@ class UnifiedLog(LogMaintenance):
                 count = self._count_joined(valid)
                 self._append(_joined(valid[:count]), is_alone)
                 del valid[:count]
-        except Exception as error:  # noqa: BLE001 what was written before has succeeded
+        except Exception as error:  # noqa: BLE001 the earlier writes have succeeded
             return [error if result in valid else result for result in results]
         return results
 
     def _count_joined(self, infos: list[LogAppendInfo]) -> int:
-        """Return how many of them, at least one, one after the other would go to the segment that the first one goes to.
+        """Return how many of the appends, at least one, would go to the same segment as the first if made one by one.
 
-        Only the first one if that begins the segment: the age of the others counts from it.
+        Returns 1 if the first one begins the segment: the age of the others counts from it.
         """
         active = self._active
         size = active.size_bytes
@@ -213,7 +213,7 @@ class UnifiedLog(LogMaintenance):
         )
 
     def _validate(self, records: Buffer, context: ValidationContext, guard: VerificationGuard | None) -> LogAppendInfo:
-        """Return what is to be appended; without batches if there is nothing, or the producer sends it again."""
+        """Return the append; without batches if the records are empty or a duplicate of the producer."""
         info = validate_and_assign_offsets(records, context)
         info.log_start_offset = self.limits[3]
         batches = info.batches
@@ -508,7 +508,7 @@ def _joined(infos: list[LogAppendInfo]) -> LogAppendInfo:
     batches: list[BatchLike] = []
     position = 0
     for info in infos:
-        for batch in cast("Sequence[BatchInfo]", info.batches):  # quoted: it would be made anew for each
+        for batch in cast("Sequence[BatchInfo]", info.batches):  # quoted, so that the type is not built for each
             batch.position += position
         batches += info.batches
         position += info.size_bytes

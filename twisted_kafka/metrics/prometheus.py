@@ -1,6 +1,6 @@
 """The registry in Prometheus' text format (exposition format 0.0.4).
 
-Names are those that the usual JMX exporter rules for Kafka produce, so that existing dashboards work:
+Names follow the usual JMX exporter rules for Kafka, so that existing dashboards work:
 ``kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=t`` is ``kafka_server_brokertopicmetrics_bytesin_total{topic="t"}``.
 A histogram becomes a summary. Times are in milliseconds, as in Kafka.
 """
@@ -80,7 +80,7 @@ def _sample(name: str, labels: list[str], value: float) -> _Sample:
 
 
 def _labels(name: MetricName) -> list[str]:
-    """Return the labels as they are written: each with a valid name that no other has, whoever chose it."""
+    """Return the labels as text. Their names are valid and different from each other, even if clients chose them."""
     labels: dict[str, str] = {}
     for key, value in name.tags:
         label = _identifier(key)[:_NAME_CHARACTERS].lstrip("_") or "label"

@@ -141,7 +141,7 @@ class MetricsRegistry:
         return instrument.value if isinstance(instrument, Gauge) else instrument.count
 
     def histogram_snapshot(self, type_: str, name: str, /, **tags: object) -> HistogramSnapshot | None:
-        """Read a histogram; None if there is none of this name."""
+        """Read a histogram; None if no histogram has this name."""
         self.flush()
         instrument = self._instruments.get(metric_name(type_, name, tags))
         return instrument.snapshot() if isinstance(instrument, Histogram) else None

@@ -38,7 +38,7 @@ class _SampledStat:
         self._ring: list[_Sample] = []
         self._current = 0
         self.at_most = 0.0
-        """The sum of all samples, also of those that have expired and were not reset yet, if no value is negative."""
+        """The sum of all samples, expired ones included until they are reset, if no value is negative."""
 
     def record(self, value: float, now_ms: int) -> None:
         """Add ``value`` to the window of ``now_ms``, which must not decrease between calls."""
@@ -98,7 +98,7 @@ class SampledRate(_SampledStat):
 
 
 class SampledAverage(_SampledStat):
-    """The mean of the recorded values; NaN if there are none."""
+    """The mean of the recorded values; NaN without values."""
 
     __slots__ = ()
 

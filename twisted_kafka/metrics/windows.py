@@ -61,7 +61,7 @@ class WindowedIdleRatio(WindowedRate):
 
 
 class WindowedMean(Windowed):
-    """The mean of the values added to ``total``, whose number is ``count``; NaN if there are none."""
+    """The mean of the values added to ``total``; ``count`` is their number. NaN without values."""
 
     __slots__ = ("_count", "_samples", "_total")
 

@@ -64,7 +64,7 @@ class IClientQuotaCallback(Interface):
         """Return the tags of the client's metrics; an empty value means that the tag does not matter."""
 
     def quota_limit(quota_type: ClientQuotaType, metric_tags: Mapping[str, str]) -> float | None:
-        """Return the limit of the clients with these tags; None if there is none."""
+        """Return the limit of the clients with these tags; None if they have no limit."""
 
     def update_quota(quota_type: ClientQuotaType, entity: QuotaEntity, limit: float) -> None:
         """Called for every quota that is set, at the start and later."""

@@ -6,9 +6,9 @@ from twisted_kafka.quota.sensors import RateSensor
 
 
 class ClientSensors:
-    """What a client uses of its quotas. What is None was not looked up yet: a client has no metrics of what it does not use.
+    """A client's sensors, one for each quota. A sensor is None until its first use: unused quotas have no metrics.
 
-    It holds for requests with this client id as long as ``generation`` is that of the managers.
+    They hold for requests with this client id while ``generation`` is that of the managers.
     """
 
     __slots__ = ("client_id", "exempt", "fetch", "generation", "produce", "time")

@@ -43,7 +43,7 @@ class Sensor:
         self._throttle = SampledAverage(_THROTTLE_SAMPLES, _THROTTLE_WINDOW_MS)
 
     def change_limit(self, limit: float) -> None:
-        """Have another limit apply from now on."""
+        """Apply another limit from now on."""
         with self._lock:
             self.limit = limit
 
@@ -62,7 +62,7 @@ class Sensor:
             self._throttle.record(throttle_ms, now_ms)
 
     def mean_throttle_ms(self, now_ms: int) -> float:
-        """Return the mean of the throttle times; NaN if there are none."""
+        """Return the mean of the throttle times; NaN without any."""
         with self._lock:
             return self._throttle.measure(now_ms)
 
@@ -88,12 +88,12 @@ class RateSensor(Sensor):
             return 0 if rate.at_most <= self.most_at_once else self._throttle_ms(now_ms)
 
     def take_back(self, value: float, now_ms: int) -> None:
-        """Take back what was recorded."""
+        """Take back a recorded value."""
         with self._lock:
             self._rate.record(-value, now_ms)
 
     def change_limit(self, limit: float) -> None:
-        """Have another limit apply from now on."""
+        """Apply another limit from now on."""
         with self._lock:
             self.limit = limit
             self.most_at_once = self._most_at_once()

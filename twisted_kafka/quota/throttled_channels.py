@@ -10,7 +10,7 @@ from twisted_kafka.timing.timer import Timer, TimerEntry
 
 
 class _ThrottledChannel:
-    """One channel. Its end is told once."""
+    """One throttled channel. It is unmuted once."""
 
     __slots__ = ("channel", "entry", "request", "until_ms")
 
@@ -42,7 +42,7 @@ class ThrottledChannels:
             self._set_timer(throttled, throttle_ms)
 
     def shorten(self, throttle_ms: Callable[[Request], int]) -> None:
-        """Ask again how long clients have to wait, as quotas have changed: who has to wait less is unmuted earlier."""
+        """Compute the wait of each client again after a change of quotas. A client with a shorter wait is unmuted earlier."""
         for throttled in list(self._throttled):
             wait_ms = throttle_ms(throttled.request)
             with self._lock:

@@ -4,7 +4,7 @@ import math
 
 
 class TokenBucket:
-    """Tokens that come back at a rate, up to the burst: what comes in all windows together.
+    """Tokens that return at a rate, up to the burst, which is the number of tokens that return in all windows.
 
     The number of tokens may become negative. Not thread-safe.
     """

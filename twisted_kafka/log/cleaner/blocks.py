@@ -183,7 +183,7 @@ def _read(file: OpenFile, size_bytes: int, position: int, check: Callable[[], No
 
 
 def _parse(data: bytes) -> tuple[Block, int, int]:
-    """Return the complete batches of ``data``, their size, and if there is none, the bytes that the first one needs."""
+    """Return the complete batches of ``data``, their size, and the bytes that the first batch needs if none is complete."""
     block = Block(data)
     positions, ends, messages = block.positions, block.ends, block.messages
     unpack = _GLANCE.unpack_from

@@ -161,7 +161,7 @@ class DirectoryLoader:
                     self._progress.segments_of(directory),
                 )
                 if log.is_future and not was_clean:
-                    # Nobody notices what is missing in a copy that is not flushed, and the log that it takes the place of has it.
+                    # Nothing detects missing records in an unflushed copy; the log that it will replace still has them.
                     log.truncate_to(recovery_points.get(topic_partition, 0))
             except (OSError, KafkaStorageError) as error:
                 if isinstance(error, OSError):

@@ -313,7 +313,7 @@ class LogLoader:
         if not active.offset_index.in_memory:
             active.open_for_append()
         active.write_indexes()
-        # A process that was killed may have cut the file and not synced it: what it cut must not come back after new batches.
+        # A killed process may have truncated the file without a sync: the removed bytes must not reappear behind new batches.
         active.sync_batches()
         return end
 

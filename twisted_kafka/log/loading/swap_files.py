@@ -68,7 +68,7 @@ def _remove_replaced(directory: Path, names: list[str], swaps: list[str]) -> Non
 
 
 def _next_offset(path: Path) -> int:
-    """Return the offset after the last batch of a file; its base offset if there is none."""
+    """Return the offset after the last batch of a file; its base offset if the file has no batch."""
     last = offset_of_name(path.name) - 1
     with FileIO(path) as file:
         for header in scan_headers(file, 0, os.fstat(file.fileno()).st_size):

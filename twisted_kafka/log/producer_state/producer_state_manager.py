@@ -454,4 +454,4 @@ def _parse_marker(payload: bytes) -> tuple[bool, int] | None:
 
 
 _known_marker = lru_cache(_MARKERS_KEPT)(_parse_marker)
-"""As a rule a coordinator's markers are all alike: what tells them apart is in the batch's header."""
+"""Parses a marker, cached: a coordinator's markers usually differ only in the batch's header."""

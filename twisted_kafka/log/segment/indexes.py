@@ -317,7 +317,7 @@ class OffsetIndex(_Index):
     def positions_around(self, offset: int) -> tuple[int, int]:
         """Return the positions of the two indexed batches around ``offset``: at or before its batch, and the next one.
 
-        The next one is -1 if there is none. It may be the batch with ``offset``, as entries have the last offsets of batches.
+        The next one is -1 after the last entry. It may be the batch with ``offset``, as entries have the last offsets of batches.
         """
         relative = offset - self.base_offset
         columns = self._now()
@@ -329,7 +329,7 @@ class OffsetIndex(_Index):
         return values[after - 1] if after else 0, values[after] if after < len(keys) else -1
 
     def last_entry(self) -> tuple[int, int]:
-        """Return (offset, position) of the last entry; of the segment's start if there is none."""
+        """Return (offset, position) of the last entry; of the segment's start if the index is empty."""
         found = self._at(-1)
         return (self.base_offset + found[0], found[1]) if found else (self.base_offset, 0)
 
@@ -377,12 +377,12 @@ class TimeIndex(_Index):
         return keys, numbers[2::3]
 
     def lookup(self, timestamp_ms: int) -> TimestampOffset:
-        """Return the last entry not later than ``timestamp_ms``; (-1, base offset) if there is none."""
+        """Return the last entry not later than ``timestamp_ms``; (-1, base offset) if all entries are later."""
         found = self._floor(timestamp_ms)
         return TimestampOffset(found[0], self.base_offset + found[1]) if found else TimestampOffset(-1, self.base_offset)
 
     def last_entry(self) -> TimestampOffset:
-        """Return the last entry; (-1, base offset) if there is none."""
+        """Return the last entry; (-1, base offset) if the index is empty."""
         found = self._at(-1)
         return TimestampOffset(found[0], self.base_offset + found[1]) if found else TimestampOffset(-1, self.base_offset)
 

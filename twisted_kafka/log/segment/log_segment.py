@@ -105,7 +105,7 @@ class LogSegment(SegmentFiles):
         """Create an empty segment, ready for appends; raises OSError and leaves no new file.
 
         ``suffix`` marks files that are not part of a log yet. ``reserve_bytes`` are allocated on disk at once; ``seal`` or
-        recovery frees what is not used.
+        recovery frees the unused rest.
         """
         segment = cls(
             directory,
@@ -259,7 +259,7 @@ class LogSegment(SegmentFiles):
         return self._max_timestamp
 
     def largest_timestamp_ms(self) -> int:
-        """Return the timestamp that retention uses: the largest one, or if there is none the file's modification time."""
+        """Return the timestamp that retention uses: the largest one, else the file's modification time."""
         largest = self.max_timestamp.timestamp_ms
         return largest if largest >= 0 else self.last_modified_ms()
 

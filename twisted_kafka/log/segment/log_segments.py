@@ -50,7 +50,7 @@ class LogSegments:
             at += 1
 
     def _first_reaching(self, timestamp_ms: int) -> int:
-        """Return the index of the first closed segment with such a record; of the active one if there is none."""
+        """Return the index of the first closed segment with such a record; otherwise that of the active segment."""
         latest, known = self._latest_ms, self._latest_known
         closed = len(latest)
         largest_ms = latest[known - 1] if known else -1

@@ -25,15 +25,15 @@ _VERSION = 0
 _LAST_OFFSET = struct.Struct(">18xq8x")
 
 RECENT_ENTRIES: Final = 512
-"""So many last entries of a segment stay in memory, at most twice as many."""
+"""A segment keeps at least this many of its last entries in memory, and at most twice as many."""
 READ_ENTRIES: Final = 1024
-"""So many entries are read at once from a file that is not cached."""
+"""Entries read at once from a file that is not cached."""
 MAX_CACHED_BYTES: Final = 8 << 20
 """The most content of transaction indexes that is cached in memory, of all logs together."""
 
 _NO_ENTRIES: Final[tuple[int, list[AbortedTransaction]]] = (0, [])
 _publishing = threading.Lock()
-"""Held to publish the size of a file: a concurrent append must not be overwritten by what was found before it.
+"""Held to publish the size of a file: an older size must not overwrite that of a concurrent append.
 
 Never held during I/O: a disk that hangs must not block readers of other disks.
 """

@@ -1,7 +1,7 @@
 """Validates records before an append, and assigns offsets (Kafka: UnifiedLog.analyzeAndValidateRecords and LogValidator).
 
-A batch of format 2 whose codec suits the topic is patched in place. Anything else (formats 0 and 1, another codec, offset deltas
-other than 0, 1, 2...) is rewritten. Records that a consumer could not parse are always rejected.
+A batch of format 2 whose codec suits the topic is patched in place. Anything else (formats 0 and 1, another codec, offset
+deltas that are not 0, 1, 2...) is rewritten. Records that a consumer could not parse are always rejected.
 """
 
 import struct
@@ -125,7 +125,7 @@ def _validate(records: Buffer, context: ValidationContext) -> LogAppendInfo:
 
 
 def _check_all(view: memoryview, context: ValidationContext) -> None:
-    """Check every batch's header, and that there is only one batch. As in Kafka, errors of single batches come first."""
+    """Check every batch's header, and reject a second batch. As in Kafka, errors of single batches come first."""
     count = 0
     for batch in batches(view):
         if context.origin is _CLIENT and batch.magic == _LATEST_MAGIC and batch.base_offset:
