@@ -42,10 +42,10 @@ def test_whose_request_is_being_handled_is_not_idle_but_who_does_not_read_its_re
 
 
 def test_slow_holders_are_below_the_rate_after_the_time_of_grace() -> None:
-    asked: list[tuple[int, int]] = []
+    asked: list[tuple[int, ...]] = []
     holders = [channel(1, is_slower_than=lambda *limits, slow=slow: asked.append(limits) or slow) for slow in (True, False)]
     assert slow_holders(holders) == holders[:1]
-    assert asked == [(16 * 1024, 10_000_000_000)] * 2
+    assert asked == [(16 * 1024, 60, 10_000_000_000)] * 2
 
 
 @pytest.mark.parametrize(("idle_ms", "check_s"), [(600_000, 60), (599_000, 59.9), (10_000, 1), (10_000_000, 60)])

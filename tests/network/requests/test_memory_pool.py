@@ -7,7 +7,7 @@ from tests.cases import case
 from tests.network.network_fakes import FakeTransport, Layer, frame
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_state import MUTED, NOT_MUTED
-from twisted_kafka.network.connection.expiry import GRACE_S, SLOW_BYTES_PER_S
+from twisted_kafka.network.connection.expiry import GRACE_S, SLOW_BYTES_PER_S, WHOLE_REQUEST_S
 from twisted_kafka.network.requests.memory_pool import IMemoryWaiter, MemoryPool
 from twisted_kafka.timing.clock import ManualClock
 
@@ -244,6 +244,50 @@ def test_a_client_has_some_time_and_then_a_rate_to_keep() -> None:
     layer.clock.advance_ms(1)
     layer.processor.close_slow_holders()
     assert transport.is_closed
+
+
+def test_memory_goes_to_those_that_wait_and_not_to_a_newcomer() -> None:
+    clock = ManualClock()
+    layer = Layer(pool=MemoryPool(1000, clock, least_bytes=500), clock=clock)
+
+    def ask(number: int) -> FakeTransport:
+        channel, transport = layer.connect()
+        feed(channel, transport, frame(number, bytes(1000)))
+        return transport
+
+    ask(0)
+    waiting = [ask(number) for number in range(1, 20)]
+    handled = []
+    for number in range(20):
+        request = layer.take()
+        assert request is not None
+        handled.append(request.context.correlation_id)
+        request.release_buffer()
+        if number < 5:
+            ask(100 + number)
+        layer.answer(request)
+    assert handled == list(range(20))
+    assert all(transport.written for transport in waiting)
+    assert layer.take() is not None
+
+
+@pytest.mark.parametrize(("pace", "is_kept"), [(0.9, False), (1.1, True)])
+def test_the_largest_request_may_take_a_minute_while_others_wait(pace: float, is_kept: bool) -> None:
+    clock = ManualClock()
+    pool = MemoryPool(1_000_000, clock, least_bytes=100_000)
+    layer = Layer(pool=pool, clock=clock, max_request_bytes=100_000_000)
+    size = 2 * WHOLE_REQUEST_S * SLOW_BYTES_PER_S
+    slow, transport = layer.connect()
+    feed(slow, transport, frame(1, bytes(size))[:10])
+    waiting, waiting_transport = layer.connect()
+    feed(waiting, waiting_transport, frame(2, bytes(600_000)))
+    assert not waiting_transport.is_reading
+    for second in range(WHOLE_REQUEST_S - 10):
+        layer.clock.advance_ms(1000)
+        if second >= GRACE_S:
+            feed(slow, transport, bytes(int(pace * size / WHOLE_REQUEST_S)))
+        layer.processor.close_slow_holders()
+    assert transport.is_closed is not is_kept
 
 
 @pytest.mark.parametrize("is_announced", [False, True])

@@ -176,12 +176,13 @@ class KafkaChannel:
         """Whether memory is allocated for a request that is still incomplete."""
         return bool(self._reserved_bytes)
 
-    def is_slower_than(self, bytes_per_s: int, grace_ns: int) -> bool:
-        """Whether it holds memory for a request that comes more slowly, after a time of grace."""
+    def is_slower_than(self, bytes_per_s: int, whole_s: int, grace_ns: int) -> bool:
+        """Whether it holds memory for a request that comes more slowly, or too slowly for ``whole_s``, after a time of grace."""
         if not self._reserved_bytes:
             return False
         late_ns = self._owner.now_ns() - self._reserved_ns - grace_ns
-        return self._reader.held_bytes * 1_000_000_000 < late_ns * bytes_per_s
+        least_bytes_per_s = max(bytes_per_s, self._reserved_bytes // whole_s)
+        return self._reader.held_bytes * 1_000_000_000 < late_ns * least_bytes_per_s
 
     @property
     def has_waiting_requests(self) -> bool:

@@ -23,7 +23,11 @@ GRACE_S = 10.0
 """How long a client may send as slowly as it likes a request that it has begun ..."""
 
 SLOW_BYTES_PER_S = 16 * 1024
-"""... and how fast it has to send it after that, while other connections wait for memory."""
+"""... and how fast it has to send it after that, while other connections wait for memory ..."""
+
+WHOLE_REQUEST_S = 60
+"""... or faster, so that the whole request takes no longer than this: the largest one leaves no memory for others. Kafka's
+producers wait 30 s for an answer (request.timeout.ms)."""
 
 HOLDERS_CHECK_S = 1.0
 
@@ -51,7 +55,7 @@ def least_recently_used(channels: Collection[KafkaChannel]) -> KafkaChannel:
 
 def slow_holders(channels: Collection[KafkaChannel]) -> list[KafkaChannel]:
     """Return the channels that hold memory for a request which they receive too slowly."""
-    return [channel for channel in channels if channel.is_slower_than(SLOW_BYTES_PER_S, int(GRACE_S * 1e9))]
+    return [channel for channel in channels if channel.is_slower_than(SLOW_BYTES_PER_S, WHOLE_REQUEST_S, int(GRACE_S * 1e9))]
 
 
 def idle_check_s(idle_ms: int) -> float:

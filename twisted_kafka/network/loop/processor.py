@@ -106,6 +106,7 @@ class Processor:
         "_is_awake",
         "_is_draining",
         "_is_hooked",
+        "_is_resuming",
         "_leadership",
         "_must_check_excess",
         "_observers",
@@ -174,6 +175,7 @@ class Processor:
         self._handled_ns = 0
         self._waited_before_ns = self._polls_before = 0
         self._room_available = False
+        self._is_resuming = False
         self._must_check_excess = False
         self._is_draining = False
         self._has_ended = False
@@ -564,7 +566,10 @@ class Processor:
     def reserve_memory(self, channel: KafkaChannel, size_bytes: int) -> bool:
         """Allocate from the memory pool, or mute the channel and return False (``IChannelOwner.reserve_memory``)."""
         pool = self.memory_pool
-        if pool is None or pool.try_allocate(size_bytes, self):
+        if pool is None:
+            return True
+        # A newcomer waits behind those that wait already, for which memory may have become available just now.
+        if (self._is_resuming or not self._stopped) and pool.try_allocate(size_bytes, self):
             return True
         if not pool.least_bytes:  # otherwise others may send small requests
             self.is_full = True
@@ -607,11 +612,13 @@ class Processor:
                 self._request_channel.wake_handler()
         self.is_full = False
         stopped, self._stopped = self._stopped, {}
+        self._is_resuming = True
         for channel in stopped:  # if there is not enough room for all, the rest are stopped again, in the same order
             try:
                 channel.next_request()
             except Exception:  # noqa: BLE001 one failing connection must not affect the others
                 self._fail(channel, "reading could not be resumed")
+        self._is_resuming = False
 
     # Responses.
 
