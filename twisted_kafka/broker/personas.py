@@ -3,7 +3,7 @@
     with twisted_kafka.Broker(persona="2.8") as broker: ...
 
 A persona has the APIs and versions of one Kafka, its keys of brokers and topics with their defaults, and its quirks. The broker
-serves those that it has: docs/compatibility.md. What follows from the versions needs no quirk: without Produce v7 there is no
+serves the ones that it has: docs/compatibility.md. Consequences of the versions need no quirk: without Produce v7 there is no
 zstd, and without Fetch v7 there are no fetch sessions.
 """
 

@@ -208,7 +208,7 @@ class SocketServer:
                 self._retire(self._data_plane, ending)
 
     def update_listeners(self, config: KafkaConfig) -> None:
-        """Open the listeners that are new in ``config`` and close those that are gone. A changed address means close and reopen.
+        """Open the new listeners of ``config`` and close the removed ones. A changed address means close and reopen.
 
         Raises BindError if a listener cannot be opened, after opening the others. Does nothing while stopping.
         """

@@ -55,7 +55,7 @@ class RecordedForm(Form):
 
 
 def _is_plain_setting(struct: Struct) -> bool:
-    """Whether this is a known setting other than a password. (Kafka: an unknown one is sensitive.)"""
+    """Whether this is a known setting and no password. (Kafka: an unknown setting is sensitive.)"""
     name = getattr(struct, "name", None)
     if not isinstance(name, str):
         return False

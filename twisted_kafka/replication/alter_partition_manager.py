@@ -1,6 +1,6 @@
 """In-sync replicas that grow and shrink: the leader proposes, the controller decides (KIP-497; Kafka: ``AlterPartitionManager``).
 
-One request is in flight at a time. What is proposed meanwhile goes with the next one, and what is not answered is sent again.
+One request is in flight at a time. Changes proposed meanwhile go with the next request, and unanswered changes are sent again.
 """
 
 import threading

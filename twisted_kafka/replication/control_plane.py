@@ -46,10 +46,10 @@ class ControlPlane:
         read_topics: Callable[[], Collection[str]] | None = None,
         run: Callable[[Callable[[], None]], object] = lambda action: action(),
     ) -> None:
-        """``read_topics`` returns the names of all topics in the metadata store, to find topics of whose deletion nobody told.
+        """``read_topics`` returns the names of all topics in the metadata store, to find topics whose deletion was not reported.
 
-        It may wait for the store: ``run`` calls an action on a thread on which the controller's requests do not wait for that, and
-        again while it raises StoreError.
+        It may wait for the store: ``run`` calls an action on a thread that handles no requests of the controller, and repeats it
+        while it raises StoreError.
         """
         self._replicas = replicas
         self._on_deleted = tuple(on_deleted)
@@ -97,9 +97,9 @@ class ControlPlane:
         return True
 
     def forget_deleted(self, broker_epoch: int) -> None:
-        """Forget the topics that were deleted while this broker had no session and no epoch: nobody told it of them.
+        """Forget topics that were deleted while this broker had no session and no epoch: it was not informed of them.
 
-        That happens with the first update for its new epoch. From then on, the controller tells it of deletions again.
+        This happens with the first update for its new epoch. From then on, the controller reports deletions again.
         """
         with self._lock:
             self._renewed_epoch = broker_epoch
@@ -143,7 +143,7 @@ class ControlPlane:
                 listener(partitions)
 
     def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stop replicas, and delete those that the request says to."""
+        """Stop replicas, and delete the ones that the request marks for deletion."""
         errors = self._replicas.state.stop(request.controller_epoch, list(_stop_orders(request)))
         if errors is None:
             return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)

@@ -12,7 +12,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.partition import Partition
 
 LeadershipListener = Callable[[Sequence[TopicPartition], Sequence[TopicPartition]], None]
-"""Called with the partitions that this broker leads now, and with those that it follows now or no longer hosts."""
+"""Called with the partitions that this broker leads now, and the partitions that it follows now or no longer hosts."""
 
 
 class IReplicaFetchers(Interface):

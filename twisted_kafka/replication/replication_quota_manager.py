@@ -27,7 +27,7 @@ _log = Logger()
 
 
 class ReplicationQuotaManager:
-    """Measures what throttled replicas get, and compares it with the bound. At first there is none. Thread-safe."""
+    """Measures the bytes for throttled replicas, and compares them with the bound, at first infinite. Thread-safe."""
 
     def __init__(self, role: str, broker_id: int, windows: tuple[int, int], clock: IClock, metrics: MetricsRegistry) -> None:
         """``role``: LEADER or FOLLOWER; ``windows``: the number of samples, and the milliseconds of each."""
@@ -45,7 +45,7 @@ class ReplicationQuotaManager:
     # Configs.
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Set the bound from the broker's dynamic configs; without the key there is none."""
+        """Set the bound from the broker's dynamic configs; without the key, it is infinite."""
         text = settings.get(self.rate_key)
         try:
             self._bound = math.inf if text is None else int(text)

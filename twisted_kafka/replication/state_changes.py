@@ -135,7 +135,7 @@ class StateChanges:
     def leave(self) -> None:
         """Follow no further leader: this broker is about to stop.
 
-        The controller has it follow those that take its leaderships over, and takes it out of the in-sync replicas. A leader that
+        The controller makes it follow the new leaders of its partitions, and removes it from the in-sync replicas. A leader that
         it fetched from would propose it again, and commit nothing without it until the controller has refused.
         """
         with self.lock:

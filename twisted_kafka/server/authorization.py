@@ -1,4 +1,4 @@
-"""What the families of APIs ask an authorizer, and what they ask without one (Kafka: AuthHelper)."""
+"""The authorization of the API families, with an authorizer or without (Kafka: AuthHelper)."""
 
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
@@ -9,7 +9,7 @@ from twisted_kafka.security.authorizer.acl_types import CLUSTER_NAME, SUPPORTED_
 from twisted_kafka.security.authorizer.interfaces import Action
 
 OPERATIONS_NOT_ASKED: Final = -(2**31)
-"""The mask of operations in answers to those that did not ask for it."""
+"""The mask of operations in responses to requests that did not ask for it."""
 
 ALL_OPERATIONS: Final = {kind: sum(1 << each for each in operations) for kind, operations in SUPPORTED_OPERATIONS.items()}
 """The mask of all operations that a type of resource has."""
@@ -22,7 +22,7 @@ REFUSALS: Final = {
     ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
     ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
-"""The error that tells a client what it may not use."""
+"""The error of a client that may not use a resource of this type."""
 
 
 class IAuthorization(Protocol):

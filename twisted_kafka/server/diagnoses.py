@@ -22,27 +22,27 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.timing.clock import IClock
 
 WINDOW_NS: Final = 600 * 1_000_000_000
-"""A client is told of a mistake once in this time."""
+"""A client's mistake is reported once in this time."""
 MAX_REMEMBERED: Final = 1_000
-"""So many pairs of client, or connection, and mistake are remembered; of more, the latest."""
+"""Most pairs of client (or connection) and mistake that are remembered; the oldest are dropped."""
 MAX_LINES: Final = 100
-"""So many lines are kept, the latest."""
+"""Most lines that are kept, the latest ones."""
 _MAX_NAMES: Final = 3
 _MAX_NAME: Final = 249
-"""So many characters of a name are told: what a topic's may have. Others, and names that nobody checked, may have 32,767."""
+"""Most characters shown of a name: the limit of topic names. Other and unchecked names may have 32,767."""
 
 _log = Logger()
 
 
 class Symptom(NamedTuple):
-    """An error, in answers to some APIs (none: all), and what it means for whoever runs the client."""
+    """An error in responses of some APIs (empty: all), and its meaning for the operator of the client."""
 
     error: ErrorCode
     apis: tuple[ApiKey, ...]
     advice: str
     """Follows the client's name; its fields are those of ``_facts``."""
     after: int = 1
-    """So many answers on one connection make it a mistake: fewer are usual, and clients may share their name and address."""
+    """With this many answers on one connection it is a mistake: fewer are usual, and clients may share their name and address."""
 
 
 _COMMITS: Final = (ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT)
@@ -215,7 +215,7 @@ class Diagnoses:
         self._tell(_who(connection, context.client_id), why, lambda: refused + wants, is_logged=not wants)
 
     def unreachable(self, context: RequestContext, address: str) -> None:
-        """Take note of a client elsewhere that is told to go on at an address of this machine alone."""
+        """Report a remote client that Metadata sends to an address that only this machine has."""
         told = (
             f"comes from elsewhere, and is sent to {address}, which is its own machine: set advertised.listeners to what clients "
             "reach, unless the broker's port is published there, as a container's is"
@@ -248,7 +248,7 @@ class Diagnoses:
                 return
             line = f"{client} {advice()}"
             self._lines.append(line)
-            # Whoever takes a new name for each request is told of with each.
+            # A client with a new name in each request is reported for each.
             more = self._rate.take_suppressed() if not is_logged and self._rate.allow() else None
         if more is not None:
             _log.warn("{line}{more}", line=line, more=more)
@@ -256,10 +256,10 @@ class Diagnoses:
 
 @implementer(IRequestObserver)
 class AdvertisedAddresses:
-    """Looks whom Metadata sends to addresses that only this machine has. Made for a broker that advertises such ones to others."""
+    """Finds clients that Metadata sends to addresses only this machine has. Used if the broker advertises such addresses."""
 
     def __init__(self, diagnoses: Diagnoses, addresses: Mapping[str, str]) -> None:
-        """``addresses``: what is advertised, host:port, by listener."""
+        """``addresses``: the advertised address, host:port, by listener."""
         self._diagnoses = diagnoses
         self._addresses = addresses
 
@@ -296,7 +296,7 @@ def _shortened(name: str) -> str:
 
 
 def _shown(name: str) -> str:
-    """Return a name as it may be in a line of the log, whoever chose it."""
+    """Return a name, which a client may have chosen, as it may appear in a line of the log."""
     short = _shortened(name)
     return short if short.isprintable() else repr(short)
 

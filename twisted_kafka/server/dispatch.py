@@ -111,7 +111,7 @@ class EncodedResponse(ReadyResponse):
 
 
 def with_throttle_time(response: Message, throttle_time_ms: int) -> Message:
-    """Return a copy of a response with a throttle time, if it can tell one."""
+    """Return a copy of a response with a throttle time, if it has the field."""
     if not hasattr(response, "throttle_time_ms"):
         return response
     throttled = copy(response)
@@ -141,7 +141,7 @@ class Measured:
         raise NotImplementedError
 
     def throttled(self, throttle_time_ms: int) -> "Response":
-        """Return the response to send if the client has to wait so many milliseconds."""
+        """Return the response to send if the client has to wait ``throttle_time_ms``."""
         raise NotImplementedError
 
 
@@ -169,11 +169,11 @@ class Together(NamedTuple):
     """How requests of one API are handled together."""
 
     read: Callable[[RequestContext, Buffer, int], tuple[Hashable, Any] | None]
-    """Reads the undecoded frame: what it must have in common with others, and what it says; None if it is handled alone."""
+    """Reads the undecoded frame. Returns the key of its bundle and its content; None if it is handled alone."""
     handle: Callable[[Any, Sequence[Any]], Sequence[Any]]
-    """Handles those that have something in common. Returns a result for each."""
+    """Handles the contents with one key. Returns a result for each."""
     answer: Callable[[RequestContext, Any, Any], Result | Later]
-    """Returns the answer to one of them, given what it says and its result."""
+    """Returns the answer to one request, given its content and its result."""
 
 
 _NO_VERSIONS = (0, -1)

@@ -44,7 +44,7 @@ _COUNTED_IF_EMPTY = (ApiKey.FIND_COORDINATOR, ApiKey.ADD_PARTITIONS_TO_TXN)
 def error_places(struct: StructType, version: int | None = None) -> ErrorPlaces:
     """Return the places of error codes in a response class, so that no other field is visited.
 
-    Without a version: all that any version has. With one: those that the metrics count.
+    Without a version: the codes of all versions. With one: the codes that the metrics count.
     """
     lists = []
     own = ""

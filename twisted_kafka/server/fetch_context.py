@@ -113,7 +113,7 @@ class IncrementalFetchContext(FetchContext):
         with self._session.lock:
             if self._session.epoch != self._expected_epoch:
                 self.error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
-                if self.watch is not None:  # what was read is not sent
+                if self.watch is not None:  # the read data is not sent
                     self.watch.unsettle_all(self.fetches)
                 return ()
             return self._session.changed(self.fetches, reads)

@@ -118,7 +118,7 @@ class FetchSession:
         partitions: dict[PartitionKey, CachedPartition],
         watch: FetchWatch | None = None,
     ) -> None:
-        """``watch`` is that of a follower's session: it says what has to be read."""
+        """``watch`` belongs to a follower's session: it chooses the partitions to read."""
         self.id = session_id
         self.is_privileged = is_privileged
         self.uses_topic_ids = uses_topic_ids
@@ -139,7 +139,7 @@ class FetchSession:
         return self._watch
 
     def to_read(self) -> list[PartitionFetch]:
-        """Return the partitions to read for a fetch: all of a consumer's session, of a follower's those that may have changed."""
+        """Return the partitions to read for a fetch: all of a consumer's session, the possibly changed ones of a follower's."""
         if self._watch is None:
             return list(self.partitions.values())
         taken = self._watch.take()

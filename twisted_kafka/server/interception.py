@@ -1,4 +1,4 @@
-"""The seam for whoever wants to see requests before they are handled and responses before they are sent: the testing kit."""
+"""The seam where the testing kit sees requests before they are handled, and responses before they are sent."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -30,5 +30,5 @@ class IRequestInterceptor(Protocol):
     ) -> IRequestHandling:
         """Return what handlers are to call. Called once for each plane, while the broker starts.
 
-        ``topic_name`` returns the name of a topic with this id, None if there is none.
+        ``topic_name`` returns the name of the topic with this id, or None.
         """

@@ -149,9 +149,9 @@ class KafkaApis:
         self._note_waiting(request)
 
     def sort(self, requests: Sequence[Request]) -> list[RequestBundle]:
-        """Make bundles of requests that have something in common, and of one that cannot be handled together with others.
+        """Group requests that can be handled together into bundles; every other request is alone in its bundle.
 
-        None gets before one that came before it and is alone. (``IBundleHandling.sort``.)
+        No request overtakes a lone one that arrived earlier. (``IBundleHandling.sort``.)
         """
         sorted_bundles: list[RequestBundle] = []
         bundles: dict[Hashable, RequestBundle] = {}
@@ -185,7 +185,7 @@ class KafkaApis:
     def _is_served(self, request: Request, authenticator: IAuthenticator) -> bool:
         """Return whether a request is for a handler: the client is authenticated, or it is a step of its authentication.
 
-        A token without a header is answered here. Whoever sends anything else, or too late, is disconnected.
+        A token without a header is answered here. A client that sends anything else, or too late, is disconnected.
         """
         context = request.context
         if authenticator.admits(context.api_key, request.received_ns):
@@ -201,7 +201,7 @@ class KafkaApis:
         return False
 
     def _take_token(self, request: Request, authenticator: IAuthenticator) -> None:
-        """Take a token without a header. If it is refused, the client is told nothing (SaslHandshake v0)."""
+        """Take a token without a header. If it is refused, the client gets no error (SaslHandshake v0)."""
         try:
             answer = authenticator.evaluate(bytes(request.frame), request.context.api_version)
         except SaslAuthenticationError:

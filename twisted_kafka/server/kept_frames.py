@@ -1,4 +1,4 @@
-"""The frames of requests that wait: what is needed should an answer fail."""
+"""The frames of waiting requests, kept in case an answer fails."""
 
 import threading
 from collections.abc import Callable

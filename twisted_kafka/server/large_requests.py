@@ -16,7 +16,7 @@ SMALL_ELEMENTS: Final = 2_000
 """A request with more elements in its arrays is a large one."""
 
 MOST_ELEMENTS: Final = 100_000
-"""Most elements of a request. An element with what is answered about it takes about a kilobyte while it is handled.
+"""Most elements of a request. An element and its answer take about a kilobyte while the request is handled.
 
 Kafka's clients stay below a tenth of it: a consumer's or an administrator's request has an element for each topic and partition.
 """
@@ -25,7 +25,7 @@ MOST_BROKER_ELEMENTS: Final = 1_000_000
 """Most elements of a controller's request to a broker of its cluster."""
 
 SWITCH_S: Final = 0.000_5
-"""How long another thread waits for the interpreter lock while a large request is handled; it is ten times as much otherwise."""
+"""How long another thread waits for the interpreter lock while a large request is handled; otherwise ten times as long."""
 
 COLLECTED_OBJECTS: Final = 1_000_000
 """How many objects are made before the collector looks at them while a large request is handled: more than one request makes."""

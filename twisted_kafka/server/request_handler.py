@@ -19,17 +19,17 @@ _log = Logger()
 
 
 class IBundleHandling(Protocol):
-    """What handles requests together."""
+    """Handles requests together."""
 
     @property
     def bundled(self) -> Container[int]:
-        """Keys of the APIs that it does so for."""
+        """Keys of the APIs whose requests can be handled together."""
 
     def sort(self, requests: Sequence[Request]) -> list[RequestBundle]:
-        """Make a bundle for each of what they have in common, in the order in which they came."""
+        """Group the requests into bundles by their keys, in their order of arrival."""
 
     def handle_bundle(self, bundle: RequestBundle) -> None:
-        """Answer each of them exactly once, now or later."""
+        """Answer each request exactly once, now or later."""
 
 
 def _log_fatal(why: str) -> None:
@@ -190,7 +190,7 @@ class KafkaRequestHandlerPool:
 
     @property
     def size(self) -> int:
-        """Number of handlers, without those that are about to end."""
+        """Number of handlers, without handlers that are about to end."""
         return self._size
 
     def start(self) -> None:
@@ -201,10 +201,10 @@ class KafkaRequestHandlerPool:
                 parker.start(handler)
 
     def resize(self, num_threads: int) -> None:
-        """Change the number of handlers without losing a request; excess ones end after handling what is queued now.
+        """Change the number of handlers without losing a request; excess handlers end after the requests queued now.
 
-        Raises ValueError if ``num_threads`` is less than one, RuntimeError if the system refuses another thread; those started
-        before stay.
+        Raises ValueError if ``num_threads`` is less than one, RuntimeError if the system refuses another thread; the threads
+        started before remain.
         """
         if num_threads < 1:
             raise ValueError(f"Invalid number of request handlers: {num_threads}")

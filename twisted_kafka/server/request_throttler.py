@@ -1,9 +1,9 @@
-"""What each request costs its client in quotas, and how long the client has to wait for that.
+"""Records the cost of each request in its client's quotas, and computes how long the client has to wait.
 
 (Kafka: RequestHandlerHelper, and the callbacks of KafkaApis' handlers for Produce and Fetch.)
 
-The response is sent at once. It tells how long the client has to wait, and the broker reads nothing from the connection until
-that time is over (KIP-219). If two quotas are exceeded, the longer time counts.
+The response is sent at once. It contains the throttle time, and the broker reads nothing from the connection until that time is
+over (KIP-219). If two quotas are exceeded, the longer time counts.
 """
 
 from typing import Any, Final
@@ -33,7 +33,7 @@ from twisted_kafka.timing.clock import IClock
 
 
 class NoQuotas:
-    """Stands for the quotas where there are none."""
+    """Replaces the quotas of a broker without quotas."""
 
     is_enabled: Final = False
 
@@ -127,7 +127,7 @@ class RequestThrottler:
         sensors: ClientSensors,
         now_ns: int,
     ) -> Response:
-        """Send nothing of what was fetched if the client has to wait: the next fetch gets it."""
+        """Send no fetched data if the client has to wait: the next fetch reads it again."""
         quotas = self.quotas
         fetched, fetch_ms, size_bytes = None, 0, 0
         if quotas.fetch.is_enabled:
@@ -163,7 +163,7 @@ def _record_time(request: Request, sensor: RateSensor, now_ns: int, shared_by: i
 
 
 def is_authentication(context: RequestContext) -> bool:
-    """Whether a request is a step of its connection's authentication. Quotas are those of whom it authenticates, as in Kafka."""
+    """Whether a request is a step of an authentication. The quotas of the authenticated principal apply, as in Kafka."""
     authenticator = context.connection.authenticator
     return authenticator is not None and (context.api_key in _AUTHENTICATION or not authenticator.is_authenticated)
 

@@ -20,7 +20,7 @@ class TooManyTasksError(Exception):
 
 
 def in_background(reactor: Any, work: Callable[[], object], name: str) -> "Deferred[object]":
-    """Call ``work`` on a thread of its own, of this name; return a Deferred of what it returns or raises.
+    """Call ``work`` on a new thread with this name; return a Deferred of its result.
 
     Cancelling the Deferred does not end the thread, which does not keep the process alive either.
     """

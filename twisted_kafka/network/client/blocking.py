@@ -99,7 +99,7 @@ class BlockingNetworkClient:
             with self._lock:
                 was_stopped, self._is_running = not self._is_running, False
             self._client.close()
-            self._reactor.runUntilCurrent()  # fails what was handed over meanwhile, so that no future waits for ever
+            self._reactor.runUntilCurrent()  # fails actions handed over meanwhile, so that no future waits for ever
             if not was_stopped:
                 close_reactor(self._reactor)
 

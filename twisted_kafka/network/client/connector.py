@@ -55,7 +55,7 @@ def endpoint_of(reactor: Any, node: Node, timeout_s: float) -> Any:
 
 @implementer(IConnector)
 class BufferedConnector:
-    """Has the system buffer so many bytes that a connection receives (``SO_RCVBUF``)."""
+    """Sets the size of each connection's receive buffer in the system (``SO_RCVBUF``)."""
 
     def __init__(self, connector: IConnector, receive_buffer_bytes: int) -> None:
         self._connector = connector

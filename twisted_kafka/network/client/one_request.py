@@ -14,10 +14,10 @@ _MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 
 
 class NotAResponseError(Exception):
-    """The other side closed the connection, or sent what is no response of Kafka's."""
+    """The other side closed the connection, or sent something that is not a Kafka response."""
 
     def __init__(self, received: bytes) -> None:
-        """``received``: the first bytes that it sent, at most 4."""
+        """``received``: its first bytes, at most 4."""
         super().__init__(f"received {received!r} instead of a response")
         self.received = received
 
@@ -33,7 +33,7 @@ def ask(address: tuple[str, int], request: Message, version: int, client_id: str
         with connection.makefile("rb") as stream:
             head = stream.read(_SIZE_BYTES + _CORRELATION_ID_BYTES)
             size_bytes = int.from_bytes(head[:_SIZE_BYTES], "big")
-            # The correlation id tells a response from whatever another protocol begins with.
+            # The correlation id distinguishes a response from the first bytes of other protocols.
             if head[_SIZE_BYTES:] != _CORRELATION_ID.to_bytes(_CORRELATION_ID_BYTES, "big") or size_bytes > _MAX_RESPONSE_BYTES:
                 raise NotAResponseError(head[:_SIZE_BYTES])
             body = head[_SIZE_BYTES:] + stream.read(size_bytes - _CORRELATION_ID_BYTES)

@@ -99,7 +99,7 @@ class SaslExchange:
         self._send(connection, SaslHandshakeRequest(mechanism=self._client.mechanism), HANDSHAKE_VERSION)
 
     def frame_received(self, connection: BrokerConnection, frame: Buffer) -> None:
-        """Take the server's answer, or pass on what comes later (``IConnectionOwner``)."""
+        """Take the server's answer, or pass on a later frame (``IConnectionOwner``)."""
         if self._is_over:
             self._owner.frame_received(connection, frame)
             return

@@ -225,7 +225,7 @@ class KafkaChannel:
         self.last_active_ns = self._owner.now_ns()
 
     def load(self, regions: Sequence[FileRegion]) -> bool:
-        """Return whether a handler loads what is left of a response first; the transport continues after that.
+        """Return whether a handler loads the rest of a response first; the transport continues after that.
 
         A client that reads slowly gets records that may have left the page cache meanwhile: a network thread that read them would
         wait for the disk, with all its connections.
@@ -247,7 +247,7 @@ class KafkaChannel:
     def eof_received(self) -> bool:
         """Stop reading: the client sends no more. Return whether the connection stays open to serve the requests received so far.
 
-        A producer with acks=0 may send and disconnect, and what it sent must not be lost. A client that has only shut down its
+        A producer with acks=0 may send and disconnect, and its requests must not be lost. A client that has only shut down its
         sending side still reads its responses. (Kafka handles the first case by CloseMode.GRACEFUL.)
         """
         if not self.has_waiting_requests and self.in_flight is None:
@@ -258,11 +258,11 @@ class KafkaChannel:
         return True
 
     def refuse(self, why: str) -> None:
-        """Close the connection because of what it sent, and log why."""
+        """Close the connection because of its data, and log why."""
         self._owner.refuse(self, why)
 
     def tell_refusal(self, why: str) -> None:
-        """Tell observers why the connection is closed."""
+        """Report to observers why the connection is closed."""
         self._owner.tell_refusal(self, why)
 
     def response_unreadable(self, why: str) -> None:
@@ -314,7 +314,7 @@ class KafkaChannel:
         self.pause()
 
     def next_request(self) -> None:
-        """Process the next waiting frame, or resume reading if there is none. Does nothing while the channel must stay muted."""
+        """Process the next waiting frame, or resume reading without one. Does nothing while the channel must stay muted."""
         if self.state > MUTED:
             return
         owner = self._owner
@@ -400,7 +400,7 @@ class KafkaChannel:
         self._backlog_bytes += sum(map(len, frames)) + FRAME_BYTES * len(frames)
 
     def _cut(self) -> bool:
-        """Cut the next frames of what was read. Return False if that closes the channel."""
+        """Cut the next frames of the read data. Return False if that closes the channel."""
         try:
             self._keep(self._reader.cut())
         except InvalidReceiveError as error:

@@ -1,6 +1,6 @@
 """Splits a byte stream into frames: a size of four bytes, then that many bytes. No I/O here.
 
-Small frames are sliced from what was read. A large frame has a buffer (``get_buffer``) that the transport reads into directly.
+Small frames are sliced from the read data. A large frame has a buffer (``get_buffer``) that the transport reads into directly.
 The buffer grows with the bytes that have arrived, so a size alone allocates no memory. On PyPy it is one that is used again, and
 frames of a kilobyte have one too.
 """
@@ -18,19 +18,19 @@ from twisted_kafka.protocol.regions import Buffer
 SIZE_BYTES = 4
 
 FIRST_ALLOCATION_BYTES = 4 * 1024
-"""The buffer of a larger frame starts with so many bytes more than have come: a client that sent a size alone holds no more."""
+"""A larger frame's buffer starts with this many free bytes: a client that sent only a size holds no more."""
 
 GROWTH = 4
 """Factor by which a full buffer grows, up to the size of its frame."""
 
 WHOLE_AT_BYTES = 64 * 1024
-"""A frame of which so much has come gets its whole buffer: the pages that nothing is written to take no memory."""
+"""A frame with this many received bytes gets its whole buffer: unwritten pages take no memory."""
 
 LEAST_STEP_BYTES = 1024
 """The sizes of buffers that are used again differ by this much at least."""
 
 LEAST_KEPT = 4
-"""A buffer is not kept if there is no room for so many of its size."""
+"""A buffer is only kept if there is room for this many of its size."""
 
 NOT_NOW: Final = memoryview(b"")
 """Returned in place of a buffer when nothing should be read now."""
@@ -156,7 +156,7 @@ class FrameReader:
         return self._cut(data, 0)
 
     def cut(self) -> Sequence[Buffer]:
-        """Return the next frames of what was fed. Raises InvalidReceiveError."""
+        """Return the next frames of the data fed before. Raises InvalidReceiveError."""
         data, self.uncut = self.uncut, b""
         self.held_bytes = 0
         return self._cut(data, 0)
@@ -170,7 +170,7 @@ class FrameReader:
 
     @property
     def memory_bytes(self) -> int:
-        """What it takes in memory: the buffer of an incomplete frame may be four times as large as what has come of it."""
+        """Bytes in memory: the buffer of an incomplete frame may be four times as large as its received part."""
         buffer = self._buffer
         return self.held_bytes if buffer is None else len(buffer)
 
@@ -217,7 +217,7 @@ class FrameReader:
         return frames
 
     def _keep_uncut(self, data: bytes, position: int) -> None:
-        # Whether a frame is complete is seen when it is cut, so what is kept may be less than one.
+        # Only cutting shows whether a frame is complete, so the kept data may be less than a frame.
         self.uncut = data[position:]
         self.held_bytes = len(self.uncut)
 
@@ -240,7 +240,7 @@ class FrameReader:
             copy_into(buffer, data, 0)
 
     def drop(self) -> None:
-        """Forget what is incomplete: the connection is closed, and somebody may still hold its channel."""
+        """Forget an incomplete frame: the connection is closed, but its channel may still be referenced."""
         self._buffer = None
         self._head = self.uncut = b""
         self.held_bytes = 0

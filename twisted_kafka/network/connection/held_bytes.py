@@ -42,7 +42,7 @@ class HeldBytes:
     def longest_stuck(self, now_ns: int) -> KafkaChannel | None:
         """Return whom to close: the longest silent if it has been so for ``STUCK_NS``, or if they hold several times too much.
 
-        A single one is never closed for what it holds: its response may be larger than the limit.
+        A single connection is never closed for its bytes: its response may be larger than the limit.
         """
         if len(self._held) < 2:
             return None

@@ -17,7 +17,7 @@ class IChannelTransport(Interface):
         """Continue with a response whose files have been loaded."""
 
     def end_sending() -> None:
-        """Send nothing after what was sent so far; the client sees the end of the stream after it."""
+        """Send nothing more; after the data sent so far, the client sees the end of the stream."""
 
     def pauseProducing() -> None:
         """Stop reading."""
@@ -26,7 +26,7 @@ class IChannelTransport(Interface):
         """Start or resume reading."""
 
     def has_unread() -> bool:
-        """Whether the client has sent something that was not read yet."""
+        """Whether the client has sent data that was not read yet."""
 
     def abortConnection() -> None:
-        """Close at once and discard what is not sent yet."""
+        """Close at once and discard unsent data."""

@@ -31,9 +31,9 @@ class Newcomers(Generic[T]):
         self._since.pop(newcomer, None)
 
     def take_silent(self) -> T | None:
-        """Return a connection that has been silent for ``SILENT_S``, and forget it; None if there is none.
+        """Return a connection that has been silent for ``SILENT_S``, and forget it; None if no connection has.
 
-        Each one that has sent something is looked at once, however often this is called.
+        A connection that has sent something is examined only once, however often this is called.
         """
         limit_s = self._seconds() - SILENT_S
         while self._since:

@@ -38,7 +38,7 @@ class PendingAuthentications:
         return len(self._pending)
 
     def begin(self, channel: KafkaChannel) -> None:
-        """Add a new connection. If there are too many, those that have sent nothing are closed."""
+        """Add a new connection. If there are too many, connections that have sent nothing are closed."""
         limit = self._limits.max_pending
         while len(self._pending) >= limit and (silent := self._newcomers.take_silent()) is not None:
             self._give_up(silent, f"it sent nothing, and {limit} others authenticate (sasl.server.authentication.max.pending)")

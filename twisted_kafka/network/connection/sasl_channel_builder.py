@@ -18,7 +18,7 @@ from twisted_kafka.network.requests.request_context import ConnectionInfo
 
 
 class IListenerAuthentication(Protocol):
-    """Who may connect to a listener, and how."""
+    """Authenticates the clients of a listener."""
 
     def authenticator(self, connection: ConnectionInfo) -> IAuthenticator:
         """Return the authentication of a new connection."""

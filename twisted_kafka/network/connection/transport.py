@@ -187,7 +187,7 @@ class KafkaTransport(Connection):
             super()._closeSocket(orderly)  # type: ignore[no-untyped-call]
 
     def abortConnection(self) -> None:
-        """Close at once and discard what is not sent yet."""
+        """Close at once and discard unsent data."""
         if self.connected:
             self.connectionLost(Failure(main.CONNECTION_DONE))  # type: ignore[no-untyped-call]
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 BUSY_POLL_NS: Final = 100_000
-"""A thread polls for so long, at most, before it sleeps."""
+"""Longest time that a thread polls before it sleeps."""
 
 MAX_PAUSE: Final = 64
-"""At most so many short waits pass without it after it was in vain."""
+"""After polls in vain, at most this many short waits pass without one."""
 
 
 class BusyPoll:

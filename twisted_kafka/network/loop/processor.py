@@ -69,19 +69,19 @@ from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.timing.clock import IClock
 
 MAX_REQUESTS_PER_ROUND = 32
-"""After so many requests, no further one is handled before the thread sends their responses and polls its sockets again."""
+"""Most requests that the thread handles before it sends their responses and polls its sockets again."""
 
 HELD_BYTES = 40 * 1024 * 1024
 """Most bytes that one processor's connections may hold of requests that are small and incomplete, or that wait for room.
 
-Those that wait for memory have 64 KiB each. So 600 producers may wait whose requests do not fit the memory for large ones.
+Requests that wait for memory have 64 KiB each. So 600 producers may wait whose requests do not fit the memory for large ones.
 """
 
 READ_AHEAD_TOTAL_BYTES = 12 * 1024 * 1024
 """Nothing is read ahead while they hold more than this."""
 
 UNSENT_BYTES = 24 * 1024 * 1024
-"""Most bytes in memory of responses that the clients of one processor do not read, and a third of those that they read slowly."""
+"""Most bytes in memory of responses that one processor's clients do not read, plus a third of those read slowly."""
 
 FAILURE_READ_S = 1.0
 """How long a client has to read why it is not authenticated before its connection is closed."""
@@ -243,7 +243,7 @@ class Processor:
         self._reactor.callFromThread(self._begin_draining)
 
     def give_up_unanswered(self) -> None:
-        """Close connections whose request has no response yet: whoever could answer has ended."""
+        """Close connections whose request has no response yet: the threads that could answer have ended."""
         self._reactor.callFromThread(self._close_unanswered)
 
     def close_all(self) -> None:
@@ -654,7 +654,7 @@ class Processor:
                     self._fail_authentication(channel, request)
                 elif kind == SESSION_EXPIRED:
                     self._expire_session(channel, request, now_ns)
-                elif kind == CLOSE_CONNECTION:  # what was read behind this request is not handled
+                elif kind == CLOSE_CONNECTION:  # data read behind this request is not handled
                     self._answer_and_close(channel, request)
                 else:
                     request.sent_ns = now_ns
@@ -736,7 +736,7 @@ class Processor:
             channel.close()
 
     def end(self) -> None:
-        """Discard the responses that are queued and those that still come. Called when the thread has ended."""
+        """Discard queued and later responses. Called when the thread has ended."""
         self._has_ended = True  # first: a response that is appended meanwhile is discarded here or by the thread that appends it
         self._discard_responses()
 

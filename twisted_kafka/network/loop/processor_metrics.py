@@ -1,7 +1,7 @@
 """The metrics of processors and of the memory pool, under Kafka's names.
 
 A processor only counts (``ConnectionStats``); rates, means and ratios are computed when they are read. The group
-``socket-server-metrics`` uses the names of Kafka's clients: a *request* there is what goes out, which is the broker's response.
+``socket-server-metrics`` uses the names of Kafka's clients: there, a *request* is outgoing data, which is the broker's response.
 """
 
 from collections import Counter

@@ -28,7 +28,7 @@ COMPUTING_CHECK_NS: Final = 2_500_000 if HAS_INTERPRETER_LOCK else 0
 """Time between two checks while the process computes. So a request that computes is stalled after 2.5 to 5 ms."""
 
 COMPUTING_SHARE: Final = 2
-"""The process computes if it has used a processor for at least one part in so many of the time."""
+"""The process computes if it has used a processor for at least 1/COMPUTING_SHARE of the time."""
 
 _CHECK_NS = int(CHECK_S * 1e9)
 _STOP_S = 5.0

@@ -40,7 +40,7 @@ class IAuthenticator(Protocol):
 
     @property
     def has_been_authenticated(self) -> bool:
-        """Whether the client has authenticated itself before, so that what it does now is a re-authentication."""
+        """Whether the client has authenticated itself before, so that this is a re-authentication."""
 
     @property
     def expects_token(self) -> bool:
@@ -82,9 +82,9 @@ class IAuthenticator(Protocol):
     def evaluate(self, token: bytes, version: int) -> TokenAnswer:
         """Take a token. ``version`` is that of the SaslAuthenticate request, -1 for a token without a header.
 
-        Raises SaslAuthenticationError, with what the client is told, when the authentication has failed, or
+        Raises SaslAuthenticationError, with the text for the client, when the authentication has failed, or
         AuthenticationInterruptedError.
         """
 
     def refuse(self, why: str) -> None:
-        """End the authentication: the client has sent something else than a step of it."""
+        """End the authentication: the client has sent something that is no step of it."""

@@ -1,7 +1,7 @@
-"""A thread of a plane: where it sleeps, what it is doing, and which role it has. (docs/adr/0027.)
+"""A thread of a plane, with its role, its present work and the lock on which it sleeps. (docs/adr/0027.)
 
 Network threads and request handlers are roles. A thread that is stuck in a request hands its network thread's role to a sleeping
-handler's thread and takes over that handler's role, so both numbers stay what they are.
+handler's thread and takes over that handler's role, so both numbers stay the same.
 """
 
 import threading
@@ -99,7 +99,7 @@ class Parker:
         self.seen_since_ns = since
 
     def end_idle(self, now_ns: int) -> None:
-        """Count the time since the thread became idle. Called by whoever removed the parker from the idle ones."""
+        """Count the time since the thread became idle. Called by the thread that removed the parker from the idle ones."""
         since = self.parked_since_ns
         if since:
             self.parked_since_ns = 0

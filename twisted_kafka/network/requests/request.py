@@ -1,4 +1,4 @@
-"""A request from its last byte to its response: its bytes, the timestamps of its phases, and what it is answered."""
+"""A request from its last byte to its response: its bytes, the timestamps of its phases, and its response."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -5,7 +5,7 @@ Switching threads is expensive, above all under the interpreter lock:
 - A processor that has queued requests handles them itself in the place of an idle handler (``claim_idle``). If one takes long, that
   handler's thread takes over the loop, and the processor's former thread is the handler then (``check_stalls``).
 - Handlers take large requests, and others while no processor does. They are parked last in, first out, and one is woken only if no
-  handler is awake, or if those that are have been on the same request at two checks: they are slow, or blocked.
+  handler is awake, or if every awake handler had the same request at two checks: they are slow, or blocked.
 - Besides requests the queue holds ShutdownRequests, each of which ends one handler in its turn, and WakeupRequests, which go to the
   front: each stands for one callback, further work for a request that was left waiting, to be done on a handler's thread.
 - Responses go to the processor that owns the connection, which is woken if it sleeps.
@@ -60,9 +60,9 @@ class WakeupRequest:
 class RequestBundle:
     """Requests that are handled together: produces to one partition, say.
 
-    ``items`` is what was read of each. It is None until a handler has looked at what they have in common, ``key``; those with
-    another key become bundles of their own, and are put back into the queue (``RequestChannel.put_back``). A request that has
-    nothing in common with others has the key None.
+    ``items`` has the content of each request. It is None until a handler has compared the requests' keys. Requests with another
+    ``key`` become bundles of their own and are put back into the queue (``RequestChannel.put_back``). A request that must be
+    handled alone has the key None.
     """
 
     __slots__ = ("items", "key", "requests")
@@ -237,10 +237,10 @@ class RequestChannel:
     def receive(
         self, parker: Parker, timeout_s: float = MAX_PARK_S
     ) -> Request | RequestBundle | CallbackRequest | ShutdownRequest | None:
-        """Return a callback or the oldest request; if there is none, None, after having slept until woken or for ``timeout_s``.
+        """Return a callback or the oldest request. If the queue is empty, sleep until woken or for ``timeout_s``, and return None.
 
-        It is a bundle if the next ones have the same API, one of ``bundled``. A network thread in the place of a handler calls it
-        with a timeout of 0. It gets no large request.
+        Return a bundle if the next requests have the same API, one of ``bundled``. A network thread in the place of a handler
+        passes a timeout of 0. It gets no large request.
         """
         parker.busy_since_ns = 0
         if timeout_s and self._is_left_to_another(parker):
@@ -406,7 +406,7 @@ class RequestChannel:
             self._idle.pop().wake()
 
     def _notify_drained(self) -> None:
-        # Each of them once: while one is told, others fill the queue and wait again.
+        # Each processor once: while one is notified, others fill the queue and wait again.
         for processor in self._full_for.copy():
             self._full_for.discard(processor)
             processor.request_queue_drained()

@@ -74,7 +74,7 @@ def expires_ms(certificate: x509.Certificate) -> int:
 
 
 def expired(certificates: Iterable[x509.Certificate], now_ms: int) -> x509.Certificate | None:
-    """Return a certificate that has expired, None if there is none."""
+    """Return an expired certificate, or None."""
     return next((each for each in certificates if expires_ms(each) <= now_ms), None)
 
 

@@ -95,7 +95,7 @@ def _configure_suites(context: SSL.Context, enabled: list[str], suites: Sequence
 
 
 def _possible_ciphers() -> list[str]:
-    """All that encrypt, and authenticate the broker with its certificate; without those that Java disables, too."""
+    """Return all ciphers that encrypt and authenticate the broker with its certificate, and that Java does not disable."""
     context = SSL.Context(SSL.TLS_METHOD)
     context.set_cipher_list(b"ALL:!aNULL:!eNULL:!PSK:!SRP:!RC4:!DES:!3DES:!MD5:@SECLEVEL=0")
     return SSL.Connection(context).get_cipher_list()

@@ -77,7 +77,7 @@ class SslChannelBuilder:
             )
 
     def refresh(self, config: KafkaConfig) -> None:
-        """Use files that were replaced or changed, and tell what expires. Files that cannot be used are passed over."""
+        """Use replaced or changed files, and report expiring certificates. Files that cannot be used are skipped."""
         refused = ""
         try:
             self.reconfigure(config)

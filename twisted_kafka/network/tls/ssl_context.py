@@ -151,7 +151,7 @@ def _record_failure(connection: SSL.Connection, certificate: crypto.X509, number
 def is_end_of_file(error: SSL.Error) -> bool:
     """Return whether the peer closed the connection without close_notify.
 
-    pyOpenSSL usually raises SysCallError then, but not if OpenSSL's error queue has a failed write of another connection.
+    pyOpenSSL usually raises SysCallError then, but not if OpenSSL's error queue contains a failed write of another connection.
     """
     entries = error.args[0] if error.args else ()
     return isinstance(entries, list) and any(entry[-1] == "unexpected eof while reading" for entry in entries)

@@ -1,4 +1,4 @@
-"""The ``ssl.*`` settings of one listener, without those that only apply to Java. Their repr contains no secrets."""
+"""The ``ssl.*`` settings of one listener, without settings that only apply to Java. Their repr contains no secrets."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

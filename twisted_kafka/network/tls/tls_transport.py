@@ -257,7 +257,7 @@ class TlsTransport(KafkaTransport):
         super().end_sending()
 
     def abortConnection(self) -> None:
-        """Close at once and discard what is not sent yet, except for a close_notify alert."""
+        """Close at once and discard unsent data, except for a close_notify alert."""
         if self.connected and self._phase == OPEN and not self._parts:
             with suppress(SSL.Error):
                 self._tls.shutdown()

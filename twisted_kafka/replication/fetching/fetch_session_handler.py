@@ -1,7 +1,7 @@
 """The follower's side of a fetch session (KIP-227; Kafka: ``FetchSessionHandler``).
 
-The first request of a session has all partitions. The following ones have those that were added, changed or removed, and their
-responses only what is new. So a request costs what has changed.
+The first request of a session has all partitions. Later requests have only the added, changed or removed ones, and their responses
+only new data. So the cost of a request depends on the number of changes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -69,7 +69,7 @@ class FetchSessionHandler:
         return None if found is None else found[0]
 
     def build(self, changes: Mapping[TopicPartition, Wanted | None]) -> SessionRequest:
-        """Return the next request, after these changes of what is wanted; None: nothing of that partition."""
+        """Return the next request after these changes. None removes the partition from the session."""
         changed: dict[TopicPartition, Wanted] = {}
         forgotten: dict[TopicPartition, bytes] = {}
         for partition, wanted in changes.items():

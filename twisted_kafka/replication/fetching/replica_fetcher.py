@@ -1,13 +1,12 @@
 """ReplicaFetcher: copies partitions from one leader, one request at a time, without any I/O of the network.
 
-``work`` is a generator: it yields a request or a pause, and is sent the response, the error that there was instead of one, or None
-after a pause. So it runs on a client's thread, and in tests step by step.
+``work`` is a generator: it yields a request or a pause, and receives the response, an error in its place, or None after a
+pause. So it runs on a client's thread, and in tests step by step.
 
 A partition is fetched from its log's end on. The leader says if the logs diverge (KIP-595), and the follower truncates its own. A
-log without leader epochs cannot be compared: what is above its high watermark goes before the first fetch.
+log without leader epochs cannot be compared: records above its high watermark are removed before the first fetch.
 
-What a fetch costs follows what has changed: ``_changed`` has the partitions whose part of the session has to be looked at, and only
-those are.
+The cost of a fetch depends on the number of changes: only the partitions in ``_changed`` are examined for the next request.
 
 After an error, the leader's or our own, a partition is left alone for ``replica.fetch.backoff.ms`` and then tried again, until the
 controller says otherwise or its log directory goes offline. If the leader does not know yet that it is, which takes milliseconds,
@@ -63,7 +62,7 @@ _NOT_LEADING_YET: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
-"""What a broker answers that the controller has not made the leader yet, although it has told the follower."""
+"""The errors of a broker that does not know yet that it is the leader, while its follower does."""
 
 FIRST_BACKOFF_MS: Final = 10
 """The first pause after such an answer; each further one is twice as long."""
@@ -72,7 +71,7 @@ _log = Logger()
 
 
 class Pause(NamedTuple):
-    """A wait of so many milliseconds, or until there is something to do if that is sooner; None: only until then."""
+    """A wait of ``ms`` milliseconds, or until there is work if that is sooner; with None, only until there is work."""
 
     ms: int | None
 
@@ -153,13 +152,13 @@ class ReplicaFetcher:
     """The partitions that are copied from one leader. Any thread may add and remove some; one thread at a time works."""
 
     def __init__(self, host: FetcherHost, requests: Meter, size: Meter, wake: Callable[[], object]) -> None:
-        """``requests`` and ``size`` count fetches and their bytes. ``wake`` has the worker look at what has changed."""
+        """``requests`` and ``size`` count fetches and their bytes. ``wake`` makes the worker look at the changes."""
         self._host = host
         self._session = FetchSessionHandler()
         self._lock = threading.Lock()
         self._states: dict[TopicPartition, FetchState] = {}
         self._changed: dict[TopicPartition, None] = {}
-        """The partitions of which something else may have to be asked than before."""
+        """The partitions whose next fetch may differ from their last."""
         self._delayed: list[tuple[int, TopicPartition]] = []
         """A heap of when partitions may be fetched again; later delays and removals are noticed then."""
         self._behind: set[TopicPartition] = set()
@@ -216,7 +215,7 @@ class ReplicaFetcher:
         return partitions
 
     def retry(self) -> None:
-        """Try again at once what is left alone because of an error."""
+        """Retry partitions at once that were delayed by an error."""
         with self._lock:
             delayed, self._delayed = self._delayed, []
             for _, topic_partition in delayed:
@@ -231,7 +230,7 @@ class ReplicaFetcher:
 
     @property
     def count(self) -> int:
-        """The number of partitions, also of those that failed."""
+        """The number of partitions, including failed ones."""
         return len(self._states.keys() | self._failed) if self._failed else len(self._states)
 
     @property
@@ -281,7 +280,7 @@ class ReplicaFetcher:
         """Note the answer to a fetch that was overtaken; for the thread that works.
 
         Usually it says that the session is at a later epoch. A leader that answered before it had the next request believes that
-        the follower knows what it said: only another session says it again.
+        the follower has its data: only another session sends it again.
         """
         if isinstance(answer, FetchResponse) and answer.responses:
             self._is_out_of_step = True
@@ -320,7 +319,7 @@ class ReplicaFetcher:
         return state.wanted()
 
     def _is_throttled(self, topic_partition: TopicPartition) -> bool:
-        quota = self._host.quota  # what is in sync is not throttled
+        quota = self._host.quota  # partitions in sync are not throttled
         return quota.has_throttled and topic_partition in self._behind and quota.is_throttled(topic_partition) and quota.is_exceeded
 
     def _pause(self) -> Pause:
@@ -345,9 +344,9 @@ class ReplicaFetcher:
         try:
             action(state)
         except FencedLeaderEpochError:
-            return None  # this thread is not told yet
+            return None  # this thread is not informed yet
         except CorruptRecordError as error:
-            return str(error)  # what is fetched the next time may be intact
+            return str(error)  # the next fetch may get intact records
         except Exception as error:  # noqa: BLE001 one partition must not stop the others
             if topic_partition not in self._failed:
                 self._failed.add(topic_partition)
@@ -381,9 +380,9 @@ class ReplicaFetcher:
         self._changed[topic_partition] = None
 
     def _fenced(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        """Stop fetching a partition until the controller says who leads it. Call it with the lock.
+        """Stop fetching a partition until the controller names its leader. Call it with the lock.
 
-        This is no error: whenever leaders change, some are told before their followers.
+        This is no error: when leaders change, some brokers learn it before their followers.
         """
         _log.info(
             "{partition} has a leader with a later epoch than {epoch}: not fetched until the controller says more",
@@ -417,7 +416,7 @@ class ReplicaFetcher:
             self._delay(topic_partitions, why)
 
     def _take_partition(self, topic_partition: TopicPartition, asked: Wanted, data: PartitionData) -> "ErrorCode | str | None":
-        """Append what was fetched of a partition; return why it is to be left alone for a while, None if it is not."""
+        """Append the fetched records of a partition. Return the reason to pause its fetches for a while, or None."""
         with self._lock:
             state = self._states.get(topic_partition)
             if state is None or not _is_answer_to(asked, state):
@@ -499,8 +498,8 @@ class ReplicaFetcher:
     def _reset(self, topic_partition: TopicPartition, asked: Wanted) -> Work:
         """Go on where the leader's log allows, as it does not have the offset that was fetched (Kafka: ``fetchOffsetAndTruncate``).
 
-        If it ends before that, an unclean election made it the leader: what it does not have goes. If it begins after that, the
-        follower was away for long: all goes.
+        If its log ends before that offset, an unclean election made it the leader: the follower removes the records behind. If its
+        log begins after that offset, the follower was away for long, and removes all records.
         """
         requests = self._host.requests
         offsets = []

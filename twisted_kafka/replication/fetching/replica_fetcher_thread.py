@@ -31,7 +31,7 @@ class IFetcherClient(Protocol):
         """Return a future of the response, which is set on the client's thread. Each line is a connection of its own."""
 
     def run(self, action: Callable[[], object]) -> None:
-        """Call ``action`` on the client's thread. Raises an exception if there is none, as the listener's settings are wrong."""
+        """Call ``action`` on the client's thread. Raises an exception if wrong settings of the listener prevent a client."""
 
     def refresh(self) -> None:
         """Use certificates that have changed."""
@@ -154,7 +154,7 @@ class ReplicaFetcherThread:
         if done is self._overtaken:
             self._overtaken = None
             self.fetcher.answered_late(_outcome(done))
-            self._overtake()  # what was added while this one waited
+            self._overtake()  # for partitions added while this one waited
         elif done is self._in_flight:
             self._in_flight = None
             self._advance(_outcome(done))

@@ -95,7 +95,7 @@ class AlterLogDirs:
         self._state = state
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Set the throttle of moves from the broker's dynamic configs; without the key there is none."""
+        """Set the throttle of moves from the broker's dynamic configs; without the key, moves are not throttled."""
         text = settings.get(QUOTA_KEY)
         try:
             self._quota.update(None if text is None else int(text))

@@ -1,7 +1,7 @@
 """Copies a replica to another log directory, piece by piece, until the copy can take its place (KIP-113).
 
-Kafka runs a follower of the broker's own leader for this. Here the future log is compared with the log itself: what was truncated
-of the log is truncated there too, by leader epochs, then the batches behind the future log's end are appended to it.
+Kafka runs a follower of the broker's own leader for this. Here the future log is compared with the log itself: it is truncated
+where the log was, by leader epochs, then the batches behind the future log's end are appended to it.
 """
 
 from typing import Final, NamedTuple, Protocol

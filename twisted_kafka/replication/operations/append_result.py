@@ -9,11 +9,11 @@ _NO_ERRORS: Final[tuple[tuple[int, str], ...]] = ()
 
 
 class PartitionResult:
-    """The result of an append to one partition; with ``info`` of one that succeeded. Unknown offsets and times are -1.
+    """The result of an append to one partition; ``info`` is given if it succeeded. Unknown offsets and times are -1.
 
     ``required_offset`` is the high watermark at which the append is replicated to all in-sync replicas, -1 when nothing waits for
     that; ``leader_since`` is the partition's at the append. ``record_errors`` are (index of the record, reason) and
-    ``error_message`` says what was wrong with the batch (KIP-467).
+    ``error_message`` describes the error of the batch (KIP-467).
     """
 
     __slots__ = (

@@ -166,7 +166,7 @@ class RecordAppender:
         return self._partitions.get_or_raise(topic_partition)
 
     def _appended(self, partition: Partition, moved: bool, size_bytes: int, records: int, requests: int = 1) -> None:
-        """Count what was appended, and complete what waits for it. ``moved``: the high watermark moved."""
+        """Count an append, and complete requests that wait for it. ``moved``: whether the high watermark moved."""
         if partition.produce_meters is None:
             partition.produce_meters = ProduceMeters(partition.stats, self._stats.all_topics)
         partition.produce_meters.mark(size_bytes, records, requests)

@@ -41,7 +41,7 @@ class OffsetQueries:
     def list_offset(
         self, topic_partition: TopicPartition, timestamp: int, replica_id: int, isolation_level: int, current_leader_epoch: int
     ) -> TimestampAndOffset | None:
-        """Find the offset for a timestamp or one of the special ones (-1 to -5); None when there is none (KIP-79, 734, 405).
+        """Find the offset for a timestamp or a special value (-1 to -5); None if no offset matches (KIP-79, 734, 405).
 
         A consumer sees up to the high watermark or the last stable offset, others to the log's end.
         Raises KafkaError of the partition's state, OffsetNotAvailableError (just elected: the high watermark may still go back).

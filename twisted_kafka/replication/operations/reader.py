@@ -84,7 +84,7 @@ class LogReader:
 
     @property
     def prefers_replicas(self) -> bool:
-        """Whether consumers may be told to read from other replicas."""
+        """Whether consumers may be sent to other replicas."""
         return self._preferred is not None
 
     def set_in_sync_replicas(self, in_sync: IInSyncReplicas) -> None:

@@ -21,7 +21,7 @@ class WaitingFetches:
         self._count = 0
 
     def add(self, fetch: DelayedFetch, partitions: int) -> None:
-        """Add one that is going to wait, which names so many partitions."""
+        """Add a fetch that is about to wait, with its number of partitions."""
         fetch.on_end = self._remove
         with self._lock:
             self._fetches[fetch] = partitions

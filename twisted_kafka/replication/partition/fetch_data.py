@@ -17,7 +17,7 @@ _FIRST_VERSION_FROM_FOLLOWERS: Final = 11
 
 
 class ClientMetadata(NamedTuple):
-    """What a replica selector is told of a consumer."""
+    """A consumer's properties for a replica selector."""
 
     rack_id: str
     client_id: str
@@ -65,7 +65,7 @@ class FetchParams:
         self.version = version
         self.replica_epoch = replica_epoch
         self.client: ClientMetadata | None = None
-        """The consumer, if it may be told to read from another replica."""
+        """The consumer, if it may be sent to another replica."""
         self.is_from_follower = replica_id >= 0
         self.hard_max_bytes = version <= _LAST_VERSION_WITH_HARD_LIMIT
         self.fetch_only_leader = replica_id >= 0 or (replica_id == CONSUMER_REPLICA_ID and version < _FIRST_VERSION_FROM_FOLLOWERS)

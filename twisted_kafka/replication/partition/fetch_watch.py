@@ -1,7 +1,7 @@
-"""What has changed of the partitions of a follower's session: its fetches read nothing else.
+"""The changed partitions of a follower's session: its fetches read only these.
 
-A follower fetches all partitions that it follows, many times a second, and few of them change. A ``FetchWatch`` has those that
-have to be read for the next fetch. A partition is settled, and needs no reading, once its follower is in sync and has all of its
+A follower fetches all partitions that it follows, many times a second, and few of them change. A ``FetchWatch`` has the
+partitions to read for the next fetch. A partition is settled, and needs no reading, once its follower is in sync and has all of its
 records, all of them are committed, and it was read without an error. Appends, moves of the high watermark and changes of roles are
 announced to ``FetchWatches``, and unsettle it.
 """
@@ -127,11 +127,11 @@ class FetchWatch:
         if on_change is not None:
             try:
                 on_change(topic_partition)
-            except Exception:  # noqa: BLE001 one follower's fetch must not fail what was appended
+            except Exception:  # noqa: BLE001 one follower's fetch must not fail the append
                 _log.failure("Uncaught exception while completing a follower's fetch")
 
     def fetch_of(self, topic_partition: TopicPartition) -> PartitionFetch | None:
-        """Return what is fetched of a partition."""
+        """Return the session's fetch of a partition."""
         return self._fetches.get(topic_partition)
 
     @property
@@ -147,7 +147,7 @@ class FetchWatch:
         return taken
 
     def take_in_turn(self, taken: Iterable[PartitionFetch]) -> list[PartitionFetch]:
-        """Return the next partitions to read although they are settled, without those that are read in any case."""
+        """Return the settled partitions whose turn it is to be read, without partitions that are read in any case."""
         chosen = set(taken)
         found: list[PartitionFetch] = []
         for _ in range(min(READ_IN_TURN, len(self._in_turn))):

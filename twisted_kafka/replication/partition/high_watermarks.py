@@ -31,7 +31,7 @@ class HighWatermarkCheckpoints:
         self._lock = threading.Lock()
 
     def last_known(self, directory: Path, topic_partition: TopicPartition) -> int:
-        """Return the checkpointed high watermark of a partition in a log directory; 0 if there is none."""
+        """Return the checkpointed high watermark of a partition in a log directory; 0 if the file has no entry."""
         with self._lock:
             offsets = self._loaded.get(directory)
             if offsets is None:

@@ -1,7 +1,7 @@
 """One partition of this broker: its role, its leader epoch, its in-sync replicas and its log.
 
-Appends and role changes exclude each other by the partition's lock. Reads take no lock: what is below the high watermark is
-never taken back, and a follower that reads past it finds a truncation out by the leader epochs (KIP-595).
+Appends and role changes exclude each other by the partition's lock. Reads take no lock: records below the high watermark
+are never taken back, and a follower that reads past it detects a truncation by the leader epochs (KIP-595).
 """
 
 import threading
@@ -137,7 +137,7 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.leader_epoch_start_offset = UNKNOWN_OFFSET
         self.leader_since = NO_EPOCH
-        """The leader epoch in which this broker began to lead: what it appended before may have been truncated since."""
+        """The leader epoch in which this broker began to lead: its earlier appends may have been truncated since."""
         self.controller_epoch = 0
         self.partition_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
@@ -362,7 +362,7 @@ class Partition:
     def propose_expansion(self, replica_id: int, broker_epoch: int) -> IsrProposal | None:
         """Return the change that lets a follower join, if it has all that is committed; nothing else may be proposed then.
 
-        ``broker_epoch`` is this broker's. While the disk stalls there is none.
+        ``broker_epoch`` is this broker's. Returns None while the disk stalls.
         """
         with self._unless_stalled() as is_free:
             if not is_free:
@@ -380,7 +380,7 @@ class Partition:
     def propose_shrinking(self, broker_epoch: int) -> IsrProposal | None:
         """Return the change that takes out the followers that lag for longer than ``replica.lag.time.max.ms``, if there are any.
 
-        While the disk stalls there is none.
+        Returns None while the disk stalls.
         """
         with self._unless_stalled() as is_free:
             if not is_free or not self.is_leader or self._pending is not None or self.is_alone:
@@ -433,10 +433,10 @@ class Partition:
     # As follower
 
     def append_as_follower(self, records: Buffer, fetch_offset: int, leader_epoch: int) -> LogAppendInfo:
-        """Append what was fetched from the leader of this epoch at the log's end, with its offsets and epochs.
+        """Append records fetched from the leader of this epoch at the log's end, with its offsets and epochs.
 
-        Raises FencedLeaderEpochError (it is another leader's turn), OffsetOutOfRangeError (the log does not end where was fetched),
-        what ``UnifiedLog.append_as_follower`` raises.
+        Raises FencedLeaderEpochError (the leader has changed), OffsetOutOfRangeError (the log does not end at ``fetch_offset``),
+        and the errors of ``UnifiedLog.append_as_follower``.
         """
         with self._lock:
             self._check_follows(leader_epoch)

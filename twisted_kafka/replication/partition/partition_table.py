@@ -9,7 +9,7 @@ from twisted_kafka.replication.partition.partition import Partition
 
 
 class PartitionTable:
-    """The hosted partitions, and those that are offline because their log directory failed.
+    """The hosted partitions, and the partitions that are offline because their log directory failed.
 
     Lookups are safe on any thread. Changes happen under the lock of ``StateChanges``.
     """

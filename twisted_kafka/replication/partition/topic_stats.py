@@ -1,4 +1,4 @@
-"""BrokerTopicMetrics: what goes in and out, per topic and for all topics together (Kafka: ``BrokerTopicStats``)."""
+"""BrokerTopicMetrics: incoming and outgoing data, per topic and for all topics together (Kafka: ``BrokerTopicStats``)."""
 
 import threading
 from threading import get_ident
@@ -144,7 +144,7 @@ class BrokerTopicStats:
         self.all_topics.mark(name, amount)
 
     def replicated_in(self, size_bytes: int, *, is_joining: bool) -> None:
-        """Count what was copied from a leader. ``is_joining``: a reassignment adds the replica that copies (KIP-455)."""
+        """Count bytes copied from a leader. ``is_joining``: a reassignment adds the replica that copies (KIP-455)."""
         self.all_topics.mark(REPLICATION_BYTES_IN, size_bytes)
         if is_joining:
             self.all_topics.mark(REASSIGNMENT_BYTES_IN, size_bytes)

@@ -4,7 +4,7 @@ from typing import Any
 
 
 class ControlError(Exception):
-    """An answer other than 200: its status, and one line with the fault and the expected input."""
+    """An answer that is not 200: its status, and one line with the fault and the expected input."""
 
     def __init__(self, status: int, text: str, **more: Any) -> None:
         """``more`` are further fields of the answer, such as ``seen`` of a wait."""

@@ -48,7 +48,7 @@ class _UnknownCodeError(ValueError):
 
 
 class AclApis:
-    """Describes and changes ACLs. ``authorizer`` provides ``IAuthorizer``; None: there are none, and all requests fail."""
+    """Describes and changes ACLs. ``authorizer`` provides ``IAuthorizer``; if it is None, all requests fail."""
 
     def __init__(self, authorizer: Any, authorization: IAuthorization = ALLOW_ALL) -> None:
         self._authorizer = authorizer
@@ -151,7 +151,7 @@ def _filter(context: RequestContext, wanted: DescribeAclsRequest | DeleteAclsFil
 
 
 def _binding(context: RequestContext, creation: AclCreation) -> AclBinding | KafkaError:
-    """Return what is to be created, or why it cannot be. Raises _UnknownCodeError."""
+    """Return the binding to create, or the error that prevents it. Raises _UnknownCodeError."""
     resource_type = _of_code(ResourceType, creation.resource_type)
     _note(context, resource_type, creation.resource_name)
     pattern_type = _of_code(PatternType, creation.resource_pattern_type)

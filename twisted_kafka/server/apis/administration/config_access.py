@@ -1,4 +1,4 @@
-"""Who may see and change a resource's configs, as each type is protected as another; and what the access log calls the resource."""
+"""The permissions for a resource's configs, as some types are protected as another; and the resource's kind in the access log."""
 
 from typing import Final
 
@@ -25,7 +25,7 @@ _KINDS: Final = {
 
 
 def note_config_resource(context: RequestContext, config_resource_type: int, name: str) -> None:
-    """Record for the access log that the request is about a config resource; one of an unknown type is only refused."""
+    """Record for the access log that the request is about a config resource. An unknown type is not recorded."""
     kind = _KINDS.get(config_resource_type)
     if kind is not None:
         context.note_resource(kind, name or None)
@@ -34,7 +34,7 @@ def note_config_resource(context: RequestContext, config_resource_type: int, nam
 def require_config_access(
     authorization: IAuthorization, context: RequestContext, operation: AclOperation, config_resource_type: int, name: str
 ) -> None:
-    """Raise the KafkaError of a config resource unless the operation on its configs is allowed; of an unknown type, none."""
+    """Raise the KafkaError of a config resource unless the operation on its configs is allowed. An unknown type raises nothing."""
     resource_type = _PROTECTED_AS.get(config_resource_type)
     if resource_type is not None:
         authorization.require(context, operation, resource_type, CLUSTER_NAME if resource_type is ResourceType.CLUSTER else name)

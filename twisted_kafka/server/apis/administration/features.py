@@ -30,7 +30,7 @@ class FeatureApis:
 
     @api(UpdateFeaturesRequest, UpdateFeaturesResponse, versions=(0, 1))
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> "Future[UpdateFeaturesResponse]":
-        """Change the levels that may be changed; respond when they are stored, and this broker tells them its clients.
+        """Make the valid changes of levels; respond when they are stored, and this broker announces them to clients.
 
         That takes one write to the metadata store, whatever ``timeout_ms`` is.
         """

@@ -165,7 +165,7 @@ class TopicApis:
         return then(self._topics.delete_topics(names, request.timeout_ms, mutations=quota), answer_all)
 
     def _refuse_deletions(self, context: RequestContext, answers: Iterable[DeletableTopicResult]) -> None:
-        """Give what may not be deleted its error. Who may not describe a topic does not get to know the name of its id."""
+        """Set the errors of topics that may not be deleted. A client that may not describe a topic must not learn its name."""
         names = {answer.name for answer in answers if answer.name is not None}
         describable = self._allowed(context, AclOperation.DESCRIBE, names)
         deletable = self._allowed(context, AclOperation.DELETE, names)

@@ -19,7 +19,7 @@ from twisted_kafka.protocol.messages.api_versions import (
 from twisted_kafka.server.dispatch import FrozenResponse, api
 
 LEVEL_0_SINCE: Final = 4
-"""Older clients take a feature with the minimum 0 for an error, so it is not told (KAFKA-17011)."""
+"""Older clients take a feature with the minimum 0 for an error, so their response omits it (KAFKA-17011)."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -27,7 +27,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 class VersionsApis:
     """Returns the supported APIs and the features. ``supported`` is called at the first request, and when a feature changes.
 
-    ``tells_features``: those that are supported are told.
+    ``tells_features``: whether the response lists the supported features.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class VersionsApis:
         self._features = features
         self._told: Mapping[str, SupportedLevels] = SUPPORTED if tells_features else {}
         self._answers: tuple[FinalizedFeatures, FrozenResponse, FrozenResponse] | None = None
-        """The features that they tell, the answer to old versions, and the one that tells features with level 0."""
+        """The finalized features, their response to old versions, and the response that includes features with level 0."""
 
     @api(ApiVersionsRequest, ApiVersionsResponse, versions=(0, 4))
     def api_versions(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse | FrozenResponse:
@@ -82,7 +82,7 @@ def _response(
 def unsupported_version_response(versions: tuple[int, int] | None) -> ApiVersionsResponse:
     """Return the response to an ApiVersions request of an unsupported version; it has to be encoded as v0.
 
-    ``versions`` of ApiVersions are told, unless they are None, as before KIP-511.
+    It lists the ``versions`` of ApiVersions, unless they are None, as before KIP-511.
     """
     this = int(ApiKey.API_VERSIONS)
     told = [] if versions is None else [ApiVersion(api_key=this, min_version=versions[0], max_version=versions[1])]

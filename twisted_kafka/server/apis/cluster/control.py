@@ -50,8 +50,8 @@ TOPIC_IDS_SINCE = 5
 class ControlApis:
     """Passes requests of a controller on another broker to the replica manager; the local controller calls it directly.
 
-    They require CLUSTER_ACTION on the cluster, and are accepted on the control plane's listener, or if there is none on the
-    inter-broker listener. On others they fail with CLUSTER_AUTHORIZATION_FAILED.
+    They require CLUSTER_ACTION on the cluster, and are accepted on the control plane's listener, or without one on the
+    inter-broker listener. On other listeners they fail with CLUSTER_AUTHORIZATION_FAILED.
     """
 
     def __init__(

@@ -111,7 +111,7 @@ class MetadataApis:
     def _sees_all(
         self, context: RequestContext, request: MetadataRequest, snapshot: MetadataSnapshot, names: Sequence[str | None]
     ) -> bool:
-        """Whether the answer is the same as to everybody who may describe all of these topics, of all if there are none."""
+        """Whether the client may describe all of these topics (without names: all topics), so that it can share their answer."""
         if request.include_topic_authorized_operations or request.include_cluster_authorized_operations or None in names:
             return False
         asked: Collection[str] = names or snapshot.topics  # type: ignore[assignment]  # there is no None
@@ -177,7 +177,7 @@ class MetadataApis:
         allowed = self._described(context, (name for name in names if name is not None))
         known = [view.topic(name) for name in names if name in view.snapshot.topics and name in allowed]
         missing = [name for name in names if name is not None and name not in view.snapshot.topics and name in allowed]
-        # Whether what may not be described exists is not told.
+        # The answer does not reveal whether such a topic exists.
         denied = [_denied(name, is_internal=False) for name in names if name is not None and name not in allowed]
         return known + self._missing(context, missing, request.allow_auto_topic_creation and self._auto_create) + denied
 

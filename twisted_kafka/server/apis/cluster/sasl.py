@@ -1,6 +1,6 @@
 """SaslHandshake v0-1: v1 wraps the tokens in requests. SaslAuthenticate v0-2: v1 session lifetime, v2 flexible.
 
-A client gets here while it authenticates itself (``KafkaApis`` sees to that). Otherwise it is told that it should not.
+A client gets here while it authenticates itself (``KafkaApis`` sees to that). Otherwise it gets an error.
 """
 
 from twisted_kafka.network.requests.authenticator import AuthenticationInterruptedError

@@ -72,7 +72,7 @@ class DownConversion:
             _refuse(read, error.code)
             return
         if not converted and len(_whole_batches(data)):
-            # A truncated message tells the consumer that its fetch size is too small; an empty set would look like the log's end.
+            # A truncated message shows the consumer that its fetch size is too small; an empty set would look like the log's end.
             converted = _MOST_OFFSET_AND_SIZE.pack(-1, read.size_bytes + 1)
         read.records = converted
         read.size_bytes = len(read.records)

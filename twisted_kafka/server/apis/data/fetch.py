@@ -228,7 +228,7 @@ class FetchApis:
         denied: set[int],
         respond: Callable[[Sequence[PartitionRead]], Answer],
     ) -> "Answer | Future[Answer]":
-        """Read what is not denied. As in Kafka, denied partitions end no wait, unless there is nothing else."""
+        """Read the partitions that are not denied. As in Kafka, denied partitions end no wait, unless all are denied."""
         allowed = [fetch for position, fetch in enumerate(fetches) if position not in denied]
 
         def merged(reads: Sequence[PartitionRead]) -> Answer:
@@ -266,7 +266,7 @@ class FetchApis:
         reads: Sequence[PartitionRead],
         topics: Sequence[FetchedPartitions] | None = None,
     ) -> FetchResponse | FetchedResponse:
-        """Return the response with what was read, and count it. ``topics`` is what the context's ``peek`` said, if it was asked."""
+        """Return the response with the read data, and count it. ``topics`` is the result of ``peek``, if it was called."""
         if self._conversion.concerns(params.version):
             for fetch, read in zip(fetch_context.fetches, reads, strict=True):
                 self._conversion.convert(context, fetch, read, params)
@@ -362,7 +362,7 @@ class _Measured(Measured):
         return self._apis.send(self._context, self._params, self._fetch_context, self._reads, self._topics)
 
     def throttled(self, throttle_time_ms: int) -> FetchResponse:
-        """Return an empty response: the next fetch gets what was read."""
+        """Return an empty response: the next fetch reads the data again."""
         fetch_context = self._fetch_context
         fetch_context.answer_nothing()
         if fetch_context.error:
@@ -376,7 +376,7 @@ class _Measured(Measured):
 
 
 def _fetch_of(name: str | None, topic_id: bytes, asked: FetchPartition | OneFetch) -> PartitionFetch:
-    """Return what is asked of a partition; without a name the topic's id is unknown."""
+    """Return the fetch of a partition; without a name, the topic's id is unknown."""
     index = asked.partition
     return PartitionFetch(
         None if name is None else topic_partition_of((name, index)),
@@ -391,7 +391,7 @@ def _fetch_of(name: str | None, topic_id: bytes, asked: FetchPartition | OneFetc
 
 
 def _client_of(context: RequestContext, rack_id: str) -> ClientMetadata:
-    """Return what a replica selector is told of a consumer."""
+    """Return the consumer's properties for a replica selector."""
     name = context.client_id or ""
     return ClientMetadata(rack_id, name, context.client_address, str(context.principal), context.listener_name)
 

@@ -69,7 +69,7 @@ _TRANSACTIONAL: Final = 0x10
 _PRODUCER_AT: Final = 43
 _SEQUENCE_AT: Final = 53
 _NEGATIVE: Final = 0x80
-"""Sign bit in the first byte of a producer id; a negative id means that there is no producer."""
+"""Sign bit in the first byte of a producer id; a negative id means no producer."""
 _NO_TRANSACTIONAL_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _partition_response: Final = maker(PartitionProduceResponse)
 _topic_response: Final = maker(TopicProduceResponse)
@@ -178,7 +178,7 @@ class ProduceApis:
         return self.answer_one(context, one, results if isinstance(results, Future) else results[topic_partition])
 
     def read_batch(self, context: RequestContext, frame: Buffer, offset: int) -> tuple[tuple[TopicPartition, int], OneBatch] | None:
-        """Return partition and acks of such a request, and what it says; None if it is another one."""
+        """Return the partition, the acks and the batch of a request with a single batch; None for other requests."""
         version = context.api_version
         one = OneBatch.read(frame, version, offset) if version >= _FIRST_VERSION_OF_BATCHES else None
         if one is None or not one.acks or context.client_id == ADMIN_CLIENT_ID:
@@ -222,7 +222,7 @@ class ProduceApis:
     def _append_in_transaction(
         self, context: RequestContext, request: ProduceRequest, entries: dict[TopicPartition, Buffer], refused: Results | None
     ) -> "Answer | Future[Answer]":
-        """Have the partitions in their producer's transaction, then append to those that are."""
+        """Verify the partitions in their producer's transaction, or add them, then append to the valid ones."""
         producers = _transactional_producers(entries)
         if len(set(producers.values())) > 1:
             return self._append(context, request, {}, {**(refused or {}), **_several_producers(entries)}, NO_GUARDS)
@@ -302,7 +302,7 @@ class ProduceApis:
             has_error = has_error or first_error != 0
             responses.append(_topic_response(name=name, partition_responses=answers))
         if request.acks == 0:
-            # There is no response, so a closed connection tells the producer to refresh its metadata.
+            # There is no response: a closed connection makes the producer refresh its metadata.
             return CLOSE_CONNECTION if has_error else NO_RESPONSE
         response = _response(responses=responses)
         if hints is not None and hints.nodes:
@@ -337,7 +337,7 @@ def _explain(
 
 
 def _the_batch(records: Buffer | None, version: int, transactional_id: str | None) -> tuple[Buffer | None, int]:
-    """Check that there is exactly one batch, of format 2; return it without trailing bytes, and 0 or an error code.
+    """Return the only batch without trailing bytes, and 0, or an error code unless there is exactly one batch, of format 2.
 
     The checks, their order and the error codes are those of Kafka's ``ProduceRequest.validateRecords``.
     """

@@ -158,7 +158,7 @@ class GroupApis:
 
     @api(ListGroupsRequest, ListGroupsResponse, versions=(0, 5))
     def list_groups(self, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-        """List the groups that this broker coordinates: all to who may describe the cluster, to others those they may describe."""
+        """List the groups that this broker coordinates. A client without DESCRIBE on the cluster sees those it may describe."""
         describes_cluster = self._authorization.is_allowed_on_cluster(context, AclOperation.DESCRIBE, logs_denied=False)
         error, listings = self._groups.list_groups(request.states_filter, request.types_filter)
         if self._authorization.enforces and not describes_cluster:

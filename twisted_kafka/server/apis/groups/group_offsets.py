@@ -116,7 +116,7 @@ class GroupOffsetApis:
         return when_done(result, lambda error: _committed(context, request, refused, error))
 
     def read_commit(self, context: RequestContext, frame: Buffer, offset: int) -> tuple[int, _Commit] | None:
-        """Return the partition of the request's group, and what is to be committed; None if that is nothing."""
+        """Return the partition of the request's group, and the commit; None if it must be handled alone."""
         if context.api_version == 0:
             return None
         request = OffsetCommitRequest.decode(frame, context.api_version, offset, SMALL_ELEMENTS)
@@ -310,7 +310,7 @@ def _committed(
     refused: dict[TopicPartition, ErrorCode],
     error: ErrorCode,
 ) -> OffsetCommitResponse:
-    """Build the response; what is unknown or denied goes before the group's error, and that before too large metadata."""
+    """Build the response. Errors of unknown or denied topics precede the group's error, which precedes too large metadata."""
     topics = []
     for topic in request.topics:
         name = topic.name

@@ -1,5 +1,4 @@
-"""DescribeTransactions v0 and ListTransactions v0-1, for administrators (KIP-664); v1 those that last longer than a duration
-(KIP-994)."""
+"""DescribeTransactions v0 and ListTransactions v0-1, for administrators (KIP-664); v1 filters by duration (KIP-994)."""
 
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind

@@ -135,7 +135,7 @@ def _for_producer(error: ErrorCode) -> ErrorCode:
 def _response(
     context: RequestContext, request: TxnOffsetCommitRequest, refused: Refused, error: ErrorCode
 ) -> TxnOffsetCommitResponse:
-    """Build the response; what is unknown or denied goes before the group's error, and that before too large metadata."""
+    """Build the response. Errors of unknown or denied topics precede the group's error, which precedes too large metadata."""
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.api_version < LOADING_SINCE:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     topics = []
