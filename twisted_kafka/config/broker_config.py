@@ -293,7 +293,7 @@ class KafkaConfig(TypedValues):
 
     @property
     def control_plane_listener_name(self) -> str | None:
-        """The listener reserved for requests of the controller (KIP-291); None: they share the data plane."""
+        """The listener reserved for requests of the controller (KIP-291); None if they share the data plane."""
         name = self.optional_string("control.plane.listener.name")
         return None if name is None else name.upper()
 

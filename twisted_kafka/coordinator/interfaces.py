@@ -20,7 +20,7 @@ from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMuta
 
 
 class Appended(NamedTuple):
-    """A batch that is in the local log, and the future outcome of replicating it; None: it is committed already."""
+    """A batch in the local log, and the future outcome of its replication; None if it is committed already."""
 
     base_offset: int
     committed: "Future[ErrorCode] | None" = None
@@ -87,7 +87,7 @@ class IBrokerClient(Protocol):
     def send(self, node: Node, request: Message) -> "Future[Any]":
         """Return a future of the response, which is done after ``request.timeout.ms`` at the latest; nothing is sent twice.
 
-        If there will be no response it fails, whatever the reason.
+        If there will be no response, it fails.
         """
 
     def disconnect(self, broker_id: int) -> None:

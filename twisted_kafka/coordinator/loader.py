@@ -56,7 +56,7 @@ def load_partition(
                     elif not is_committed(last_offset):
                         _note_keys(shard, kinds, batch, uncommitted)
                 count += _load_batch(shard, kinds, batch, unknown)
-            except Exception as error:  # noqa: BLE001 whatever it is, its next load fails in the same way
+            except Exception as error:  # noqa: BLE001 any error would repeat in its next load
                 on_damage(batch.base_offset, error)
     for kind in sorted(unknown):
         _log.warn("Skipped records of an unknown type: {kind}", kind=kind)

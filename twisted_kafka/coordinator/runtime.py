@@ -371,7 +371,7 @@ class CoordinatorRuntime:
                 self._fail_to_load(context, error)
 
     def _fail_to_load(self, context: CoordinatorContext, error: Exception) -> None:
-        """Have the partition loaded again after a while, unless it has gone meanwhile."""
+        """Load the partition again after a while, unless this broker has lost it meanwhile."""
         with context.lock:
             if context.state is not CoordinatorState.LOADING:
                 return
@@ -557,7 +557,7 @@ class CoordinatorRuntime:
         return result
 
     def run_timer(self, context: CoordinatorContext, timer: "_ContextTimer") -> None:
-        """Have a timer's action run with the shard locked, if the shard is still active and nobody has cancelled the timer then.
+        """Run a timer's action with the shard locked, if the shard is still active and the timer is not cancelled then.
 
         The timer's thread only posts it: the action may append to a slow disk.
         """
@@ -733,7 +733,7 @@ class _ContextTimer:
 
     def __init__(self, action: Callable[[], None]) -> None:
         self.action: Callable[[], None] | None = action
-        """None: cancelled."""
+        """None after a cancellation."""
         self.entry: TimerEntry
 
     def cancel(self) -> None:

@@ -32,7 +32,7 @@ class Settlers:
         self._busy = 0
 
     def settle(self, context: Settled) -> bool:
-        """Have the context settled soon; return False if the scheduler has been shut down."""
+        """Settle the context soon, on the scheduler; return False if the scheduler has been shut down."""
         with self._lock:
             self._waiting[context] = None
             if self._busy == MAX_SETTLERS:

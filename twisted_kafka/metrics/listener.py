@@ -22,7 +22,7 @@ from twisted_kafka.metrics.prometheus import CONTENT_TYPE, render
 from twisted_kafka.metrics.registry import MetricsRegistry
 
 TIMEOUT_S = 60
-"""Most time that a connection stays open, whatever happens on it."""
+"""Longest time that a connection stays open, even if it is used."""
 
 BACKLOG = 50
 

@@ -194,7 +194,7 @@ class SocketServer:
             builder.reconfigure(config)
 
     def refresh_security(self, config: KafkaConfig) -> None:
-        """Have the listeners use files that have changed, of certificates for instance, and log what expires soon."""
+        """Make the listeners use changed files, of certificates for instance, and log which certificates expire soon."""
         for builder in list(self._builders.values()):
             builder.refresh(config)
 

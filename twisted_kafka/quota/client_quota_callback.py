@@ -45,7 +45,7 @@ DEFAULT: Final = AnyName.DEFAULT
 
 
 class QuotaEntity(NamedTuple):
-    """What a quota is set for: a user, a client id, or both, each a name or DEFAULT. (Kafka: ClientQuotaEntity.)"""
+    """The client of a quota: a user, a client id, or both, each a name or DEFAULT. (Kafka: ClientQuotaEntity.)"""
 
     user: str | AnyName | None = None
     client_id: str | AnyName | None = None

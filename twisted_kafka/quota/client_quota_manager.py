@@ -38,7 +38,7 @@ class ClientQuotaManager(Generic[_S]):
         metrics: MetricsRegistry,
         callback: Any = None,
     ) -> None:
-        """``callback`` provides IClientQuotaCallback; None: quotas apply as they are set (``DefaultQuotaCallback``)."""
+        """``callback`` provides IClientQuotaCallback; with None, quotas apply as they are set (``DefaultQuotaCallback``)."""
         self.changed: Callable[[], object] = lambda: None
         """Called when the sensors that were looked up may no longer be those of their clients."""
         self.quota_type = quota_type

@@ -126,7 +126,7 @@ class QuotaManagers:
             throttled.shorten(lambda request: manager.sensor_of(request.context).throttle_ms(now_ms))
 
     def cluster_changed(self, cluster: Any) -> None:
-        """Tell the callback, and ask for all limits again if it says so. Without a callback it does nothing."""
+        """Inform the callback, and ask for all limits again if it says so. Without a callback it does nothing."""
         if self._callback is not None and self._callback.update_cluster_metadata(cluster):
             for manager in self._managers.values():
                 manager.update_limits()

@@ -119,7 +119,7 @@ class AlterPartitionManager:
                 self._submit(partition, proposal)
 
     def _submit(self, partition: Partition, proposal: IsrProposal) -> None:
-        """Have the next request propose it. Another proposal of the partition that is in flight has to be answered first."""
+        """Add it to the next request. An earlier proposal of the partition in flight has to be answered first."""
         topic_partition = partition.topic_partition
         with self._lock:
             is_free = topic_partition not in self._in_flight
@@ -221,7 +221,7 @@ class AlterPartitionManager:
         return False
 
     def _refuse(self, partition: Partition, proposal: IsrProposal, error: ErrorCode) -> bool:
-        """Tell the partition that its proposal was refused; return whether to propose it again."""
+        """Inform the partition that its proposal was refused; return whether to propose it again."""
         is_to_be_repeated, has_moved = partition.isr_refused(proposal, error)
         if has_moved:
             self._purgatories.check_all(partition.topic_partition)

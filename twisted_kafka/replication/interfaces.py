@@ -79,7 +79,7 @@ class FixedReplicas:
 
 @implementer(IReplicaFetchers)
 class NoFetchers:
-    """For a broker that is alone: there is no leader to fetch from."""
+    """For a broker that is alone, without leaders to fetch from."""
 
     def follow(self, partitions: Iterable[Partition]) -> None:
         """Do nothing."""

@@ -41,7 +41,7 @@ class IReplicaSelector(Interface):
     def select(
         topic_partition: TopicPartition, client: ClientMetadata, replicas: Sequence[ReplicaView], leader: ReplicaView
     ) -> ReplicaView | None:
-        """Return one of the replicas, which are in sync and have the offset; the leader or None: this broker."""
+        """Return one of the replicas, which are in sync and have the offset; the leader or None for this broker."""
 
     def close() -> None:
         """Release resources, as the broker stops."""
@@ -76,7 +76,7 @@ class PreferredReplicas:
         self._metadata = metadata
 
     def find(self, partition: Partition, client: ClientMetadata, fetch_offset: int, now_ms: int) -> int | None:
-        """Return the broker that the client is to read this offset from; None: this one."""
+        """Return the broker from which the client has to read this offset; None for this broker."""
         if not partition.is_leader or partition.is_alone:
             return None
         node = self._node(partition.local_broker_id, client)
@@ -85,7 +85,7 @@ class PreferredReplicas:
         leader = ReplicaView(node, partition.log.log_end_offset, 0)
         views = [leader]
         for replica in list(partition.remote_replicas.values()):
-            # One that is out of sync would fall further behind with each consumer that it gets.
+            # A replica out of sync would fall further behind with each consumer.
             if replica.broker_id in partition.isr and replica.log_start_offset <= fetch_offset <= replica.log_end_offset:
                 node = self._node(replica.broker_id, client)
                 if node is not None:

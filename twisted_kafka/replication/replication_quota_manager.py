@@ -39,7 +39,7 @@ class ReplicationQuotaManager:
         self._rate = SampledRate(*windows)
         self._bound = math.inf
         self._throttled: dict[str, frozenset[int] | None] = {}
-        """Partitions by topic; None: all of them."""
+        """Partitions by topic; None for all of them."""
         metrics.gauge(_METRIC_TYPES[role], "byte-rate", lambda: self.rate)
 
     # Configs.

@@ -220,7 +220,7 @@ class KafkaApis:
         self._channel.send_response(request, [_SIZE(size) + answer.token], size + 4, kind)
 
     def _refuse_unauthenticated(self, request: Request, authenticator: IAuthenticator) -> None:
-        """Tell a client that has chosen a mechanism ILLEGAL_SASL_STATE, as Kafka does, and others nothing."""
+        """Return ILLEGAL_SASL_STATE to a client that has chosen a mechanism, as Kafka does; other clients get no answer."""
         context = request.context
         api = self._apis.get(context.api_key)
         name = f"API key {context.api_key}" if api is None else api.name

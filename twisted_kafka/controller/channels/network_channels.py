@@ -66,7 +66,7 @@ class _Channel:
     def __init__(self, broker_id: int, queue_times: Histogram) -> None:
         self.broker_id = broker_id
         self.node: Node | None = None
-        """None: the broker does not have the listener."""
+        """None if the broker does not have the listener."""
         self.waiting: deque[_Queued] = deque()
         self.in_flight: _Queued | None = None
         self.is_closed = False

@@ -1,1 +1,1 @@
-"""What the controller is asked to do: one module per operation."""
+"""The controller's operations, one module for each."""

@@ -32,7 +32,7 @@ _NOT_READABLE: Final = "The finalized features cannot be read"
 
 
 class FeatureUpdate(NamedTuple):
-    """The level that a feature is to have; ``upgrade_type`` None: unknown."""
+    """The requested level of a feature; ``upgrade_type`` is None if it is unknown."""
 
     feature: str
     level: int

@@ -268,7 +268,7 @@ class GroupCoordinator:
             self.log.info("Deleted {n} expired offsets", n=count)
 
     def on_partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
-        """Have the offsets of deleted partitions deleted soon, on another thread: the caller applies the controller's orders."""
+        """Delete the offsets of deleted partitions soon, on another thread: the caller applies the controller's orders."""
         gone = tuple(partitions)
         if gone:
             self.runtime.post_everywhere(lambda shard: shard.offsets.forget_partitions(gone))

@@ -148,7 +148,7 @@ class AddPartitionsToTxnManager:
     def _ask_elsewhere(
         self, question: _Question, partitions: Collection[TopicPartition]
     ) -> "PartitionErrors | Future[PartitionErrors]":
-        """Have a question asked with the next request to the coordinator's broker."""
+        """Add a question to the next request to the coordinator's broker."""
         log_partition = self._transactions.partition_for(question.transactional_id)
         state = self._metadata.partition((TRANSACTION_TOPIC, log_partition))
         if state is None or state.leader == self._metadata.broker_id:

@@ -107,7 +107,7 @@ class MarkerChannels:
         metadata.add_listener(self._metadata_changed)
 
     def write(self, broker_id: int, marker: TransactionMarker) -> "MarkerErrors | Future[MarkerErrors]":
-        """Have a broker write a marker into all of its partitions; return their errors, or a future of them.
+        """Make a broker write a marker into all of its partitions; return their errors, or a future of them.
 
         If the broker has no known address (there may be no leader, -1), the answer is NOT_LEADER_OR_FOLLOWER once a leader has
         one. The error is NETWORK_EXCEPTION if there is no response, or too many markers wait for the broker.

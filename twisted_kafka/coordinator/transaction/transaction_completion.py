@@ -66,7 +66,7 @@ _log = Logger()
 
 
 def nobody() -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 class CoordinatorId(NamedTuple):

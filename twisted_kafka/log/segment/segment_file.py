@@ -1,4 +1,4 @@
-"""The open file of a segment, and how many of them stay open."""
+"""The open file of a segment, and the limit of open files."""
 
 import io
 import threading
@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from weakref import ReferenceType, ref
 
 MAX_OPEN_OLD_SEGMENTS: Final = 256
-"""So many segments that are not the last ones of their logs keep their files open, of all logs of the process together."""
+"""Most segments with open files in the process, not counting the last segment of each log."""
 
 
 class SegmentFile(io.FileIO):

@@ -45,7 +45,7 @@ class BrokerConnection(Protocol):
         self._reader = FrameReader(max_response_bytes)
         self._is_lost = False
         self.renew_at_s: float | None = None
-        """When another connection has to take its place, in the reactor's seconds; None: never."""
+        """When another connection has to take its place, in the reactor's seconds; None for never."""
 
     def connectionMade(self) -> None:
         """Set the socket options and notify the owner."""

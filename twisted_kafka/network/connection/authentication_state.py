@@ -90,10 +90,10 @@ SERVES: Final[tuple[frozenset[int] | None, ...]] = (
     frozenset(),
     frozenset(),
 )
-"""The APIs that are served in each state; None: all."""
+"""The APIs that are served in each state; None for all."""
 
 EXPECTS_TOKEN: Final = (TOKENS, REAUTHENTICATION_TOKENS)
-"""The states in which the next frame is a token, whatever it looks like."""
+"""The states in which the next frame is always a token."""
 
 EVALUATES: Final = (AUTHENTICATE, TOKENS, REAUTHENTICATE, REAUTHENTICATION_TOKENS)
 """The states in which a mechanism evaluates tokens."""

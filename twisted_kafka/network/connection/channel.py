@@ -88,10 +88,10 @@ class IChannelOwner(Protocol):
         """Close a channel that sent something invalid, and log why."""
 
     def tell_refusal(self, channel: "KafkaChannel", why: str) -> None:
-        """Tell observers why a channel is closed."""
+        """Report to observers why a channel is closed."""
 
     def load(self, channel: "KafkaChannel", regions: Sequence[FileRegion]) -> None:
-        """Have a handler load regions into the page cache, and the channel continue after that."""
+        """Let a handler load regions into the page cache; the channel continues after that."""
 
     def log_unreadable_file(self, channel: "KafkaChannel", why: str) -> None:
         """Log why a response cannot be read from its file."""
@@ -192,7 +192,7 @@ class KafkaChannel:
     # Called by the transport.
 
     def get_buffer(self) -> memoryview | None:
-        """Return the buffer for the next bytes of a large frame; None: use ``dataReceived``; NOT_NOW: do not read."""
+        """Return the buffer for the next bytes of a large frame; None to use ``dataReceived``; NOT_NOW to read nothing."""
         view = self._reader.get_buffer()
         if view is None and self._owner.is_full:
             self._owner.stop_reading(self)

@@ -40,7 +40,7 @@ class HeldBytes:
         return min(self._held, key=_last_active, default=None)
 
     def longest_stuck(self, now_ns: int) -> KafkaChannel | None:
-        """Return whom to close: the longest silent if it has been so for ``STUCK_NS``, or if they hold several times too much.
+        """Return the connection to close: the longest silent one, if silent for ``STUCK_NS`` or if all hold several times too much.
 
         A single connection is never closed for its bytes: its response may be larger than the limit.
         """

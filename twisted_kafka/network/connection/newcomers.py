@@ -14,7 +14,7 @@ SILENT_S: Final = 10.0
 
 
 class Newcomers(Generic[T]):
-    """Those that may have sent nothing yet, oldest first. Used on the thread of their processor."""
+    """Connections that may have sent nothing yet, oldest first. Used on the thread of their processor."""
 
     def __init__(self, seconds: Callable[[], float], is_silent: Callable[[T], bool]) -> None:
         """``is_silent`` says whether nothing has come over a connection that is open."""

@@ -24,7 +24,7 @@ class AuthenticationLimits(NamedTuple):
 
 
 class PendingAuthentications:
-    """Used on the thread of the processor only. Those that have authenticated or are closed leave it at the next check."""
+    """Used on the processor's thread only. Connections that have authenticated or are closed leave it at the next check."""
 
     def __init__(self, reactor: Any, limits: AuthenticationLimits) -> None:
         self._reactor = reactor

@@ -147,7 +147,7 @@ class KafkaTransport(Connection):
             self.startWriting()  # type: ignore[no-untyped-call]
 
     def end_sending(self) -> None:
-        """Shut down the sending side. What the socket has not taken yet is discarded."""
+        """Shut down the sending side. Data that the socket has not taken yet is discarded."""
         self._parts.clear()
         self.stopWriting()  # type: ignore[no-untyped-call]
         with suppress(OSError):  # the client may have disconnected

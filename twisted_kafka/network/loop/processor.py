@@ -247,7 +247,7 @@ class Processor:
         self._reactor.callFromThread(self._close_unanswered)
 
     def close_all(self) -> None:
-        """Close all connections, whatever is in flight."""
+        """Close all connections, even with requests in flight."""
         self._reactor.callFromThread(self._close_channels)
 
     def has_channel(self, connection: ConnectionInfo) -> bool:
@@ -480,7 +480,7 @@ class Processor:
         channel.close()
 
     def tell_refusal(self, channel: KafkaChannel, why: str) -> None:
-        """Tell observers why a connection is closed."""
+        """Report to observers why a connection is closed."""
         for notify in self._refusal_observers:
             notify(channel.connection, why)
 
@@ -499,7 +499,7 @@ class Processor:
             )
 
     def load(self, channel: KafkaChannel, regions: Sequence[FileRegion]) -> None:
-        """Have a handler load regions into the page cache, and the channel continue after that (``IChannelOwner.load``)."""
+        """Let a handler load regions into the page cache; the channel continues after that (``IChannelOwner.load``)."""
 
         def load() -> None:
             try:
@@ -540,7 +540,7 @@ class Processor:
             return
         try:
             api_key, api_version, correlation_id, client_id, body_offset = channel.read_header(frame)
-        except Exception as error:  # noqa: BLE001 whatever is wrong with a frame concerns its connection only
+        except Exception as error:  # noqa: BLE001 an error in a frame concerns its connection only
             if pool is not None:
                 pool.release(len(frame))
             self.refuse(channel, f"{type(error).__name__}: {error}")

@@ -290,7 +290,7 @@ def make_select_reactor(clock: IClock) -> ReactorBase:
 
 
 def use_steady_time(reactor: Any) -> None:
-    """Have a reactor that has nothing to do yet count its delays on the monotonic clock, as those made here do.
+    """Make a reactor without delayed calls count its delays on the monotonic clock, like the reactors made here.
 
     Twisted's count them on the wall clock: one that is set back by an hour delays all calls by an hour. A reactor with calls is
     left as it is, since they are due at times of its clock.

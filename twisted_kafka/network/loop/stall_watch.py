@@ -82,7 +82,7 @@ class StallWatch:
         self._timer.close()
 
     def watch(self, now_ns: int) -> None:
-        """Have the channels checked while requests are handled. From any thread.
+        """Check the channels while requests are handled. From any thread.
 
         Called when a request has been taken from the queue, and other threads can see that; extra calls do no harm.
         """

@@ -43,7 +43,7 @@ class IProcessor(Protocol):
         """Whether a connection is open, and this thread's."""
 
     def check_stall(self) -> bool:
-        """Have an idle handler's thread run the loop if this one's was in the same request at the last check.
+        """Let an idle handler's thread run the loop if this one's was in the same request at the last check.
 
         Return whether it handles requests and is not stalled.
         """

@@ -37,10 +37,10 @@ MAX_PARK_S = 60.0
 
 
 MAX_BUNDLED_REQUESTS = 32
-"""So many requests are handled together, at most."""
+"""Most requests that are handled together."""
 
 MAX_BUNDLE_BYTES = 64 * 1024
-"""So many bytes do they have, at most: to handle more takes longer than others should wait."""
+"""Most bytes of requests that are handled together: more would delay others too long."""
 
 
 class ShutdownRequest:

@@ -34,7 +34,7 @@ class ResourceKind(StrEnum):
 
 
 ResourceNote = tuple[ResourceKind, str | None]
-"""A resource; None: all of the type, or the default of the type."""
+"""A resource; None for all of the type, or for the default of the type."""
 
 
 class TransactionOutcome(StrEnum):
@@ -95,9 +95,9 @@ class ConnectionInfo:
         self.is_privileged_listener = is_privileged_listener
         self.principal: KafkaPrincipal = ANONYMOUS
         self.authenticator: IAuthenticator | None = None
-        """That of a SASL listener; None: there is nothing to authenticate, or TLS has done so."""
+        """The authenticator on a SASL listener; None without authentication, or if TLS has authenticated the client."""
         self.quota_sensors: Any = None
-        """What the quotas of the connection's client measure, kept here by what applies them (``RequestThrottler``)."""
+        """The sensors of the client's quotas, kept here by ``RequestThrottler``."""
         self.line_prefix: Any = None
         """What all access-log lines of the connection have in common, kept here by what makes them (``LineMaker``)."""
         self.software_name = "unknown"
@@ -153,9 +153,9 @@ class RequestContext:
         self.give_up: Callable[[], object] | None = None
         """Ends the wait for the answer, as the client has gone. Set by handlers of requests that may wait long."""
         self.denials: Any = None
-        """What its handler was denied and the audit log does not have yet; ``end`` writes it."""
+        """Denials that the audit log does not have yet; ``end`` writes them."""
         self.refusal: str | None = None
-        """Why the connection is closed instead of an answer; None: it is not, or a handler says so."""
+        """Why the connection is closed instead of an answer; None if it stays open, or if a handler gives the reason."""
         self.is_frame_free = False
         """Whether the bytes of the request may be overwritten when its handler returns: a later response needs none of them."""
         self.is_special = False
@@ -203,7 +203,7 @@ class RequestContext:
 
     @property
     def principal(self) -> KafkaPrincipal:
-        """Whom the connection speaks for."""
+        """The principal of the connection."""
         return self.connection.principal
 
     @property

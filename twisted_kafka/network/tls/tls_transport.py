@@ -250,7 +250,7 @@ class TlsTransport(KafkaTransport):
     # Closing.
 
     def end_sending(self) -> None:
-        """Send a close_notify alert and shut down the sending side. What the socket has not taken yet is discarded."""
+        """Send a close_notify alert and shut down the sending side. Data that the socket has not taken yet is discarded."""
         if self._phase == OPEN and not self._parts:
             with suppress(SSL.Error):
                 self._tls.shutdown()

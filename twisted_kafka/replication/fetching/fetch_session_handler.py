@@ -27,7 +27,7 @@ class Wanted(NamedTuple):
 
 
 class SessionRequest(NamedTuple):
-    """What a request has of its session."""
+    """A request's part of its session."""
 
     session_id: int
     session_epoch: int
@@ -98,7 +98,7 @@ class FetchSessionHandler:
 
     @property
     def may_be_overtaken(self) -> bool:
-        """Whether the next request may be sent before the last one is answered: there is a session."""
+        """Whether the next request may be sent before the last one is answered, because a session exists."""
         return self._epoch != INITIAL_EPOCH
 
     def overtaken(self) -> None:

@@ -338,7 +338,7 @@ class ReplicaFetcher:
     def _attempt(self, topic_partition: TopicPartition, state: FetchState, action: Callable[[FetchState], object]) -> str | None:
         """Do something to a partition's log; return why it has to be tried again, None if it has not. Call it with the lock.
 
-        This is the only place that says what an error of our own means: whatever it is, it may be over after a pause. A disk that
+        This is the only place that says what an error of our own means: any error may be over after a pause. A disk that
         fails takes its partitions away from here.
         """
         try:

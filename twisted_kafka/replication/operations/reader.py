@@ -54,7 +54,7 @@ _EXPECTED = (
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 MOST_UNKNOWN: Final = 1_000
-"""So many unknown partitions may wait in a fetch: each is held meanwhile, and clients can name any number."""
+"""Most unknown partitions that may wait in a fetch: each is held meanwhile, and clients can name any number."""
 
 _log = Logger(__name__)
 
@@ -78,7 +78,7 @@ class LogReader:
         self._clock: IClock | None = None
 
     def set_preferred_replicas(self, preferred: PreferredReplicas, clock: IClock) -> None:
-        """Tell consumers to read from other replicas, which are nearer to them."""
+        """Send consumers to other replicas that are nearer to them."""
         self._preferred = preferred
         self._clock = clock
 
@@ -145,7 +145,7 @@ class LogReader:
         watch: FetchWatch | None,
         number: int,
     ) -> list[PartitionRead]:
-        """Read the partitions of a fetch that has waited. Those that were unknown stay so in its answer, as in Kafka.
+        """Read the partitions of a fetch that has waited. Unknown partitions stay unknown in its answer, as in Kafka.
 
         What has changed meanwhile of a follower's other partitions is read, too, unless another fetch of the session does.
         """

@@ -32,12 +32,12 @@ class FetchWatches:
         self._by_partition: dict[TopicPartition, tuple[FetchWatch, ...]] = {}
 
     def changed(self, topic_partition: TopicPartition) -> None:
-        """Have the partition read for the next fetch of each follower; complete fetches that wait for it."""
+        """Let the next fetch of each follower read the partition; complete fetches that wait for it."""
         for watch in self._by_partition.get(topic_partition, ()):
             watch.changed(topic_partition)
 
     def add(self, topic_partition: TopicPartition, watch: "FetchWatch") -> None:
-        """Tell the watch of changes of a partition."""
+        """Report changes of a partition to the watch."""
         with self._lock:
             self._by_partition[topic_partition] = (*self._by_partition.get(topic_partition, ()), watch)
 
@@ -110,15 +110,15 @@ class FetchWatch:
         return self._number == number
 
     def unsettle(self, fetch: PartitionFetch) -> None:
-        """Have a partition read for the next fetch."""
+        """Let the next fetch read a partition."""
         self._unsettled[fetch] = None
 
     def unsettle_all(self, fetches: Iterable[PartitionFetch]) -> None:
-        """Have these partitions read again for the next fetch."""
+        """Let the next fetch read these partitions again."""
         self._unsettled.update(dict.fromkeys(fetches))
 
     def changed(self, topic_partition: TopicPartition) -> None:
-        """Have a partition read that has changed, and complete the fetch that waits if that is enough. Any thread may call this."""
+        """Let the next fetch read a changed partition, and complete a waiting fetch if that is enough. Any thread may call this."""
         fetch = self._fetches.get(topic_partition)
         if fetch is None:
             return

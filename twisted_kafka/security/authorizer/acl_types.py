@@ -11,7 +11,7 @@ WILDCARD: Final = "*"
 """As the name of a literal pattern: every resource of the type. As a host: every host."""
 
 WILDCARD_PRINCIPAL: Final = "User:*"
-"""Every principal, of whatever type."""
+"""Every principal, of any type."""
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of the type CLUSTER."""

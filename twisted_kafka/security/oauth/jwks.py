@@ -68,7 +68,7 @@ class Jwks:
         self.keys: KeySet = KeySet([])
 
     def start(self) -> None:
-        """Fetch the keys, and do so again from time to time. Raises JwksError if the endpoint does not answer."""
+        """Fetch the keys, now and from time to time. Raises JwksError if the endpoint does not answer."""
         for attempt in range(ATTEMPTS):
             try:
                 self.refresh()
@@ -89,7 +89,7 @@ class Jwks:
         self.keys = keys
 
     def refresh_early(self) -> None:
-        """Have the keys fetched soon: a token has a key that is unknown, and may be new."""
+        """Fetch the keys soon: a token has an unknown key, which may be new."""
         now_ns = self._now_ns()
         if self._asked_early_ns is None or now_ns - self._asked_early_ns >= EARLY_NS:
             self._asked_early_ns = now_ns

@@ -16,7 +16,7 @@ from twisted_kafka.security.sasl.interfaces import ISaslServer, SaslError, Trans
 from twisted_kafka.timing.clock import IClock
 
 MAX_REQUESTS: Final = 20
-"""So many requests, or tokens, may one authentication take. Kerberos takes six with ApiVersions, the others fewer."""
+"""Most requests, or tokens, of one authentication. Kerberos takes six with ApiVersions, the others fewer."""
 
 MIN_REAUTHENTICATION_INTERVAL_NS: Final = 1_000_000_000
 """A client that re-authenticates more often gets ILLEGAL_SASL_STATE (Kafka: KafkaChannel)."""
@@ -64,7 +64,7 @@ class ISaslListener(Protocol):
 
 
 class SaslServerAuthenticator:
-    """See ``IAuthenticator``. Whatever goes wrong leads to FAILED: nothing but ``_complete`` sets a principal."""
+    """See ``IAuthenticator``. Every error leads to FAILED: nothing but ``_complete`` sets a principal."""
 
     __slots__ = (
         "_connection",

@@ -111,7 +111,7 @@ def _refuse(token: bytes) -> bytes:
 
 @implementer(IAuthenticateCallbackHandler)
 class GssapiServerCallbackHandler:
-    """Lets everybody in as who they are, whatever authorization id they ask for, as Kafka does."""
+    """Accepts every client as its own principal and ignores the requested authorization id, as Kafka does."""
 
     def configure(self, configs: Mapping[str, str], mechanism: str, jaas_entries: Sequence[JaasEntry]) -> None:
         """Do nothing: the entry's options are for the login."""

@@ -69,7 +69,7 @@ def class_name(config: KafkaConfig, listener_name: str, mechanism: str) -> str:
 def custom_handler(
     config: KafkaConfig, listener_name: str, mechanism: str, entries: Sequence[JaasEntry], known: Collection[str]
 ) -> Any | None:
-    """Return the configured callback handler; None: the mechanism's own, which ``known`` classes of Kafka mean too.
+    """Return the configured callback handler; None for the mechanism's own, which ``known`` classes of Kafka stand for, too.
 
     Raises ConfigError if it cannot be made.
     """

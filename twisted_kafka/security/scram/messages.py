@@ -63,7 +63,7 @@ def parse_client_first(token: bytes) -> ClientFirst:
 def parse_client_final(token: bytes, header: str) -> ClientFinal:
     """Parse the client's last message; raise InvalidMessageError, also if it binds another GS2 header than the first one had.
 
-    Kafka's clients bind ``n,,`` whatever they had.
+    Kafka's clients always bind ``n,,``.
     """
     match = _CLIENT_FINAL.fullmatch(_text(token))
     if match is None:

@@ -35,9 +35,9 @@ class Change(NamedTuple):
     profile: Profile
     """The member's new profile."""
     owned: Partitions | None
-    """The partitions that the member reports to own; None: not reported."""
+    """The partitions that the member reports to own; None without a report."""
     describable: Describable | None = None
-    """The topics that expressions resolved for this request may match; None: every topic."""
+    """The topics that expressions resolved for this request may match; None for every topic."""
 
     @property
     def replaces(self) -> str | None:

@@ -37,7 +37,7 @@ Deleted = tuple[ErrorCode, dict[TopicPartition, ErrorCode]]
 
 
 class OffsetFetch(NamedTuple):
-    """An OffsetFetch; ``partitions`` None: all; ``require_stable`` refuses offsets with a pending transaction."""
+    """An OffsetFetch; ``partitions`` is None for all; ``require_stable`` refuses offsets with a pending transaction."""
 
     sender: Sender
     partitions: Sequence[TopicPartition] | None
@@ -119,7 +119,7 @@ class OffsetMetadataManager:
     # fetching
 
     def fetch(self, request: OffsetFetch) -> tuple[ErrorCode, Fetched]:
-        """Return the committed offsets (None: not committed), or UNSTABLE_OFFSET_COMMIT where a transaction is pending."""
+        """Return the committed offsets (None without a commit), or UNSTABLE_OFFSET_COMMIT where a transaction is pending."""
         sender, partitions, require_stable = request
         group = self._store.groups.get(sender.group_id)
         if group is not None and (error := group.check_fetch(sender.member_id, sender.generation)):

@@ -128,7 +128,7 @@ class ClassicGroup:
         self.state_since_ms = now_ms
 
     def count_in(self, counts: Counter[ClassicGroupState] | None) -> None:
-        """Count the group by its state from now on; None: no longer."""
+        """Count the group by its state from now on; with None, stop counting it."""
         if self._counts is not None:
             self._counts[self.state] -= 1
         self._counts = counts

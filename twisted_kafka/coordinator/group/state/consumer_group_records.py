@@ -51,12 +51,12 @@ def _record(key: Any, value: Any | None) -> CoordinatorRecord:
 
 
 def group_epoch(group_id: str, epoch: int | None) -> CoordinatorRecord:
-    """Return the record of the group epoch; None: its tombstone."""
+    """Return the record of the group epoch, or with None its tombstone."""
     return _record(ConsumerGroupMetadataKey(group_id=group_id), None if epoch is None else ConsumerGroupMetadataValue(epoch=epoch))
 
 
 def subscribed_topics(group_id: str, topics: Mapping[str, TopicInfo] | None) -> CoordinatorRecord:
-    """Return the record of the group's subscribed topics; None: its tombstone."""
+    """Return the record of the group's subscribed topics, or with None its tombstone."""
     value = None
     if topics is not None:
         value = ConsumerGroupPartitionMetadataValue(
@@ -69,7 +69,7 @@ def subscribed_topics(group_id: str, topics: Mapping[str, TopicInfo] | None) -> 
 
 
 def member_profile(group_id: str, member_id: str, profile: Profile | None) -> CoordinatorRecord:
-    """Return the record of a member's profile; None: its tombstone."""
+    """Return the record of a member's profile, or with None its tombstone."""
     value = None
     if profile is not None:
         classic = profile.classic
@@ -93,13 +93,13 @@ def member_profile(group_id: str, member_id: str, profile: Profile | None) -> Co
 
 
 def target_epoch(group_id: str, epoch: int | None) -> CoordinatorRecord:
-    """Return the record of the target assignment's epoch; None: its tombstone."""
+    """Return the record of the target assignment's epoch, or with None its tombstone."""
     value = None if epoch is None else ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
     return _record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
 def member_target(group_id: str, member_id: str, partitions: Partitions | None) -> CoordinatorRecord:
-    """Return the record of a member's target assignment; None: its tombstone."""
+    """Return the record of a member's target assignment, or with None its tombstone."""
     value = None
     if partitions is not None:
         value = ConsumerGroupTargetAssignmentMemberValue(
@@ -112,7 +112,7 @@ def member_target(group_id: str, member_id: str, partitions: Partitions | None) 
 
 
 def member_current(group_id: str, member_id: str, current: CurrentAssignment | None) -> CoordinatorRecord:
-    """Return the record of a member's current assignment; None: its tombstone."""
+    """Return the record of a member's current assignment, or with None its tombstone."""
     value = None
     if current is not None:
         value = ConsumerGroupCurrentMemberAssignmentValue(
@@ -133,7 +133,7 @@ def _listed(partitions: Partitions) -> list[ConsumerGroupCurrentMemberAssignment
 
 
 def resolved_regex(group_id: str, regex: str, resolved: ResolvedRegex | None) -> CoordinatorRecord:
-    """Return the record of the topics that a regular expression matched; None: its tombstone."""
+    """Return the record of the topics that a regular expression matched, or with None its tombstone."""
     value = None
     if resolved is not None:
         value = ConsumerGroupRegularExpressionValue(topics=sorted(resolved.topics), timestamp=resolved.resolved_ms)

@@ -17,7 +17,7 @@ class OffsetRetention(NamedTuple):
     """When a group's offsets expire (Kafka: OffsetExpirationCondition)."""
 
     since_ms: int | None
-    """When the retention began, in milliseconds since the epoch; None: with each offset's commit."""
+    """When the retention began, in milliseconds since the epoch; None if it begins with each offset's commit."""
     is_subscribed: Callable[[str], bool]
     """Returns whether the group still uses the topic, so that its offsets do not expire."""
 
@@ -52,4 +52,4 @@ class Group(Protocol):
         """Return NONE if offsets of topics without subscription may be deleted."""
 
     def offset_retention(self) -> OffsetRetention | None:
-        """Return when offsets expire; None: they do not."""
+        """Return when offsets expire; None if they do not."""

@@ -60,7 +60,7 @@ class GroupTable(dict[str, _Group]):
         self._to_check[group_id] = None
 
     def check_at(self, group_id: str, due_ms: int) -> None:
-        """Have no check look at a group before ``due_ms``."""
+        """Let no check examine a group before ``due_ms``."""
         self._to_check.pop(group_id, None)
         self._due.setdefault(-(-due_ms // self._check_interval_ms), {})[group_id] = None
 

@@ -10,7 +10,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 Offsets = dict[TopicPartition, OffsetCommitValue]
 
 _Pending = dict[TopicPartition, tuple[int, OffsetCommitValue] | None]
-"""Offsets of an open transaction, each with the offset of its record; None: superseded by a record after it."""
+"""Offsets of an open transaction, each with the offset of its record; None if a later record superseded it."""
 
 
 class OffsetStore:

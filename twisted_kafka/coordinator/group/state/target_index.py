@@ -43,7 +43,7 @@ class TargetIndex:
         )
 
     def put(self, member_id: str, old: Partitions, new: Partitions | None) -> None:
-        """Change a member's target from ``old`` to ``new``; None: the member was removed.
+        """Change a member's target from ``old`` to ``new``; None if the member was removed.
 
         If a partition moves, its new owner may be put before the old one.
         """

@@ -32,7 +32,7 @@ class FeatureApis:
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> "Future[UpdateFeaturesResponse]":
         """Make the valid changes of levels; respond when they are stored, and this broker announces them to clients.
 
-        That takes one write to the metadata store, whatever ``timeout_ms`` is.
+        This takes one write to the metadata store and ignores ``timeout_ms``.
         """
         for each in request.feature_updates:
             context.note_resource(ResourceKind.FEATURE, each.feature)

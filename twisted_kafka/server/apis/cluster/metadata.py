@@ -44,7 +44,7 @@ CONTROLLERS: Final = 2
 _IDS_ALONE_SINCE: Final = 12
 _LISTENER_ERRORS_SINCE: Final = 6
 _MAX_NOTED: Final = 10
-"""So many topics that a client cannot have are noted."""
+"""Most topics noted that the client cannot get."""
 
 
 class TopicCreator(Protocol):
