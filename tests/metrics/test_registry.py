@@ -4,6 +4,7 @@ from collections import Counter
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from twisted_kafka.metrics.instruments import Counter as MetricCounter
 from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.metrics.prometheus import render
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -136,3 +137,15 @@ def test_a_label_is_cut_and_still_distinguished() -> None:
     assert one != other
     assert len(one[1]) < 300
     assert registry.value("T", "M", client="x" * 32_000 + "a") == 1
+
+
+def test_a_name_that_a_client_calls_other_does_not_remove_the_series_of_all_others() -> None:
+    registry = MetricsRegistry(ManualClock(), max_series=2)
+    for topic in ("t0", "t1", "t2", "other", "t3"):
+        registry.counter("BrokerTopicMetrics", "BytesIn", topic=topic).inc()
+    for _ in range(5):
+        registry.remove("BrokerTopicMetrics", "BytesIn", topic="other")
+        registry.counter("BrokerTopicMetrics", "BytesIn", topic="other").inc()
+    registry.counter("BrokerTopicMetrics", "BytesIn", topic="t4").inc()
+    values = {name.tags[0][1]: instrument.count for name, instrument in registry.items() if isinstance(instrument, MetricCounter)}
+    assert values == {"t0": 1, "t1": 1, "other": 9}

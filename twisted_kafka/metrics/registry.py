@@ -80,6 +80,7 @@ class MetricsRegistry:
         self._max_series = max_series
         self._lock = threading.Lock()
         self._series: dict[tuple[str, str, str], int] = {}
+        self._others: set[MetricName] = set()  # shared by names for which there is no room
         self._instruments: dict[MetricName, Instrument] = {}
         self._collectors: dict[MetricName, Collector] = {}
         self._flushes: list[Callable[[], object]] = []
@@ -128,7 +129,8 @@ class MetricsRegistry:
         """Remove the instrument or collector of this name, if there is one."""
         full_name = metric_name(type_, name, tags)
         with self._lock:
-            if self._instruments.pop(full_name, None) is not None:
+            # A client may call its own ``other``: that one stays.
+            if full_name not in self._others and self._instruments.pop(full_name, None) is not None:
                 self._series[full_name[:3]] -= 1
             self._collectors.pop(full_name, None)
 
@@ -173,6 +175,8 @@ class MetricsRegistry:
                 if instrument is None and not self._has_room(name):
                     name = name._replace(tags=tuple([(key, OTHER) for key, _ in name.tags]))
                     instrument = self._instruments.get(name)
+                    if instrument is None:
+                        self._others.add(name)
                 if instrument is None:
                     instrument = self._instruments[name] = make()
         if type(instrument) is not kind:
