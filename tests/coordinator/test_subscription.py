@@ -1,6 +1,7 @@
 """The consumer embedded protocol: what members of classic groups subscribe with, and what they are assigned."""
 
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -84,3 +85,14 @@ def test_an_assignment_is_read_as_it_was_written(partitions: dict[str, frozenset
     assigned = decode_assignment(data).assigned_partitions
     assert [(each.topic, each.partitions) for each in assigned] == [(key, sorted(each)) for key, each in sorted(partitions.items())]
     assert decode_assignment(b"").assigned_partitions == []
+
+
+@pytest.mark.parametrize("read", [subscribed_topics, decode_subscription])
+def test_a_subscription_may_have_a_limited_number_of_topics(read: Callable[[bytes], object]) -> None:
+    def metadata(count: int) -> bytes:
+        topics = b"".join(b"\0\4%04x" % number for number in range(count))
+        return b"\0\0" + count.to_bytes(4, "big") + topics + b"\xff\xff\xff\xff"
+
+    read(metadata(10_000))
+    with pytest.raises(ValueError, match=r"100000|elements"):
+        read(metadata(100_001))

@@ -16,6 +16,9 @@ from twisted_kafka.protocol.messages.consumer_protocol import (
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 LAST_VERSION: Final = 3
 
+MOST_ELEMENTS: Final = 100_000
+"""Most topics and partitions in a subscription or an assignment, as in a request: the objects take twenty times as many bytes."""
+
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
@@ -32,6 +35,8 @@ def subscribed_topics(metadata: bytes) -> frozenset[str]:
         position = 6
         if count < 0:
             raise ValueError(f"the subscription has a negative number of topics, {count}")
+        if count > MOST_ELEMENTS:
+            raise ValueError(f"the subscription has {count} topics, more than {MOST_ELEMENTS}")
         topics = set()
         for _ in range(count):
             size = _INT16.unpack_from(metadata, position)[0]
@@ -55,14 +60,14 @@ def version_of(metadata: bytes) -> int:
 
 def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
     """Return the subscription in a member's metadata. Raises ValueError if it is malformed."""
-    return ConsumerProtocolSubscription.decode(metadata, version_of(metadata), _INT16.size)
+    return ConsumerProtocolSubscription.decode(metadata, version_of(metadata), _INT16.size, MOST_ELEMENTS)
 
 
 def decode_assignment(assignment: bytes) -> ConsumerProtocolAssignment:
     """Return a member's assignment; empty bytes are an empty one. Raises ValueError if it is malformed."""
     if not assignment:
         return ConsumerProtocolAssignment()
-    return ConsumerProtocolAssignment.decode(assignment, version_of(assignment), _INT16.size)
+    return ConsumerProtocolAssignment.decode(assignment, version_of(assignment), _INT16.size, MOST_ELEMENTS)
 
 
 def encode_assignment(partitions: Mapping[str, Iterable[int]], version: int) -> bytes:
