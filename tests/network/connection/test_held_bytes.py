@@ -7,11 +7,13 @@ import pytest
 
 from tests.network.network_fakes import FakeTransport, Layer, frame, lines_of
 from tests.traced_memory import traced_peak_bytes
-from twisted_kafka.network.connection.channel import KafkaChannel
+from twisted_kafka.network.connection.channel import READ_BYTES, KafkaChannel
 from twisted_kafka.network.connection.held_bytes import FAR_TOO_MUCH, NOTE_BYTES, STUCK_NS, HeldBytes
 from twisted_kafka.network.loop.processor import HELD_BYTES, READ_AHEAD_TOTAL_BYTES, UNSENT_BYTES
+from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request_context import ResourceKind
 from twisted_kafka.protocol.regions import FileRegion
+from twisted_kafka.timing.clock import ManualClock
 
 PARTIAL = 60_000
 
@@ -60,6 +62,29 @@ def test_nothing_is_read_ahead_while_much_is_held() -> None:
         assert request.context.correlation_id == number
         layer.answer(request)
     assert busy_transport.is_reading
+
+
+def test_many_clients_may_begin_a_large_request_at_once() -> None:
+    clock = ManualClock()
+    pool = MemoryPool(1_000_000, clock, least_bytes=PARTIAL)
+    layer = Layer(pool=pool, clock=clock)
+    data = frame(1, bytes(900_000))
+    count = 3 * HELD_BYTES // READ_BYTES
+    left = {}
+    for _ in range(count):
+        _, transport = layer.connect()
+        left[transport] = data[transport.read(data) :]
+    assert not any(transport.is_closed for transport in left)
+    assert sum(transport.is_reading for transport in left) == 2
+    for transport, rest in left.items():
+        while rest:
+            assert transport.is_reading
+            rest = rest[transport.read(rest) :]
+        request = layer.take()
+        assert request is not None
+        request.release_buffer()
+        layer.answer(request)
+        assert transport.written
 
 
 def test_the_whole_buffer_of_an_incomplete_request_is_held() -> None:

@@ -28,6 +28,12 @@ from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.protocol.headers import read_request_header
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 
+READ_BYTES = 64 * 1024
+"""Size of one read for small frames, and for the beginning of a large one."""
+
+SHORT_READ_BYTES = 4 * 1024
+"""The same while little may be held: thousands of clients may then begin large requests at the same time."""
+
 READ_AHEAD_BYTES = 64 * 1024
 """A muted channel keeps reading until it holds more than this, so muting for a short request costs no system call.
 
@@ -48,6 +54,8 @@ class IChannelOwner(Protocol):
     """The processor of a channel, on whose thread every method of both is called."""
 
     stats: ConnectionStats
+    read_bytes: int
+    """The size of one read: ``READ_BYTES``, or ``SHORT_READ_BYTES`` while much is held."""
 
     @property
     def memory_pool(self) -> MemoryPool | None:
@@ -165,6 +173,11 @@ class KafkaChannel:
     def stats(self) -> ConnectionStats:
         """The counters of its processor."""
         return self._owner.stats
+
+    @property
+    def read_bytes(self) -> int:
+        """How much to read at a time without a buffer of its own."""
+        return self._owner.read_bytes
 
     @property
     def is_open(self) -> bool:

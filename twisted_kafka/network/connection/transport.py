@@ -19,13 +19,10 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from twisted_kafka.buffers import receive
-from twisted_kafka.network.connection.channel import KafkaChannel
+from twisted_kafka.network.connection.channel import READ_BYTES, KafkaChannel
 from twisted_kafka.network.connection.framing import NOT_NOW
 from twisted_kafka.network.connection.interfaces import IChannelTransport
 from twisted_kafka.protocol.regions import Buffer, FileRegion, Part
-
-READ_BYTES = 64 * 1024
-"""Size of one read for small frames."""
 
 GATHERED_PARTS = 64
 """Most parts in one sendmsg (the system's own limit, IOV_MAX, is 1,024)."""
@@ -99,7 +96,7 @@ class KafkaTransport(Connection):
             return None
         try:
             if view is None:
-                data = receive(self.socket, READ_BYTES)
+                data = receive(self.socket, channel.read_bytes)
                 count = len(data)
             else:
                 with view:

@@ -33,7 +33,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor, IConnectionProcessor
-from twisted_kafka.network.connection.channel import KafkaChannel
+from twisted_kafka.network.connection.channel import READ_BYTES, SHORT_READ_BYTES, KafkaChannel
 from twisted_kafka.network.connection.connection_stats import ConnectionStats
 from twisted_kafka.network.connection.expiry import (
     GRACE_S,
@@ -78,7 +78,7 @@ Requests that wait for memory have 64 KiB each. So 600 producers may wait whose 
 """
 
 READ_AHEAD_TOTAL_BYTES = 12 * 1024 * 1024
-"""Nothing is read ahead while they hold more than this."""
+"""While they hold more than this, nothing is read ahead, and requests that begin are read in short pieces."""
 
 UNSENT_BYTES = 24 * 1024 * 1024
 """Most bytes in memory of responses that one processor's clients do not read, plus a third of those read slowly."""
@@ -131,6 +131,7 @@ class Processor:
         "new_connections",
         "now_ns",
         "number",
+        "read_bytes",
         "received_requests",
         "settings",
         "stats",
@@ -164,6 +165,7 @@ class Processor:
         self._held: deque[Request] = deque()  # requests for which the queue was full
         self._stopped: dict[KafkaChannel, None] = {}  # in the order in which they stopped reading
         self._received = HeldBytes(HELD_BYTES)
+        self.read_bytes = READ_BYTES
         self._unsent = HeldBytes(UNSENT_BYTES)
         self._refusals = LogRateLimit(clock.monotonic_ns)
         self._unreadable_files = LogRateLimit(clock.monotonic_ns)
@@ -581,7 +583,9 @@ class Processor:
         received = self._received
         if received.note(channel, size_bytes):
             self._close_longest_silent(received, "requests that are incomplete or wait")
-        return received.total_bytes < READ_AHEAD_TOTAL_BYTES
+        may_read_ahead = received.total_bytes < READ_AHEAD_TOTAL_BYTES
+        self.read_bytes = READ_BYTES if may_read_ahead else SHORT_READ_BYTES
+        return may_read_ahead
 
     def _note_unsent(self, channel: KafkaChannel, request: Request, now_ns: int) -> None:
         channel.last_active_ns = now_ns  # it has got a part of its response, or begins to wait for it
