@@ -190,6 +190,35 @@ def test_a_session_that_has_ended_watches_nothing_that_is_added(cluster: Cluster
     assert len(leader.replicas.purgatories.watches) == 0
 
 
+def test_a_partition_that_comes_back_in_a_newer_epoch_is_not_refused_for_its_old_one(cluster: Cluster) -> None:
+    thread, first = waiting(cluster, 2)
+    leader, follower = cluster.members.values()
+    follower.fetchers.stop_following([follower.partition(0).topic_partition])
+    thread.overtake()
+    second = cluster.deliver(thread)
+    cluster.elect(1)
+    cluster.advance_ms(LIMITS.max_wait_ms)
+    assert first.done(), "what it has read is not sent, and is read again for the next fetch"
+    thread.step(second.result(0))
+    leader.write(b"a", index=0)
+    cluster.run(6)
+    assert follower.fetchers.failed == set()
+    assert cluster.agree(0)
+
+
+def test_a_topic_that_was_made_again_is_watched() -> None:
+    watches = FetchWatches()
+    watch = FetchWatch(watches)
+    topic_partition = TopicPartition("t", 0)
+    old, new = (PartitionFetch(topic_partition, bytes([number] * 16), 0, 0, 1) for number in range(2))
+    watch.add(old)
+    watch.add(new)  # as a session does: it adds first
+    watch.remove(old)
+    assert watch.take() == [new]
+    watches.changed(topic_partition)
+    assert watch.take() == [new]
+
+
 def test_a_partition_that_comes_and_goes_has_one_turn() -> None:
     watch = FetchWatch(FetchWatches())
     first, second = (PartitionFetch(TopicPartition("t", index), bytes(16), index, 0, 1) for index in range(2))

@@ -60,11 +60,22 @@ class FetchWatch:
     The session adds, removes and takes partitions with its lock held. Any thread announces changes.
     """
 
-    __slots__ = ("_fetches", "_in_turn", "_is_closed", "_number", "_unsettled", "_watches", "last_fetch_ms", "on_change")
+    __slots__ = (
+        "_fetches",
+        "_in_turn",
+        "_is_closed",
+        "_members",
+        "_number",
+        "_unsettled",
+        "_watches",
+        "last_fetch_ms",
+        "on_change",
+    )
 
     def __init__(self, watches: FetchWatches) -> None:
         self._watches = watches
         self._fetches: dict[TopicPartition, PartitionFetch] = {}
+        self._members: set[PartitionFetch] = set()
         self._unsettled: dict[PartitionFetch, None] = {}
         self._in_turn: OrderedDict[TopicPartition, None] = OrderedDict()
         self._is_closed = False
@@ -76,10 +87,13 @@ class FetchWatch:
 
     def add(self, fetch: PartitionFetch) -> None:
         """Watch a partition, if it is known, and have it read for the next fetch."""
+        self._members.add(fetch)
         topic_partition = fetch.topic_partition
-        if topic_partition is not None and topic_partition not in self._fetches:
+        if topic_partition is not None and self._fetches.get(topic_partition) is not fetch:
+            # It may take the place of one with another topic id, which is removed next.
+            if topic_partition not in self._fetches:
+                self._watches.add(topic_partition, self)
             self._fetches[topic_partition] = fetch
-            self._watches.add(topic_partition, self)
             self._in_turn[topic_partition] = None
             if self._is_closed:  # the session ended while a request of it was under way
                 self._fetches.pop(topic_partition, None)
@@ -92,6 +106,7 @@ class FetchWatch:
         if topic_partition is not None and self._fetches.get(topic_partition) is fetch:
             del self._fetches[topic_partition]
             self._watches.remove(topic_partition, self)
+        self._members.discard(fetch)
         self._unsettled.pop(fetch, None)
 
     def close(self) -> None:
@@ -140,11 +155,15 @@ class FetchWatch:
         return list(self._unsettled)
 
     def take(self) -> list[PartitionFetch]:
-        """Return the partitions to read now. What changes from now on is read for the next fetch, or when this one has waited."""
-        taken = list(self._unsettled)
-        for fetch in taken:
+        """Return the partitions to read now. What changes from now on is read for the next fetch, or when this one has waited.
+
+        An earlier fetch of the session may unsettle what the session has removed since. It must not be read: the partition may be
+        there again in another leader epoch, and the answer for the old one would end its copying.
+        """
+        unsettled = list(self._unsettled)
+        for fetch in unsettled:
             self._unsettled.pop(fetch, None)
-        return taken
+        return [fetch for fetch in unsettled if fetch in self._members]
 
     def take_in_turn(self, taken: Iterable[PartitionFetch]) -> list[PartitionFetch]:
         """Return the settled partitions whose turn it is to be read, without partitions that are read in any case."""
