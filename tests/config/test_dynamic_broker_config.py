@@ -116,6 +116,8 @@ PER_BROKER_ONLY = "Cannot update these configs at default cluster level, broker 
         ({"num.io.threads": "0"}, False, "Invalid value '0' for num.io.threads: must be at least 1"),
         ({"listener.name.x.max.connections": "-1"}, False,
          "Invalid value '-1' for listener.name.x.max.connections: must be at least 0"),
+        ({"listener.name.x.client.quota.callback.class": ""}, True,
+         "Invalid value '' for listener.name.x.client.quota.callback.class: must be the name of a class"),
     ],
 )  # fmt: skip
 def test_invalid_settings_are_refused(settings: dict[str, str], per_broker: bool, text: str) -> None:

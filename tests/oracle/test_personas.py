@@ -35,6 +35,8 @@ OF_THE_MACHINERY = {
     *("group.consumer.assignors", "listener.security.protocol.map", "metric.reporters", "principal.builder.class"),
     *("ssl.cipher.suites", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm", "ssl.protocol"),
     *(f"remote.log.manager.{pool}thread.pool.size" for pool in ("", "copier.", "expiration.")),
+    # What its acceptor needs (docs/compatibility.md, `backlog`).
+    "socket.listen.backlog.size",
     # A broker without ZooKeeper says that it has none.
     "zookeeper.connect",
     # Kafka 4.1 has a third protocol, streams; and what is internal in 3.9.

@@ -90,8 +90,9 @@ def _why_refused(name: str, text: str, per_broker: bool) -> str | None:
 
 def _why_no_class(name: str, text: str, classes: Collection[str]) -> str | None:
     """Return why a class may not be named at runtime: clients would have code of their choice called."""
-    base = base_key(name)
-    if base not in BROKER_KEYS or BROKER_KEYS[base].type != CLASS:
+    match = _LISTENER.fullmatch(name)  # with the prefix of a listener, also keys that have no effect with one
+    key = BROKER_KEYS.get(base_key(name) or (match[1] if match is not None else name))
+    if key is None or key.type != CLASS:
         return None
     if not text:
         return f"Invalid value '' for {name}: must be the name of a class"
