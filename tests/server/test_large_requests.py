@@ -23,7 +23,14 @@ from twisted_kafka.protocol.messages.groups import (
 from twisted_kafka.protocol.messages.inter_broker import UpdateMetadataBroker, UpdateMetadataRequest, UpdateMetadataResponse
 from twisted_kafka.server.dispatch import ApiRegistry, Result, api
 from twisted_kafka.server.kafka_apis import KafkaApis
-from twisted_kafka.server.large_requests import MOST_AT_ONCE, MOST_BROKER_ELEMENTS, MOST_ELEMENTS, SMALL_ELEMENTS, STUCK_NS
+from twisted_kafka.server.large_requests import (
+    ABANDONED_NS,
+    MOST_AT_ONCE,
+    MOST_BROKER_ELEMENTS,
+    MOST_ELEMENTS,
+    SMALL_ELEMENTS,
+    STUCK_NS,
+)
 from twisted_kafka.timing.clock import ManualClock
 
 
@@ -34,11 +41,14 @@ class Family:
         self.handled: list[int] = []
         self.answer: Callable[[], Result] = FindCoordinatorResponse
         self.during: Callable[[], object] = lambda: None
+        self.gives_up = False
 
     @api(FindCoordinatorRequest, FindCoordinatorResponse, versions=(0, 4))
     def find(self, context: RequestContext, request: FindCoordinatorRequest) -> Result:
         self.handled.append(context.correlation_id)
         self.during()
+        if self.gives_up:
+            context.give_up = lambda: None
         return self.answer()
 
     @api(HeartbeatRequest, HeartbeatResponse, versions=(0, 3))
@@ -149,6 +159,46 @@ def test_large_requests_do_not_wait_for_one_that_is_stuck() -> None:
     assert stage.family.handled[-1] == 20
 
 
+def test_the_next_large_request_waits_for_the_late_answer_to_the_last_one() -> None:
+    clock = ManualClock()
+    stage = Stage(clock=clock)
+    futures: list[Future[FindCoordinatorResponse]] = [Future() for _ in range(3)]
+    answers = iter(futures)
+    stage.family.answer = lambda: next(answers)
+    asked = [stage.ask(number, SMALL_ELEMENTS + 1) for number in range(3)]
+    for number, future in enumerate(futures):
+        stage.step(5)
+        assert stage.family.handled == list(range(number + 1))
+        future.set_result(FindCoordinatorResponse())
+        stage.step(1)
+        assert [bool(transport.written) for transport in asked] == [True] * (number + 1) + [False] * (2 - number)
+
+
+def test_large_requests_that_are_never_answered_do_not_block_others_for_good() -> None:
+    clock = ManualClock()
+    stage = Stage(clock=clock)
+    stage.family.answer = Future
+    for number in range(2 * MOST_AT_ONCE):
+        clock.advance_ms(STUCK_NS // 1_000_000 + 1)
+        stage.ask(number, SMALL_ELEMENTS + 1)
+        stage.step()
+    assert stage.family.handled == list(range(MOST_AT_ONCE))
+    clock.advance_ms(ABANDONED_NS // 1_000_000)
+    stage.ask(100, SMALL_ELEMENTS + 1)
+    stage.step()
+    assert stage.family.handled == list(range(MOST_AT_ONCE + 1))
+
+
+def test_others_do_not_wait_for_a_large_request_that_waits_for_something_to_happen() -> None:
+    stage = Stage()
+    stage.family.answer = Future
+    stage.family.gives_up = True
+    for number in range(3):
+        stage.ask(number, SMALL_ELEMENTS + 1)
+    stage.step(3)
+    assert stage.family.handled == [0, 1, 2]
+
+
 def test_the_interpreter_is_as_before_after_large_requests_of_two_brokers() -> None:
     def settings() -> tuple[float, tuple[int, int, int], bool]:
         return sys.getswitchinterval(), gc.get_threshold(), gc.isenabled()
@@ -184,6 +234,7 @@ def test_a_late_answer_to_a_large_request_is_made_in_its_turn() -> None:
     stage = Stage()
     future: Future[FindCoordinatorResponse] = Future()
     stage.family.answer = lambda: future
+    stage.family.gives_up = True
     late = stage.ask(1, SMALL_ELEMENTS + 1)
     stage.step()
     stage.family.answer = FindCoordinatorResponse

@@ -127,26 +127,29 @@ class KafkaApis:
             return
         self._finish(request, api, message, result)
 
-    def _handle_large(self, request: Request, api: Api, large: LargeRequests) -> None:
+    def _handle_large(self, request: Request, api: Api, large: LargeRequests) -> "Future[Any] | None":
+        """Handle a large request; return a future that it waits for, unless it waits for something to happen, as fetches do."""
         context = request.context
         most = self._most_broker_elements if context.api_key in _BROKER_APIS else MOST_ELEMENTS
         try:
             message = api.request_class.decode(request.frame, context.api_version, request.body_offset, most)
         except Exception as error:  # noqa: BLE001 as in `handle`
             self._refuse_body(request, api, error)
-            return
+            return None
         try:
             result = api.handler(context, message)
         except Exception as error:  # noqa: BLE001 an error response is sent
             self._fail(request, api, message, error)
-            return
+            return None
         if not isinstance(result, Future):
             self._finish(request, api, message, result)
-            return
+            return None
         request.local_complete_ns = self._clock.monotonic_ns()
         kept = self._frames.keep(request, api.request_class, result)
-        result.add_done_callback(lambda future: large.run(request, partial(self._complete, request, api, kept, future, 1)))
+        is_short = context.give_up is None
+        result.add_done_callback(lambda future: large.answer(request, partial(self._complete, request, api, kept, future, 1)))
         self._note_waiting(request)
+        return result if is_short else None
 
     def sort(self, requests: Sequence[Request]) -> list[RequestBundle]:
         """Group requests that can be handled together into bundles; every other request is alone in its bundle.

@@ -5,7 +5,9 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Final
 
 from twisted_kafka.interpreter import HAS_INTERPRETER_LOCK, IS_PYPY
 from twisted_kafka.network.requests.request import Request
@@ -34,7 +36,10 @@ STUCK_NS: Final = 2_000_000_000
 """A large request that takes longer waits for a disk or another server: others need not wait for it."""
 
 MOST_AT_ONCE: Final = 4
-"""Most large requests at a time, all but the last of which are stuck."""
+"""Most large requests at a time, all but the last of which are stuck ..."""
+
+ABANDONED_NS: Final = 30_000_000_000
+"""... and one that takes longer than this does not count."""
 
 
 class LargeRequests:
@@ -44,46 +49,63 @@ class LargeRequests:
         self._channel = channel
         self._now_ns = now_ns
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[Request, Callable[[], object]]] = deque()
-        self._running = 0
-        self._last_start_ns = 0
+        self._waiting: deque[tuple[Request, Callable[[], Future[Any] | None]]] = deque()
+        self._starts_ns: dict[object, int] = {}  # of those that are being handled
 
-    def handle(self, request: Request, handle: Callable[[], object]) -> None:
-        """Call ``handle`` now, or on a handler's thread after other large requests. The frame is kept until then."""
+    def handle(self, request: Request, handle: Callable[[], Future[Any] | None]) -> None:
+        """Call ``handle`` now, or on a handler's thread after other large requests. The frame is kept until then.
+
+        If it returns a future, the next request waits for that.
+        """
         request.is_kept = True
-        self.run(request, handle)
-
-    def run(self, request: Request, step: Callable[[], object]) -> None:
-        """Call ``step``, which goes on with a large request, likewise."""
         with self._lock:
-            self._waiting.append((request, step))
-            if self._running and not self._is_stuck():
+            self._waiting.append((request, handle))
+        self._begin()
+
+    def answer(self, request: Request, answer: Callable[[], None]) -> None:
+        """Call ``answer``, which makes the late answer to a large request, likewise, but before requests that wait."""
+        with self._lock:
+            self._waiting.appendleft((request, answer))
+        self._begin()
+
+    def _begin(self) -> None:
+        turn = object()
+        with self._lock:
+            if not self._may_begin():
                 return
-            self._running += 1
-            self._last_start_ns = self._now_ns()
-        self._run_next()
+            self._starts_ns[turn] = self._now_ns()
+        self._run_next(turn)
 
-    def _is_stuck(self) -> bool:
-        return self._running < MOST_AT_ONCE and self._now_ns() - self._last_start_ns > STUCK_NS
+    def _may_begin(self) -> bool:
+        now_ns = self._now_ns()
+        starts_ns = [start_ns for start_ns in self._starts_ns.values() if now_ns - start_ns < ABANDONED_NS]
+        return not starts_ns or (len(starts_ns) < MOST_AT_ONCE and now_ns - max(starts_ns) > STUCK_NS)
 
-    def _run_next(self) -> None:
+    def _run_next(self, turn: object) -> None:
         with self._lock:
             if not self._waiting:  # others were faster, while one of them seemed to be stuck
-                self._running -= 1
+                del self._starts_ns[turn]
                 return
             request, step = self._waiting.popleft()
-            self._last_start_ns = self._now_ns()
+            self._starts_ns[turn] = self._now_ns()
+        unfinished: Future[Any] | None = None
         try:
             with _MAKING_WAY:
-                step()
+                unfinished = step()
         finally:
             release_frame(request)
-            with self._lock:
-                following = self._waiting[0][0] if self._waiting else None
-                if following is None:
-                    self._running -= 1
-            if following is not None:
-                self._channel.send_callback(self._run_next, following)
+            if unfinished is None:
+                self._end(turn)
+            else:
+                unfinished.add_done_callback(lambda _: self._end(turn))
+
+    def _end(self, turn: object) -> None:
+        with self._lock:
+            following = self._waiting[0][0] if self._waiting else None
+            if following is None:
+                del self._starts_ns[turn]
+        if following is not None:
+            self._channel.send_callback(partial(self._run_next, turn), following)
 
 
 class _MakingWay:
