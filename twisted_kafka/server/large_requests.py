@@ -32,7 +32,7 @@ SWITCH_S: Final = 0.000_5
 COLLECTED_OBJECTS: Final = 1_000_000
 """How many objects are made before the collector looks at them while a large request is handled: more than one request makes."""
 
-STUCK_NS: Final = 2_000_000_000
+STUCK_NS: Final = 5_000_000_000
 """A large request that takes longer waits for a disk or another server: others need not wait for it."""
 
 MOST_AT_ONCE: Final = 4
