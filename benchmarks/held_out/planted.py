@@ -252,6 +252,25 @@ def _hanging(at: Draw) -> Planted:
     return Planted("hanging-transaction", 2.0 if is_left else 0.5, int(minutes[0]) + 1, int(minutes[-1]) + 1, names)
 
 
+def _stuck(at: Draw) -> Planted:
+    """A decided transaction whose marker is refused: a line each minute, until the end of the day or until it ends after all."""
+    first, last = at.span()
+    is_left = bool(at.draw.random() < 0.75)
+    who = at.fleet.newcomer("refused")
+    name = f"{who.client_id}-0"
+    rate = np.zeros(MINUTES)
+    rate[: first - 2] = at.draw.uniform(0.6, 2)
+    transactions(at.fleet, who, name, rate)
+    template = at.fleet.streams[-1].with_(api="", version=-1, records=0, batch_bytes=0)
+    for outcome, begin, end in (("stuck", first, MINUTES if is_left else last), ("committed", last + 1, last + 1 + (not is_left))):
+        counts = np.zeros(MINUTES)
+        counts[begin:end] = 1
+        said = f',"transaction":{{"id":"{name}","outcome":"{outcome}","duration_ms":61000}}'
+        at.fleet.streams.append(template.with_(per_minute=counts, said=said))
+    names = {"transactional_id": name}
+    return Planted("stuck-transaction", 2.0 if is_left else 0.5, first, MINUTES - 1 if is_left else last, names)
+
+
 def _aborts(at: Draw) -> Planted:
     who = at.fleet.newcomer("undecided")
     name = f"{who.client_id}-0"
@@ -393,6 +412,7 @@ MAKERS: dict[str, Callable[[Draw], Planted]] = {
     "error-burst": _error_burst,
     **{kind: _slow(kind) for kind in _SLOW},
     "hanging-transaction": _hanging,
+    "stuck-transaction": _stuck,
     "rebalance-storm": _storm("rebalance-storm", limits.REBALANCES_A_MINUTE, REBALANCE, "shaky", most=6.0, longest=_LONGEST),
     "throttled-client": _throttled,
     "metadata-storm": _storm("metadata-storm", limits.METADATA_A_MINUTE, (("Metadata", 12),), "dashboard", most=3.0, longest=12),
