@@ -269,6 +269,7 @@ def handshakes(broker: ServedBroker, client_id: str) -> list[int]:
     return sorted(counts.values())
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_librdkafka_authenticates_again_under_load(short_sessions: ServedBroker) -> None:
     from confluent_kafka import Producer

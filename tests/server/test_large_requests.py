@@ -284,7 +284,7 @@ def test_a_request_with_too_many_elements_closes_its_connection_with_one_line(ke
     peak = traced_peak_bytes(lambda: lines.extend(lines_of(stage.step)))
     assert stage.family.handled == [1] * is_served
     assert transport.is_closed is not is_served
-    assert ["too many elements" in line for line in lines] == [True] * (not is_served)
+    assert sum("too many elements" in line for line in lines) == (not is_served)
     assert peak < 200 * MOST_ELEMENTS
 
 

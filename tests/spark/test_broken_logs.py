@@ -116,6 +116,7 @@ def test_a_file_that_is_deleted_after_it_was_listed_is_told(spark: Any, tmp_path
     assert found["samples"]["garbled"] == [f"cannot read {tmp_path}/node-1-000002.jsonl: it was deleted"]
 
 
+@pytest.mark.slow
 def test_damaged_parquet_elsewhere_is_told(spark: Any, tmp_path: Path) -> None:
     whole = archived(tmp_path / "archived").read_bytes()
     log = tmp_path / "log"
@@ -189,6 +190,7 @@ def test_parquet_that_is_replaced_after_it_was_listed_is_listed_again(
     assert run(spark, Job(paths=[str(tmp_path)]))["total"]["requests"] == 10
 
 
+@pytest.mark.slow
 def test_clocks_that_are_wrong_do_not_stop_a_report(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     times = ("1970-01-01T00:00:00.000Z", "2026-11-21T08:00:00.000Z", "9999-12-31T23:59:59.999Z")
     (tmp_path / "node-1-000001.jsonl").write_text(

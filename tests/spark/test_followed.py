@@ -93,6 +93,7 @@ def test_batches_add_up_and_a_repeated_one_counts_once(following: Following) -> 
     assert following.requests() == [*expected, (11, 5)]
 
 
+@pytest.mark.slow
 def test_folders_are_compacted_and_none_of_them_counts_twice(following: Following, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followed, "COMPACTED", (2, 4))
     for number in range(5):
@@ -168,6 +169,7 @@ def test_a_report_on_what_was_followed_says_what_the_lines_say(spark: Any, tmp_p
     assert answers(found) == answers(run(spark, Job(paths=[str(log)])))
 
 
+@pytest.mark.slow
 def test_complete_files_are_followed_in_any_file_system_of_hadoop(spark: Any, tmp_path: Path) -> None:
     log = tmp_path / "a log"
     hour = log / "date=2026-11-21" / "hour=08"

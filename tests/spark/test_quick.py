@@ -102,6 +102,7 @@ def test_every_line_of_the_broker_is_read_like_json() -> None:
         assert found == by_json([text for text, is_left in zip(texts, left, strict=True) if not is_left])
 
 
+@pytest.mark.slow
 def test_a_damaged_line_is_rejected_or_read_like_json() -> None:
     chosen, reader = random.Random(2), QuickReader()
     taken = 0

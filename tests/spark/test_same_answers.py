@@ -109,6 +109,7 @@ def test_a_few_cells_are_merged_by_a_few_tasks(spark: Any, tmp_path: Path) -> No
         spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
+@pytest.mark.slow
 def test_of_many_names_few_are_kept_and_all_are_counted(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run(spark, Job(paths=[str(log := written(tmp_path / "log", 2))]))
     for name, most in {"MOST_NAMES": 7, "MOST_NAMES_SHOWN": 4, "MOST_CELLS": 0}.items():
@@ -123,6 +124,7 @@ def test_of_many_names_few_are_kept_and_all_are_counted(spark: Any, tmp_path: Pa
     assert answers(run(spark, Job(paths=[str(log)]))) == answers(bounded)
 
 
+@pytest.mark.slow
 def test_the_driver_bounds_names_as_spark_does(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, rolled = written(tmp_path / "log", 7), str(tmp_path / "rolled")
     whole = run(spark, Job(paths=[str(log)]))

@@ -200,6 +200,7 @@ def test_an_hour_is_its_newest_file_if_a_write_was_killed_before_it_deleted_the_
     assert len(list(out.glob("rollup=*/date=*/hour=*/*.parquet"))) == 1
 
 
+@pytest.mark.slow
 def test_a_rollup_that_is_replaced_while_it_is_read_is_read_again(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

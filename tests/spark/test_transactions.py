@@ -151,6 +151,7 @@ def test_transactions_are_counted_as_by_a_reader_of_all_lines_in_order(seed: int
     assert essence(counted(cells(*parts, grain_s=grain_s))) == essence(counted(whole))
 
 
+@pytest.mark.slow
 def test_following_a_log_counts_each_transaction_once(spark: Any, tmp_path: Path) -> None:
     chosen = random.Random(3)
     model = Model(chosen, 400)
