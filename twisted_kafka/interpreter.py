@@ -24,9 +24,6 @@ HAS_CODEC_EXTENSIONS: Final[bool] = not EMULATES_C_API
 NUMPY_PAYS: Final[bool] = not EMULATES_C_API
 """Whether numpy beats loops over bytes, which PyPy compiles."""
 
-BUSY_POLLING_PAYS: Final[bool] = IS_PYPY
-"""Whether a network thread polls for a moment before it sleeps: twice the rate of a single client on PyPy (docs/adr/0034)."""
-
 COLUMNS_PAY: Final[bool] = not IS_PYPY
 """Whether it beats a loop over records to take the same byte of many at once, as a slice."""
 

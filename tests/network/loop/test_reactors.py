@@ -7,7 +7,6 @@ import pytest
 from twisted.internet.base import ReactorBase
 from twisted.internet.pollreactor import PollReactor
 
-from twisted_kafka.interpreter import BUSY_POLLING_PAYS
 from twisted_kafka.network.loop import reactors
 from twisted_kafka.network.loop.reactors import (
     MAX_FAILURES,
@@ -184,7 +183,6 @@ def test_the_thread_polls_before_it_sleeps_if_the_last_wait_was_short_and_nobody
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = ManualClock()
-    monkeypatch.setattr(reactors, "BUSY_POLLING_PAYS", True)
     reactor: Any = make_reactor(clock)
     reactor.hooks = hooks = WaitingHooks(turns=5)
     waits = iter(
@@ -203,24 +201,6 @@ def test_the_thread_polls_before_it_sleeps_if_the_last_wait_was_short_and_nobody
     assert next(waits, None) is None
     assert hooks.called == ["after_poll", "run_pending"] * 5
     assert reactor.waited_ns == 5_440_000, "also the time in which it polled"
-    close_reactor(reactor)
-
-
-@pytest.mark.skipif(BUSY_POLLING_PAYS, reason="this interpreter polls")
-def test_where_it_does_not_pay_the_thread_sleeps_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = ManualClock()
-    reactor: Any = make_reactor(clock)
-    reactor.hooks = WaitingHooks(turns=5)
-    timeouts: list[float] = []
-
-    def poll(timeout_s: float, _: int) -> list[tuple[int, int]]:
-        timeouts.append(timeout_s)
-        return []
-
-    monkeypatch.setattr(reactor, "_poll", poll)
-    reactor.startRunning(installSignalHandlers=False)
-    reactor.mainLoop()
-    assert timeouts == [-1] * 5
     close_reactor(reactor)
 
 

@@ -17,7 +17,6 @@ from twisted.internet.selectreactor import SelectReactor
 from twisted.logger import Logger
 from zope.interface import Interface, implementer
 
-from twisted_kafka.interpreter import BUSY_POLLING_PAYS
 from twisted_kafka.network.loop.busy_poll import BusyPoll
 from twisted_kafka.timing.clock import IClock, SystemClock
 
@@ -160,7 +159,7 @@ class HookedLoop(ReactorBase):
         self.polls = 0
         self.waited_ns = 0
         self.waiting_since_ns = 0
-        self._busy_poll = BusyPoll(clock.steady_ns) if BUSY_POLLING_PAYS else None
+        self._busy_poll = BusyPoll(clock.steady_ns)
         super().__init__()
         clock.follow(self._time_jumped)
         self._poll: Callable[[float, int], Iterable[tuple[int, Any]]] = self._make_poll()
@@ -189,7 +188,7 @@ class HookedLoop(ReactorBase):
         started = self.waiting_since_ns = self._now_ns()
         events: Iterable[tuple[int, Any]] = ()
         try:
-            if timeout and busy_poll is not None and busy_poll.is_due and hooks.may_poll_busily():
+            if timeout and busy_poll.is_due and hooks.may_poll_busily():
                 events = busy_poll.poll(self._poll, len(selectables))
             events = events or self._poll(timeout, len(selectables))
         except InterruptedError:
@@ -197,8 +196,7 @@ class HookedLoop(ReactorBase):
         finally:
             self.waiting_since_ns = 0
             waited_ns = self._now_ns() - started
-            if busy_poll is not None:
-                busy_poll.note_wait(waited_ns)
+            busy_poll.note_wait(waited_ns)
             self.waited_ns += waited_ns
             hooks.after_poll()
         self.polls += 1
