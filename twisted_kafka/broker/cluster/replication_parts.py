@@ -104,7 +104,8 @@ class Replication:
         """Stop fetching (``IReplicaFetchers``)."""
         with self._lock:
             self._is_stopped = True
-        if self._in_sync is not None:
+            has_checks = self._in_sync is not None
+        if has_checks:
             self._checks.close()
         if self._fetchers is not None:
             self._fetchers.shutdown()
@@ -184,7 +185,7 @@ class Replication:
             with self._lock:
                 found = self._in_sync
                 if found is None:
-                    self._checks = SerialWorker("isr-expiration-thread")
+                    self._checks = SerialWorker("isr-expiration-thread", threaded=not self._is_stopped)
                     found = self._in_sync = AlterPartitionManager(
                         Proposer(config.broker_id, parts.epoch, is_at_least(config, _EPOCHS_OF_BROKERS)),
                         parts.channel,
