@@ -11,6 +11,7 @@ from tests.eventually import eventually
 from tests.hostile.forms import Versions
 from tests.hostile.hose import Poured, Stream, forget_peak_rss, peak_rss_bytes, pour
 from tests.hostile.hostile_messages import TOPICS, frame
+from tests.ports import free_port
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 
@@ -30,8 +31,6 @@ class BrokerUnderAttack:
         self.served = ServedBroker(data, *(SASL if sasl else ()), *overrides)
         self._brokers_port = self.served.port
         if sasl:
-            from tests.ports import free_port
-
             self._brokers_port = free_port()
             self.served.listeners = f"CLIENTS://{self.served.bootstrap},BROKERS://127.0.0.1:{self._brokers_port}"
         self.served.start()

@@ -21,6 +21,7 @@ from twisted_kafka.log.directories.loading_progress import LoadingInterruptedErr
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.files import sync_file_system
 from twisted_kafka.log.log_manager import LogManager
+from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -502,13 +503,18 @@ def recovery_points(broker: Broker) -> list[str]:
     return (broker.path / "a" / "recovery-point-offset-checkpoint").read_text().splitlines()[2:]
 
 
-def test_recovery_points_follow_truncations_before_the_next_record(broker: Broker) -> None:
+def with_four_flushed_records(broker: Broker) -> tuple[LogManager, UnifiedLog]:
     manager = broker.start()
     log = manager.get_or_create_log(ONE)
     for _ in range(4):
         append(log, b"x")
     log.flush()
     manager.directories[0].checkpoint_recovery_points()
+    return manager, log
+
+
+def test_recovery_points_follow_truncations_before_the_next_record(broker: Broker) -> None:
+    manager, log = with_four_flushed_records(broker)
     assert recovery_points(broker) == ["one 0 4"]
     manager.truncate_to(ONE, 2)
     append(log, b"x")
@@ -576,12 +582,7 @@ def test_many_truncations_need_one_checkpoint(broker: Broker, monkeypatch: pytes
 
 
 def test_records_are_refused_if_the_checkpoints_cannot_be_lowered(broker: Broker) -> None:
-    manager = broker.start()
-    log = manager.get_or_create_log(ONE)
-    for _ in range(4):
-        append(log, b"x")
-    log.flush()
-    manager.directories[0].checkpoint_recovery_points()
+    manager, log = with_four_flushed_records(broker)
     manager.truncate_to(ONE, 2)
     (broker.path / "a" / "recovery-point-offset-checkpoint.tmp").mkdir()
     with pytest.raises(KafkaStorageError, match=r"the checkpoints of .* cannot be written"):
@@ -591,12 +592,7 @@ def test_records_are_refused_if_the_checkpoints_cannot_be_lowered(broker: Broker
 
 
 def test_recovery_points_follow_what_recovery_cut_at_once(broker: Broker) -> None:
-    manager = broker.start()
-    log = manager.get_or_create_log(ONE)
-    for _ in range(4):
-        append(log, b"x")
-    log.flush()
-    manager.directories[0].checkpoint_recovery_points()
+    manager, log = with_four_flushed_records(broker)
     path, position = log.segments.active.path, log.offset_metadata(3).relative_position
     broker.crash(manager)
     os.truncate(path, position)

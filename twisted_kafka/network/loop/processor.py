@@ -570,7 +570,7 @@ class Processor:
         pool = self.memory_pool
         if pool is None:
             return True
-        # A newcomer waits behind those that wait already, for which memory may have become available just now.
+        # A newcomer waits behind the channels that wait already: memory may have become available for them just now.
         if (self._is_resuming or not self._stopped) and pool.try_allocate(size_bytes, self):
             return True
         if not pool.least_bytes:  # otherwise others may send small requests
