@@ -22,7 +22,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "mutants"
 ACCEPTED = ROOT / "tests" / "mutants.toml"
-PACKAGES = ("log", "replication", "coordinator", "network")
+COORDINATORS = ("coordinator", "group_coordinator", "transaction_coordinator")
+TESTS = {
+    **{package: (package,) for package in ("log", "replication", "network")},
+    **dict.fromkeys(COORDINATORS, COORDINATORS),  # the runtime is tested by its coordinators
+}
+"""The folders of the tests of each package."""
+PACKAGES = tuple(TESTS)
 SAMPLE = 40
 LEAST_KILLED = 0.9
 TIMEOUT_S = 3600
@@ -33,7 +39,7 @@ only_mutate = ["twisted_kafka/{package}/*"]
 # Log messages are not tested.
 do_not_mutate_patterns = ["[.](debug|info|warn|error|critical|failure)[(]"]
 also_copy = ["benchmarks", "docs", "etc", "spark"]
-pytest_add_cli_args_test_selection = ["tests/{package}"]
+pytest_add_cli_args_test_selection = {tests}
 # mutmut runs pytest again and again in a process that holds the locks of earlier runs' log directories: names must not recur.
 pytest_add_cli_args = [
     "-m", "not slow and not long", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-o", "tmp_path_retention_policy=all",
@@ -152,7 +158,9 @@ def prepare(package: str) -> Path:
     directory.mkdir(parents=True)
     for name in ("twisted_kafka", "tests", "benchmarks", "docs", "etc", "spark"):
         (directory / name).symlink_to(ROOT / name)
-    settings = (ROOT / "pyproject.toml").read_text() + SETTINGS.format(package=package)
+    settings = (ROOT / "pyproject.toml").read_text() + SETTINGS.format(
+        package=package, tests=[f"tests/{folder}" for folder in TESTS[package]]
+    )
     (directory / "pyproject.toml").write_text(settings)
     return directory
 

@@ -146,9 +146,23 @@ def test_names_of_kafkas_loggers_stand_for_those_here(logs: Logs) -> None:
 
 def test_each_of_kafkas_loggers_stands_for_a_module() -> None:
     package = Path(twisted_kafka.__file__).parent.parent
-    for name, module in KAFKAS_LOGGERS.items():
-        path = package.joinpath(*module.split("."))
-        assert path.is_dir() or path.with_suffix(".py").is_file(), name
+    for name, modules in KAFKAS_LOGGERS.items():
+        for module in modules:
+            path = package.joinpath(*module.split("."))
+            assert path.is_dir() or path.with_suffix(".py").is_file(), name
+
+
+def test_a_logger_of_kafkas_may_stand_for_several_here(logs: Logs) -> None:
+    logs.levels.set("kafka.coordinator.group", "WARN")
+    logs.levels.set("kafka.coordinator", "DEBUG")
+    assert logs.log("debug", "twisted_kafka.coordinator.runtime")
+    assert logs.log("debug", "twisted_kafka.transaction_coordinator.marker_channels")
+    assert not logs.log("info", "twisted_kafka.group_coordinator.group_shard"), "it has a level of its own"
+    logs.levels.set("kafka.coordinator.group", None)
+    assert logs.log("debug", "twisted_kafka.group_coordinator.group_shard")
+    assert logs.levels.level("kafka.coordinator.transaction") == logs.levels.level("kafka.coordinator") == "DEBUG"
+    logs.levels.set("kafka.coordinator", None)
+    assert not logs.log("debug", "twisted_kafka.transaction_coordinator.marker_channels")
 
 
 def test_a_logger_that_kafka_does_not_have_is_refused(logs: Logs) -> None:

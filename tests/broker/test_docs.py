@@ -79,9 +79,9 @@ def test_the_modules_that_write_to_the_metadata_store_are_listed() -> None:
 
 def test_modules_named_in_the_architecture_exist() -> None:
     named = re.findall(r"`([\w/]+\.py)`", (ROOT / "docs" / "architecture.md").read_text())
-    coordinator = ROOT / "twisted_kafka" / "coordinator"
-    group = coordinator / "group"
-    below = [ROOT, ROOT / "twisted_kafka", coordinator, coordinator / "transaction", group, *group.iterdir()]
+    package = ROOT / "twisted_kafka"
+    group = package / "group_coordinator"
+    below = [ROOT, package, package / "transaction_coordinator", group, *group.iterdir()]
     assert [name for name in named if not any((folder / name).exists() for folder in below)] == []
 
 

@@ -11,18 +11,18 @@ from zope.interface import implementer
 import twisted_kafka.coordinator.coordinator_record
 import twisted_kafka.protocol.errors.base
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, decode_record
-from twisted_kafka.coordinator.group.assignors.loading import load_assignors
-from twisted_kafka.coordinator.group.environment import GroupEnvironment
-from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager
-from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
-from twisted_kafka.coordinator.group.group_coordinator_config import GroupCoordinatorConfig
-from twisted_kafka.coordinator.group.group_coordinator_metrics import GroupCoordinatorMetrics
-from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS
-from twisted_kafka.coordinator.group.group_shard import GroupShardFactory
-from twisted_kafka.coordinator.group.requests import JoinRequest
-from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
 from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from twisted_kafka.group_coordinator.assignors.loading import load_assignors
+from twisted_kafka.group_coordinator.environment import GroupEnvironment
+from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
+from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
+from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
+from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.group_coordinator.group_records import GROUP_RECORD_KINDS
+from twisted_kafka.group_coordinator.group_shard import GroupShardFactory
+from twisted_kafka.group_coordinator.requests import JoinRequest
+from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms
 from twisted_kafka.metadata.cache import MetadataSnapshot, Node
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.codec import Message

@@ -10,15 +10,10 @@ from tests.coordinator.fakes import NoBrokers, join
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.damage import SKIP_KEY
-from twisted_kafka.coordinator.group.assembly import make_group_coordinator
-from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
-from twisted_kafka.coordinator.group.requests import Sender, SyncRequest
 from twisted_kafka.coordinator.replica_log import ReplicaReader
-from twisted_kafka.coordinator.transaction.assembly import Ends, make_transaction_coordinator
-from twisted_kafka.coordinator.transaction.environment import ignore_end
-from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-from twisted_kafka.coordinator.transaction.transaction_state import TransactionState
-from twisted_kafka.coordinator.transaction.verification import TransactionVerification
+from twisted_kafka.group_coordinator.assembly import make_group_coordinator
+from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
+from twisted_kafka.group_coordinator.requests import Sender, SyncRequest
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.producer_state.producer_state_manager import NO_SEQUENCE
 from twisted_kafka.metadata.cache import MetadataCache
@@ -36,6 +31,11 @@ from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.scheduler import ManualScheduler
 from twisted_kafka.timing.timer import Timer
+from twisted_kafka.transaction_coordinator.assembly import Ends, make_transaction_coordinator
+from twisted_kafka.transaction_coordinator.environment import ignore_end
+from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
+from twisted_kafka.transaction_coordinator.transaction_state import TransactionState
+from twisted_kafka.transaction_coordinator.verification import TransactionVerification
 
 TOPIC = "__consumer_offsets"
 PARTITION = TopicPartition("orders", 3)

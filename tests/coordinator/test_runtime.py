@@ -9,11 +9,11 @@ import pytest
 from tests.coordinator.fakes import Bench, join
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.effects import Write
-from twisted_kafka.coordinator.group.group_records import offset_commit
-from twisted_kafka.coordinator.group.group_shard import GroupShard
-from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
-from twisted_kafka.coordinator.group.requests import Sender
-from twisted_kafka.coordinator.group.results import GroupListing
+from twisted_kafka.group_coordinator.group_records import offset_commit
+from twisted_kafka.group_coordinator.group_shard import GroupShard
+from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
+from twisted_kafka.group_coordinator.requests import Sender
+from twisted_kafka.group_coordinator.results import GroupListing
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker

@@ -13,10 +13,10 @@ from tests.network.network_fakes import lines_of
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, RecordKinds, decode_record
 from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagePolicy
 from twisted_kafka.coordinator.effects import MAX_BATCH_RECORDS, Effects, Write, Writes
-from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS, offset_commit
 from twisted_kafka.coordinator.loader import Loaded, load_partition
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings, UncommittedStateError
 from twisted_kafka.coordinator.settlers import MAX_SETTLERS
+from twisted_kafka.group_coordinator.group_records import GROUP_RECORD_KINDS, offset_commit
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,

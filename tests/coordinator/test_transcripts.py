@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinator.expressions import requires_expressions
-from tests.coordinator.transaction_transcript import TransactionTranscript
-from tests.coordinator.transcript import Transcript
+from tests.group_coordinator.expressions import requires_expressions
+from tests.group_coordinator.transcript import Transcript
+from tests.transaction_coordinator.transaction_transcript import TransactionTranscript
 
 DATA = Path(__file__).parent.parent / "data" / "coordinator"
 KINDS: dict[str, type[Transcript] | type[TransactionTranscript]] = {

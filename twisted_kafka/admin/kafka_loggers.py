@@ -1,6 +1,7 @@
 """Loggers by the names of Apache Kafka's, which ``kafka-configs.sh --entity-type broker-loggers`` and runbooks use.
 
-Each stands for the package or module here that does the work of Kafka's class or package, and shares its level.
+Each stands for the package or module here that does the work of Kafka's class or package, and shares its level. One package of
+Kafka's may stand for several packages here.
 """
 
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ _SERVER: Final[Mapping[str, str]] = {
     "ZkConfigManager": "metadata.config_repository",
 }
 
-_OTHERS: Final[Mapping[str, str]] = {
+_OTHERS: Final[Mapping[str, str | tuple[str, ...]]] = {
     "kafka.admin": "admin",
     "kafka.cluster": "replication.partition",
     "kafka.cluster.Partition": "replication.partition",
@@ -49,14 +50,14 @@ _OTHERS: Final[Mapping[str, str]] = {
     "kafka.controller.TopicDeletionManager": "controller.operations",
     "kafka.controller.ZkPartitionStateMachine": "controller.machines",
     "kafka.controller.ZkReplicaStateMachine": "controller.machines",
-    "kafka.coordinator": "coordinator",
-    "kafka.coordinator.group": "coordinator.group",
-    "kafka.coordinator.group.GroupCoordinator": "coordinator.group",
-    "kafka.coordinator.group.GroupMetadataManager": "coordinator.group",
-    "kafka.coordinator.transaction": "coordinator.transaction",
-    "kafka.coordinator.transaction.TransactionCoordinator": "coordinator.transaction",
-    "kafka.coordinator.transaction.TransactionMarkerChannelManager": "coordinator.transaction",
-    "kafka.coordinator.transaction.TransactionStateManager": "coordinator.transaction",
+    "kafka.coordinator": ("coordinator", "group_coordinator", "transaction_coordinator"),
+    "kafka.coordinator.group": "group_coordinator",
+    "kafka.coordinator.group.GroupCoordinator": "group_coordinator",
+    "kafka.coordinator.group.GroupMetadataManager": "group_coordinator",
+    "kafka.coordinator.transaction": "transaction_coordinator",
+    "kafka.coordinator.transaction.TransactionCoordinator": "transaction_coordinator",
+    "kafka.coordinator.transaction.TransactionMarkerChannelManager": "transaction_coordinator",
+    "kafka.coordinator.transaction.TransactionStateManager": "transaction_coordinator",
     "kafka.log": "log",
     "kafka.log.LogCleaner": "log.cleaner",
     "kafka.log.LogCleanerManager": "log.cleaner",
@@ -84,7 +85,7 @@ _OTHERS: Final[Mapping[str, str]] = {
     "org.apache.kafka.common.network": "network.connection",
     "org.apache.kafka.common.network.Selector": "network.connection",
     "org.apache.kafka.common.security": "security",
-    "org.apache.kafka.coordinator.group": "coordinator.group",
+    "org.apache.kafka.coordinator.group": "group_coordinator",
     "org.apache.kafka.storage.internals.log": "log",
     "org.apache.zookeeper": "metadata.zookeeper",
     "state.change.logger": "replication.state_changes",
@@ -93,9 +94,12 @@ _OTHERS: Final[Mapping[str, str]] = {
 PACKAGES: Final = ("kafka", "org.apache.kafka")
 """Kafka's names of everything."""
 
-KAFKAS_LOGGERS: Final[Mapping[str, str]] = {
-    **{f"kafka.server.{name}": f"twisted_kafka.{module}" for name, module in _SERVER.items()},
-    **{name: f"twisted_kafka.{module}" for name, module in _OTHERS.items()},
-    **dict.fromkeys(PACKAGES, "twisted_kafka"),
+KAFKAS_LOGGERS: Final[Mapping[str, tuple[str, ...]]] = {
+    **{f"kafka.server.{name}": (f"twisted_kafka.{module}",) for name, module in _SERVER.items()},
+    **{
+        name: tuple(f"twisted_kafka.{module}" for module in ([modules] if isinstance(modules, str) else modules))
+        for name, modules in _OTHERS.items()
+    },
+    **dict.fromkeys(PACKAGES, ("twisted_kafka",)),
 }
-"""The logger here for each of Kafka's."""
+"""The loggers here for each of Kafka's."""

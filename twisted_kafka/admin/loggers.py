@@ -52,7 +52,7 @@ class LoggerLevels:
 
     def __init__(self) -> None:
         self._predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.info)
-        self._own: dict[str, NamedConstant] = {}
+        self._own: dict[tuple[str, ...], NamedConstant] = {}  # by the namespaces of a logger
         self._followers: list[tuple[str, Callable[[NamedConstant], object]]] = []
 
     def __call__(self, event: LogEvent) -> NamedConstant:
@@ -80,7 +80,7 @@ class LoggerLevels:
 
     def level(self, logger: str) -> str:
         """Return the effective level, by Kafka's name."""
-        return _NAMES[self._predicate.logLevelForNamespace(_namespace(logger))]
+        return _NAMES[self._predicate.logLevelForNamespace(_namespaces(logger)[0])]
 
     def follow(self, logger: str, changed: Callable[[NamedConstant], object]) -> None:
         """Call ``changed`` with the effective level of a logger, now and whenever a level has been set."""
@@ -106,13 +106,15 @@ class LoggerLevels:
         """Set the logger's level, or with None remove it; raises what ``validate`` raises."""
         self.validate(logger, level)
         if level is None:
-            self._own.pop(_namespace(logger), None)
+            self._own.pop(_namespaces(logger), None)
         else:
-            self._own[_namespace(logger)] = LEVELS[level]
+            self._own[_namespaces(logger)] = LEVELS[level]
         # Replaced as a whole: other threads read it meanwhile.
-        predicate = LogLevelFilterPredicate(defaultLogLevel=self._own.get("", LogLevel.info))
-        for name, own in self._own.items():
-            predicate.setLogLevelForNamespace(name, own)
+        predicate = LogLevelFilterPredicate(defaultLogLevel=self._own.get(("",), LogLevel.info))
+        # The level of one namespace takes precedence over the level of several.
+        for names in sorted(self._own, key=len, reverse=True):
+            for name in names:
+                predicate.setLogLevelForNamespace(name, self._own[names])
         self._predicate = predicate
         for name, changed in self._followers:
             changed(predicate.logLevelForNamespace(name))
@@ -167,5 +169,5 @@ def _known() -> set[str]:
     return modules.union(NAMED, KAFKAS_LOGGERS)
 
 
-def _namespace(logger: str) -> str:
-    return "" if logger == ROOT else KAFKAS_LOGGERS.get(logger, logger)
+def _namespaces(logger: str) -> tuple[str, ...]:
+    return ("",) if logger == ROOT else KAFKAS_LOGGERS.get(logger, (logger,))

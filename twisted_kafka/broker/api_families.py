@@ -14,13 +14,9 @@ from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.broker.settings.administration import Administration
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
-from twisted_kafka.coordinator.group.offsets.legacy_offsets import LegacyOffsets
-from twisted_kafka.coordinator.group.state.group import CONSUMER
-from twisted_kafka.coordinator.transaction.add_partitions_manager import AddPartitionsToTxnManager
-from twisted_kafka.coordinator.transaction.producer_id_manager import ProducerIdBlocks
-from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-from twisted_kafka.coordinator.transaction.verification import TransactionVerification
+from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
+from twisted_kafka.group_coordinator.offsets.legacy_offsets import LegacyOffsets
+from twisted_kafka.group_coordinator.state.group import CONSUMER
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
@@ -65,6 +61,10 @@ from twisted_kafka.server.authorization import authorization_of
 from twisted_kafka.server.fetch_session import FetchSessionCache
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
+from twisted_kafka.transaction_coordinator.add_partitions_manager import AddPartitionsToTxnManager
+from twisted_kafka.transaction_coordinator.producer_id_manager import ProducerIdBlocks
+from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
+from twisted_kafka.transaction_coordinator.verification import TransactionVerification
 
 
 class ApiDependencies(NamedTuple):

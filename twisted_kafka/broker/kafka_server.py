@@ -45,12 +45,8 @@ from twisted_kafka.config.keys import BROKER_KEYS
 from twisted_kafka.controller.channels.interfaces import IControlPlane
 from twisted_kafka.controller.channels.network_channels import NetworkChannels
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.coordinator.group.assembly import make_group_coordinator
-from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
-from twisted_kafka.coordinator.transaction.add_partitions_manager import AddPartitionsToTxnManager
-from twisted_kafka.coordinator.transaction.assembly import Ends, make_transaction_coordinator
-from twisted_kafka.coordinator.transaction.environment import OnEnd, ignore_end
-from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from twisted_kafka.group_coordinator.assembly import make_group_coordinator
+from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
 from twisted_kafka.interpreter import RETURN_MEMORY_MS
 from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureHandler
 from twisted_kafka.log.directories.log_directory import LogDirectoryError
@@ -86,6 +82,10 @@ from twisted_kafka.threads import UNCAUGHT_ERRORS
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import KafkaScheduler
 from twisted_kafka.timing.timer import Timer
+from twisted_kafka.transaction_coordinator.add_partitions_manager import AddPartitionsToTxnManager
+from twisted_kafka.transaction_coordinator.assembly import Ends, make_transaction_coordinator
+from twisted_kafka.transaction_coordinator.environment import OnEnd, ignore_end
+from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
 
 if TYPE_CHECKING:
     from twisted_kafka.metrics.listener import MetricsListener

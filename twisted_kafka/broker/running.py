@@ -13,8 +13,7 @@ from twisted_kafka.broker.cluster.replication_parts import Replication
 from twisted_kafka.broker.metadata.registrar import BrokerRegistrar
 from twisted_kafka.broker.settings.administration import Administration
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
-from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
 from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureHandler
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.config_repository import ConfigRepository
@@ -28,6 +27,7 @@ from twisted_kafka.security.delegation_tokens import DelegationTokenManager
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
 from twisted_kafka.timing.scheduler import KafkaScheduler
 from twisted_kafka.timing.timer import Timer
+from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
 
 if TYPE_CHECKING:
     from twisted_kafka.metrics.listener import MetricsListener

@@ -1,1 +1,1 @@
-"""The coordinators of groups and of transactions, on one runtime over their internal topics."""
+"""The runtime of the coordinators: shards over the partitions of an internal topic, loaded by replaying its records."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from twisted_kafka.coordinator.group.subscription import decode_assignment
+from twisted_kafka.group_coordinator.subscription import decode_assignment
 
 NO_GROUP: Final = "Dead"
 """The state of a group that does not exist."""

@@ -4,7 +4,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from tests.coordinator.fakes import Bench
-from twisted_kafka.coordinator.group.offsets.legacy_offsets import LegacyOffsets
+from twisted_kafka.group_coordinator.offsets.legacy_offsets import LegacyOffsets
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.replication.harness import Harness
-from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.fetch import FetchRequest
@@ -25,6 +24,7 @@ from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import ApiRegistry, Later, Outcome
 from twisted_kafka.server.fetch_session import FetchSessionCache
 from twisted_kafka.timing.timer import Timer
+from twisted_kafka.transaction_coordinator.verification import TransactionVerification
 from twisted_kafka.waiting.futures import when_done
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.expressions import requires_expressions
 from tests.coordinator.fakes import Bench
+from tests.group_coordinator.expressions import requires_expressions
 from tests.server.apis.group_handlers import ask
 from tests.server.apis.test_authorization_of_direct_paths import Rights
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext

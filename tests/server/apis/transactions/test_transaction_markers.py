@@ -8,10 +8,8 @@ from tests.coordinator.test_on_real_log import TOPIC as OFFSETS
 from tests.coordinator.test_on_real_log import RealBroker
 from tests.server.apis.group_handlers import ask
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
-from twisted_kafka.coordinator.group.requests import Sender
-from twisted_kafka.coordinator.transaction.marker_writer import MarkerAppender
-from twisted_kafka.coordinator.transaction.verification import TransactionVerification
+from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
+from twisted_kafka.group_coordinator.requests import Sender
 from twisted_kafka.log.producer_state.producer_state_manager import NO_OFFSET, NO_SEQUENCE
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
@@ -22,6 +20,8 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.partition import LeaderState
 from twisted_kafka.server.apis.transactions.transaction_markers import TransactionMarkerApis
 from twisted_kafka.timing.clock import ManualClock
+from twisted_kafka.transaction_coordinator.marker_writer import MarkerAppender
+from twisted_kafka.transaction_coordinator.verification import TransactionVerification
 
 DATA = TopicPartition("orders", 0)
 PRODUCER = 7

@@ -6,7 +6,6 @@ import pytest
 from tests.server.apis.group_handlers import Handlers, ask
 from tests.server.apis.groups.test_group_offsets import codes
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, Verified
 from twisted_kafka.network.requests.request_context import TransactionNote
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transactions import (
@@ -16,6 +15,7 @@ from twisted_kafka.protocol.messages.transactions import (
 )
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.server.apis.transactions.transactional_offsets import TransactionalOffsetApis
+from twisted_kafka.transaction_coordinator.verification import UNVERIFIABLE, Verified
 from twisted_kafka.waiting.futures import then
 
 

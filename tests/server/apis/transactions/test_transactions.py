@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from tests.coordinator.fakes import Bench
-from tests.coordinator.transaction_bench import TransactionBench
 from tests.server.apis.group_handlers import FakeMetadata, ask
+from tests.transaction_coordinator.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.transaction.transaction_marker import TransactionMarker
 from twisted_kafka.network.requests.request_context import TransactionNote, TransactionOutcome
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
@@ -24,6 +23,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.apis.transactions.describe_transactions import TransactionAdminApis
 from twisted_kafka.server.apis.transactions.transaction_notes import end_note, topic_notes
 from twisted_kafka.server.apis.transactions.transactions import TransactionApis
+from twisted_kafka.transaction_coordinator.transaction_marker import TransactionMarker
 
 Errors = dict[str, int]
 

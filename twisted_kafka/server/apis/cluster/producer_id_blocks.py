@@ -9,13 +9,13 @@ from functools import partial
 
 from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.coordinator.transaction.producer_id_manager import BLOCK_SIZE
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.controller import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from twisted_kafka.security.authorizer.acl_types import AclOperation
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
+from twisted_kafka.transaction_coordinator.producer_id_manager import BLOCK_SIZE
 
 
 class ProducerIdBlockApis:

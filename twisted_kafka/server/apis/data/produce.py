@@ -8,7 +8,6 @@ from functools import partial
 from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, TransactionVerification, Verified
 from twisted_kafka.log.results import Conversion
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
@@ -39,6 +38,7 @@ from twisted_kafka.server.apis.data.flat_forms import AppendedResponse, OneBatch
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Later, Outcome, api
+from twisted_kafka.transaction_coordinator.verification import UNVERIFIABLE, TransactionVerification, Verified
 from twisted_kafka.waiting.futures import and_then, then, when_done
 
 ADMIN_CLIENT_ID: Final = "__admin_client"

@@ -11,10 +11,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Final
 
-from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
-from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
-from twisted_kafka.coordinator.group.results import GroupDescription, GroupListing, JoinResult, LeftMember, SyncResult
-from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
+from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
+from twisted_kafka.group_coordinator.requests import JoinRequest, LeavingMember, Sender, SyncRequest
+from twisted_kafka.group_coordinator.results import GroupDescription, GroupListing, JoinResult, LeftMember, SyncResult
+from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.groups import (

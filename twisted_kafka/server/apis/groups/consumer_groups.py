@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Final
 
-from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
-from twisted_kafka.coordinator.group.requests import Client
+from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
+from twisted_kafka.group_coordinator.requests import Client
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, TopicAuthorizationError, UnsupportedVersionError
 from twisted_kafka.protocol.messages.consumer_groups import (

@@ -11,10 +11,10 @@ from concurrent.futures import Future
 from typing import Final, NamedTuple, TypeVar
 
 from twisted_kafka.config.keys.declare import MAX_LONG
-from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator, OffsetCommit
-from twisted_kafka.coordinator.group.offsets.legacy_offsets import LegacyOffsets
-from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import Fetched, OffsetFetch
-from twisted_kafka.coordinator.group.requests import Sender
+from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator, OffsetCommit
+from twisted_kafka.group_coordinator.offsets.legacy_offsets import LegacyOffsets
+from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import Fetched, OffsetFetch
+from twisted_kafka.group_coordinator.requests import Sender
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import GroupNote, RequestContext
 from twisted_kafka.protocol.errors import ErrorCode

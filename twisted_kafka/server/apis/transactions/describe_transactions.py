@@ -1,6 +1,5 @@
 """DescribeTransactions v0 and ListTransactions v0-1, for administrators (KIP-664); v1 filters by duration (KIP-994)."""
 
-from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transaction_admin import (
@@ -15,6 +14,7 @@ from twisted_kafka.protocol.messages.transaction_admin import (
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
+from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
 
 
 class TransactionAdminApis:

@@ -7,8 +7,6 @@ from concurrent.futures import Future
 from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-from twisted_kafka.coordinator.transaction.transaction_shard import Initialized
 from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
 from twisted_kafka.protocol.errors import ClusterAuthorizationError, ErrorCode
 from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
@@ -17,6 +15,8 @@ from twisted_kafka.server.apis.transactions.producer_errors import fenced_error
 from twisted_kafka.server.apis.transactions.transaction_notes import end_note, note_topics
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
+from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
+from twisted_kafka.transaction_coordinator.transaction_shard import Initialized
 from twisted_kafka.waiting.futures import when_done
 
 NO_PRODUCER_ID: Final = -1

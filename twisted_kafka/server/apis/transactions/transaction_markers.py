@@ -9,8 +9,6 @@ transaction (KIP-664). It requires ALTER or CLUSTER_ACTION on the cluster.
 from concurrent.futures import Future
 
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.transaction.marker_writer import MarkerAppender
-from twisted_kafka.coordinator.transaction.transaction_marker import MarkerErrors, TransactionMarker
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.messages.transactions import (
     WritableTxnMarker,
@@ -24,6 +22,8 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.security.authorizer.acl_types import AclOperation
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
+from twisted_kafka.transaction_coordinator.marker_writer import MarkerAppender
+from twisted_kafka.transaction_coordinator.transaction_marker import MarkerErrors, TransactionMarker
 from twisted_kafka.waiting.futures import gather
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from twisted_kafka.coordinator.transaction.transaction_metadata import TransactionEnd
 from twisted_kafka.network.requests.request_context import RequestContext, TopicNote, TransactionNote
+from twisted_kafka.transaction_coordinator.transaction_metadata import TransactionEnd
 
 
 def end_note(end: TransactionEnd) -> TransactionNote:

@@ -8,10 +8,9 @@ from concurrent.futures import Future
 from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
-from twisted_kafka.coordinator.group.requests import Sender
-from twisted_kafka.coordinator.group.state.offset_store import Offsets
-from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, TransactionVerification, Verified
+from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
+from twisted_kafka.group_coordinator.requests import Sender
+from twisted_kafka.group_coordinator.state.offset_store import Offsets
 from twisted_kafka.log.producer_state.producer_state_manager import NO_SEQUENCE
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
@@ -28,6 +27,7 @@ from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceTy
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.timing.clock import IClock
+from twisted_kafka.transaction_coordinator.verification import UNVERIFIABLE, TransactionVerification, Verified
 from twisted_kafka.waiting.futures import and_then, when_done
 
 LOADING_SINCE: Final = 2

@@ -9,9 +9,7 @@ from concurrent.futures import Future
 from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
-from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-from twisted_kafka.coordinator.transaction.transaction_shard import Ended
+from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
 from twisted_kafka.log.producer_state.producer_state_manager import BUMPED_SINCE
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
@@ -34,6 +32,8 @@ from twisted_kafka.server.apis.transactions.producer_errors import fenced_error
 from twisted_kafka.server.apis.transactions.transaction_notes import end_note, note_topics
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
+from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
+from twisted_kafka.transaction_coordinator.transaction_shard import Ended
 from twisted_kafka.waiting.futures import gather, when_done
 
 SEVERAL_SINCE: Final = 4

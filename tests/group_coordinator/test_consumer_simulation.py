@@ -1,0 +1,279 @@
+"""Hundreds of members of both protocols, requests and answers that are lost or late, deaths, appends that fail, restarts.
+
+What must hold whatever happens:
+
+- No partition is used by two members at the same time.
+- Left alone, the group settles: all who are alive are members, and every partition is used by exactly one.
+"""
+
+import concurrent.futures._base
+import contextlib
+import random
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from tests.coordinator.fakes import Bench
+from tests.group_coordinator.transcript_consumer import subscription
+from twisted_kafka.group_coordinator.group_coordinator_config import MigrationPolicy
+from twisted_kafka.group_coordinator.requests import Client, JoinRequest, Sender, SyncRequest
+from twisted_kafka.group_coordinator.results import JoinResult, SyncResult
+from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms
+from twisted_kafka.group_coordinator.state.consumer_group_member import STATIC_LEAVE_EPOCH
+from twisted_kafka.group_coordinator.subscription import decode_assignment, encode_assignment
+from twisted_kafka.protocol.errors import ErrorCode, KafkaError
+from twisted_kafka.protocol.messages.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+    ConsumerGroupHeartbeatResponse,
+)
+
+FAILURES = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
+BEGIN_ANEW = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
+SETTINGS: dict[str, Any] = {"consumer_session_timeout_ms": 45_000, "initial_rebalance_delay_ms": 0}
+
+
+class Modern:
+    """A consumer of the new protocol as clients are: one request at a time, and nothing is taken before it's given up."""
+
+    def __init__(self, number: int, chance: random.Random, is_static: bool) -> None:
+        self.number = number
+        self.chance = chance
+        self.instance_id = f"i{number}" if is_static else None
+        self.lives = 0
+        self.restart()
+
+    def restart(self) -> None:
+        self.lives += 1
+        self.member_id = f"m{self.number}.{self.lives}"
+        self.reset()
+        self.asked: Any = None
+
+    def reset(self) -> None:
+        self.epoch, self.tells_all = 0, True
+        self.used: set[Any] = set()
+        self.told: set[Any] = set()
+        self.reported: set[Any] = set()
+
+    def step(self, bench: Bench, loses: bool) -> None:
+        """Send a heartbeat, or look whether the last one was answered; ``loses``: the request or its answer gets lost."""
+        if self.asked is None:
+            if loses and self.chance.random() < 0.5:
+                self.tells_all = True
+                return
+            self.asked = self.send(bench)
+        if isinstance(self.asked, Future) and not self.asked.done():
+            return
+        answer, self.asked = self.asked, None
+        if loses:
+            self.tells_all = True
+            return
+        try:
+            self.got(answer.result() if isinstance(answer, Future) else answer, bench)
+        except KafkaError as error:
+            self.got(error.code, bench)
+
+    def send(self, bench: Bench) -> ErrorCode | concurrent.futures._base.Future[Any] | ConsumerGroupHeartbeatResponse:
+        is_full = self.epoch == 0 or self.tells_all
+        if self.chance.random() < 0.7:
+            self.used &= self.told  # what it was told to give up it does in its own time
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            instance_id=self.instance_id,
+            rebalance_timeout_ms=300_000 if is_full else -1,
+            subscribed_topic_names=["t", "u"] if is_full else None,
+        )
+        if is_full or self.used != self.reported:
+            by_topic: dict[Any, Any] = {}
+            for topic_id, index in self.used:
+                by_topic.setdefault(topic_id, []).append(index)
+            request.topic_partitions = [
+                ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in by_topic.items()
+            ]
+            self.reported = set(self.used)
+        self.tells_all = False
+        try:
+            return bench.groups.consumer_heartbeat(request, Client(str(self.number), "/h"), 1)
+        except KafkaError as error:
+            return error.code
+
+    def got(self, answer: ErrorCode | ConsumerGroupHeartbeatResponse, bench: Bench) -> None:
+        code = answer if isinstance(answer, ErrorCode) else ErrorCode(answer.error_code)
+        if code in BEGIN_ANEW:
+            self.reset()
+        elif code is ErrorCode.UNRELEASED_INSTANCE_ID:
+            self.tells_all = True  # its own earlier life holds the place until its session ends
+        elif code:
+            self.tells_all = True
+        else:
+            self.epoch = answer.member_epoch
+            if answer.assignment is not None:
+                self.told = {(each.topic_id, index) for each in answer.assignment.topic_partitions for index in each.partitions}
+                self.used |= self.told
+
+    def away(self, bench: Bench) -> None:
+        """Leave for a while, as a static member that is restarted does."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id=self.member_id, member_epoch=STATIC_LEAVE_EPOCH, instance_id=self.instance_id
+        )
+        with contextlib.suppress(KafkaError):
+            bench.groups.consumer_heartbeat(request, Client(str(self.number), "/h"), 1)
+        self.restart()
+
+
+class Classic:
+    """An eager consumer of the classic protocol: it gives everything up before it joins again."""
+
+    def __init__(self, number: int, chance: random.Random) -> None:
+        self.number = number
+        self.restart()
+
+    def restart(self) -> None:
+        self.member_id, self.generation, self.sends = "", -1, "join"
+        self.used: set[Any] = set()
+        self.asked: Any = None
+        self.members: tuple[Any, ...] = ()
+
+    def step(self, bench: Bench, loses: bool) -> None:
+        if self.asked is None:
+            self.asked = getattr(self, f"send_{self.sends}")(bench)
+        if isinstance(self.asked, Future) and not self.asked.done():
+            return
+        answer, self.asked = self.asked, None
+        if not loses:
+            getattr(self, f"got_{self.sends}")(answer.result() if isinstance(answer, Future) else answer, bench)
+
+    def send_join(self, bench: Bench) -> concurrent.futures._base.Future[Any] | JoinResult:
+        terms = MemberTerms(str(self.number), "/h", 300_000, 45_000, "consumer", (("range", subscription("t,u")),))
+        return bench.groups.join(JoinRequest("g", self.member_id, None, terms, True, True))
+
+    def got_join(self, answer: JoinResult, bench: Bench) -> None:
+        if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+        elif answer.error is ErrorCode.UNKNOWN_MEMBER_ID:
+            self.restart()
+        elif not answer.error:
+            self.member_id, self.generation, self.members, self.sends = answer.member_id, answer.generation, answer.members, "sync"
+
+    def send_sync(self, bench: Bench) -> Any:
+        parts = [(topic, index) for topic, count in sorted(bench.topics.counts.items()) for index in range(count)]
+        assignments = {}
+        for place, member in enumerate(self.members):
+            topics: dict[Any, Any] = {}
+            for topic, index in parts[place :: len(self.members)]:
+                topics.setdefault(topic, []).append(index)
+            assignments[member.member_id] = encode_assignment(topics, 1)
+        return bench.groups.sync(SyncRequest(Sender("g", self.member_id, None, self.generation), None, None, assignments))
+
+    def got_sync(self, answer: SyncResult, bench: Bench) -> None:
+        if answer.error:
+            self.rejoin(answer.error)
+            return
+        ids = bench.topics.snapshot.topic_ids
+        topics = decode_assignment(answer.assignment).assigned_partitions
+        self.used = {(ids[each.topic], index) for each in topics for index in each.partitions}
+        self.sends = "heartbeat"
+
+    def send_heartbeat(self, bench: Bench) -> ErrorCode:
+        return bench.groups.heartbeat(Sender("g", self.member_id, None, self.generation))
+
+    def got_heartbeat(self, error: ErrorCode, bench: Bench) -> None:
+        if error in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
+            return
+        if error:
+            self.rejoin(error)
+
+    def rejoin(self, error: ErrorCode) -> None:
+        if error in BEGIN_ANEW:
+            self.restart()
+        else:
+            self.used, self.sends = set(), "join"
+
+
+def look(members: list[Any]) -> None:
+    """No partition is used twice at this moment."""
+    users: dict[Any, Any] = {}
+    for member in members:
+        for part in member.used:
+            assert users.setdefault(part, member) is member, f"{part} is used by {users[part].number} and {member.number}"
+
+
+def disturb(chance: random.Random, bench: Bench, members: list[Any], spare: list[Any]) -> None:
+    what = chance.random()
+    if what < 0.1 and spare:
+        members.extend(spare.pop() for _ in range(min(len(spare), chance.choice((1, 3)))))
+    elif what < 0.14 and len(members) > 2:
+        dead = members.pop(chance.randrange(len(members)))
+        dead.restart()
+        spare.append(dead)
+    elif what < 0.17:
+        statics = [member for member in members if isinstance(member, Modern) and member.instance_id]
+        if statics:
+            chance.choice(statics).away(bench)
+    elif what < 0.2:
+        bench.log.fail_next.append(chance.choice(FAILURES))
+    elif what < 0.23:
+        bench.log.holds = True
+    elif what < 0.35 and bench.log.holds:
+        bench.log.release(chance.choice((ErrorCode.NONE, *FAILURES)))
+    elif what < 0.37:
+        bench.log.release()
+        bench.restart()
+    elif what < 0.39:
+        bench.topics.change({"t": bench.topics.counts["t"] + chance.choice((0, 1)), "u": 5})
+
+
+def run(seed: int, members: list[Any], spare: list[Any], steps: int, settings: dict[str, Any]) -> Bench:
+    chance = random.Random(seed)
+    bench = Bench(**SETTINGS | settings)
+    bench.topics.change({"t": 40, "u": 5})
+    for _ in range(steps):
+        disturb(chance, bench, members, spare)
+        for member in chance.sample(members, k=len(members) // 2 + 1):
+            member.step(bench, loses=chance.random() < 0.02)
+        look(members)
+        bench.advance(chance.choice((1, 500, 1500)))
+    bench.log.release()
+    bench.log.fail_next.clear()
+    parts = {(bench.topics.snapshot.topic_ids[topic], index) for topic, n in bench.topics.counts.items() for index in range(n)}
+    for _ in range(150):
+        for member in members:
+            member.step(bench, loses=False)
+            if isinstance(member, Modern):
+                member.used &= member.told
+        look(members)
+        bench.advance(1000)
+    assert sorted(part for member in members for part in member.used) == sorted(parts)
+    states = {listing.state for listing in bench.groups.list_groups((), ())[1]}
+    assert states == {"Stable"}
+    return bench
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_new_protocol(seed: int) -> None:
+    chance = random.Random(seed)
+    spare = [Modern(number, chance, is_static=number % 4 == 0) for number in range(24)]
+    bench = run(seed, [spare.pop() for _ in range(4)], spare, 300, {})
+    bench.groups.shutdown()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_both_protocols_in_one_group(seed: int) -> None:
+    chance = random.Random(seed)
+    policy = chance.choice((MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE))
+    spare = [Modern(number, chance, False) if number % 2 else Classic(number, chance) for number in range(16)]
+    bench = run(seed, [spare.pop() for _ in range(3)], spare, 300, {"migration_policy": policy})
+    bench.groups.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_hundreds_of_members(seed: Any) -> None:
+    chance = random.Random(seed)
+    spare = [Modern(number, chance, is_static=number % 4 == 0) for number in range(300)]
+    bench = run(seed, [spare.pop() for _ in range(200)], spare, 150, {})
+    bench.groups.shutdown()

@@ -1,0 +1,153 @@
+"""Partitions of ``__consumer_offsets`` that Apache Kafka wrote: read, replayed, and written again to the same bytes."""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.coordinator.fakes import Bench, MemoryLog
+from twisted_kafka.coordinator.coordinator_record import UnknownRecordKindError, decode_record
+from twisted_kafka.coordinator.hashing import partition_for
+from twisted_kafka.group_coordinator.group_records import GROUP_RECORD_KINDS
+from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
+from twisted_kafka.group_coordinator.requests import Sender
+from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.subscription import subscribed_topics
+from twisted_kafka.protocol.json_form import to_json
+from twisted_kafka.protocol.records.batch import DefaultBatch, batches
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
+
+SEGMENTS = Path(__file__).parent.parent / "data" / "coordinator" / "segments"
+VERSIONS = sorted(path.name for path in SEGMENTS.iterdir())
+PARTITIONS = 4
+
+
+def data_batches(version: str, partition: int) -> list[Any | DefaultBatch]:
+    data = (SEGMENTS / version / f"{GROUP_METADATA_TOPIC}-{partition}.log").read_bytes()
+    return [batch for batch in batches(data) if not batch.is_control]
+
+
+def expected(version: str, *kinds: Any) -> Iterator[dict[str, Any]]:
+    """The group coordinator's records of these kinds, all without any given."""
+    for line in (SEGMENTS / version / "expected.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        kind = record["keyType"]
+        if kind in kinds if kinds else kind in ("GroupMetadataKey", "OffsetCommitKey") or kind.startswith("ConsumerGroup"):
+            yield record
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_record_is_read_and_written_as_kafka_does(version: str) -> None:
+    by_place = {(record["file"], record["offset"]): record for record in expected(version)}
+    for partition in range(PARTITIONS):
+        for batch in data_batches(version, partition):
+            for record in batch.records():
+                try:
+                    decoded = decode_record(GROUP_RECORD_KINDS, record.key, record.value)
+                except UnknownRecordKindError:
+                    continue
+                wanted = by_place.pop((f"{GROUP_METADATA_TOPIC}-{partition}", record.offset))
+                assert decoded.kind == wanted["keyVersion"]
+                assert to_json(decoded.key, 0) == wanted["key"]
+                if wanted.get("value") is None:
+                    assert decoded.value is None
+                else:
+                    assert decoded.value_version == wanted["valueVersion"]
+                    assert to_json(decoded.value, decoded.value_version) == wanted["value"]
+                assert (decoded.encode_key(), decoded.encode_value()) == (record.key, record.value)
+    assert not by_place
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_whole_partitions_are_loaded(version: str) -> None:
+    log = MemoryLog()
+    for partition in range(PARTITIONS):
+        data = (SEGMENTS / version / f"{GROUP_METADATA_TOPIC}-{partition}.log").read_bytes()
+        log.batches[TopicPartition(GROUP_METADATA_TOPIC, partition)].append(data)
+    bench = Bench(partitions=PARTITIONS, log=log)
+    assert sorted(bench.runtime.active_partitions()) == list(range(PARTITIONS))
+
+    offsets: dict[Any, Any] = {}
+    groups: dict[Any, Any] = {}
+    for record in expected(version, "GroupMetadataKey", "OffsetCommitKey"):
+        if record["keyType"] == "OffsetCommitKey":
+            of_group = offsets.setdefault(record["key"]["group"], {})
+            of_group[record["key"]["topic"], record["key"]["partition"]] = record.get("value")
+        else:
+            groups[record["key"]["group"]] = record.get("value")
+    for group_id, of_group in offsets.items():
+        answer: Any = bench.groups.fetch_offsets(OffsetFetch(Sender(group_id), None, False))
+        error, fetched = answer
+        assert error == 0
+        wanted = {key: (value["offset"], value["metadata"]) for key, value in of_group.items() if value is not None}
+        assert {key: (value.offset, value.metadata) for key, value in fetched.items()} == wanted
+    for group_id, group in groups.items():
+        described = bench.groups.describe_group(group_id)
+        if group is None:
+            assert described.state in ("Dead", "Empty")
+            continue
+        assert described.state == ("Stable" if group["members"] else "Empty")
+        assert {member.member_id for member in described.members} == {member["memberId"] for member in group["members"]}
+    names = {one.group_id for one in bench.groups.list_groups((), ())[1]}
+    assert {group_id for group_id, group in groups.items() if group is not None} <= names
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_groups_lie_in_the_partitions_that_we_would_choose(version: str) -> None:
+    for record in expected(version):
+        group_id = record["key"].get("group") or record["key"]["groupId"]
+        assert record["file"] == f"{GROUP_METADATA_TOPIC}-{partition_for(group_id, PARTITIONS)}"
+
+
+def test_topics_of_real_subscriptions() -> None:
+    found = {
+        (record["key"]["group"], subscribed_topics(base64.b64decode(member["subscription"])))
+        for version in VERSIONS
+        for record in expected(version, "GroupMetadataKey")
+        if record.get("value")
+        for member in record["value"]["members"]
+    }
+    assert ("classic-rangeassignor", frozenset({"codec-gzip", "orders.eu"})) in found
+    assert all(topics for _, topics in found)
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"\0\0", b"\xff\xff\0\0\0\0", b"\0\0\x7f\xff\xff\xff", b"\0\0\0\0\0\1\0\5abc"])
+def test_a_subscription_that_is_none(data: bytes) -> None:
+    with pytest.raises(ValueError, match="subscription"):
+        subscribed_topics(data)
+
+
+def consumer_groups_after_each_batch(version: str) -> Iterator[ConsumerGroup]:
+    """Each consumer group as it was after each batch of its partition: a broker may take over at any of them."""
+    for partition in range(PARTITIONS):
+        log = MemoryLog()
+        where = TopicPartition(GROUP_METADATA_TOPIC, partition)
+        for batch in data_batches(version, partition):
+            log.batches[where].append(bytes(batch.data))
+            bench = Bench(partitions=PARTITIONS, log=log)
+            shard = bench.runtime._contexts[partition].shard
+            yield from (group for group in shard.store.groups.values() if isinstance(group, ConsumerGroup))
+            bench.groups.shutdown()
+
+
+@pytest.mark.parametrize(("version", "first_epoch"), [("3.9.2-kraft", 1), ("4.4.0-kraft", 2)])
+def test_consumer_groups_go_the_way_that_kafka_took_them(version: str, first_epoch: int) -> None:
+    seen = []
+    for group in consumer_groups_after_each_batch(version):
+        if group.group_id == "kip848":
+            seen.append((group.state.value, group.epoch - first_epoch, len(group.members)))
+            for member in group.members.values():
+                for topic_id, indexes in member.current.assigned.items():
+                    assert all(group.owner(topic_id, index) == member.member_id for index in indexes)
+    steps = [step for at, step in enumerate(seen) if not at or seen[at - 1] != step]
+    assert steps == [
+        ("Stable", 0, 1),
+        ("Reconciling", 1, 2),
+        ("Stable", 1, 2),
+        ("Reconciling", 1, 2),  # the static one is away for a while
+        ("Assigning", 2, 1),
+        ("Empty", 3, 0),
+    ]

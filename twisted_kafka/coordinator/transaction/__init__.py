@@ -1,1 +1,0 @@
-"""Producer ids and the verification of transactions."""

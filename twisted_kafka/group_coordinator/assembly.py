@@ -1,0 +1,77 @@
+"""Builds the group coordinator."""
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.coordinator.damage import SKIP_KEY, DamagePolicy
+from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter, follow_leadership
+from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from twisted_kafka.group_coordinator.assignors.loading import AssignorError, load_assignors
+from twisted_kafka.group_coordinator.environment import GroupEnvironment
+from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
+from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
+from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
+from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.group_coordinator.group_shard import GroupShardFactory
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC
+from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.scheduler import IScheduler
+from twisted_kafka.timing.timer import Timer
+
+
+def _new_id() -> str:
+    import uuid  # takes milliseconds to import, and is not needed at startup
+
+    return str(uuid.uuid4())
+
+
+def make_group_coordinator(
+    config: KafkaConfig,
+    replica_manager: ReplicaManager,
+    metadata: MetadataCache,
+    scheduler: IScheduler,
+    timer: Timer,
+    clock: IClock,
+    metrics: MetricsRegistry,
+) -> GroupCoordinator:
+    """Build the coordinator and subscribe it to leadership changes of ``__consumer_offsets``; the caller starts and stops it.
+
+    ``scheduler`` loads partitions and expires offsets. ``timer`` is started and stopped by the caller. Raises ConfigError.
+    """
+    environment = _make_environment(config, metadata, clock, metrics)
+    configured_count = config.int("offsets.topic.num.partitions")
+
+    def partition_count() -> int:
+        return metadata.partition_count(GROUP_METADATA_TOPIC) or configured_count
+
+    settings = RuntimeSettings(
+        GROUP_METADATA_TOPIC,
+        partition_count,
+        environment.config.offsets_load_buffer_size,
+        Compression(environment.config.offsets_topic_compression_codec),
+        environment.metrics.partition_loaded,
+        DamagePolicy(config.boolean(SKIP_KEY)),
+    )
+    writer = ReplicaWriter(
+        replica_manager, environment.config.offsets_commit_timeout_ms, environment.config.offsets_commit_required_acks
+    )
+    runtime = CoordinatorRuntime(
+        settings, GroupShardFactory(environment), writer, ReplicaReader(replica_manager, settings.damage), scheduler, timer, clock
+    )
+    groups = GroupCoordinator(runtime, scheduler, environment)
+    follow_leadership(replica_manager, runtime)
+    return groups
+
+
+def _make_environment(config: KafkaConfig, metadata: MetadataCache, clock: IClock, metrics: MetricsRegistry) -> GroupEnvironment:
+    group_config = GroupCoordinatorConfig.from_config(config)
+    try:
+        assignors = load_assignors(config.list("group.consumer.assignors"))
+    except AssignorError as error:
+        raise ConfigError(str(error)) from error
+    return GroupEnvironment(
+        clock, group_config, GroupConfigManager(group_config), metadata, assignors, GroupCoordinatorMetrics(metrics, clock), _new_id
+    )

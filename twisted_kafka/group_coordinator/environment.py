@@ -1,0 +1,23 @@
+"""What all shards of the group coordinator share."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from twisted_kafka.group_coordinator.assignors.interface import ConsumerGroupAssignor
+from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
+from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
+from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.group_coordinator.state.topic_image import TopicSource
+from twisted_kafka.timing.clock import IClock
+
+
+class GroupEnvironment(NamedTuple):
+    """The configuration and services that every shard uses."""
+
+    clock: IClock
+    config: GroupCoordinatorConfig
+    group_config_manager: GroupConfigManager
+    topics: TopicSource
+    assignors: Mapping[str, ConsumerGroupAssignor]
+    metrics: GroupCoordinatorMetrics
+    new_id: Callable[[], str]

@@ -1,0 +1,361 @@
+"""The group coordinator's interface for API handlers: validation, routing by group id, errors as values."""
+
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
+
+from twisted.logger import Logger
+
+from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.effects import Write
+from twisted_kafka.coordinator.runtime import CoordinatorRuntime, UncommittedStateError
+from twisted_kafka.group_coordinator.consumer.heartbeat_validation import check_heartbeat, is_leaving
+from twisted_kafka.group_coordinator.environment import GroupEnvironment
+from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
+from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCounts
+from twisted_kafka.group_coordinator.group_shard import GroupShard
+from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import Deleted, Fetched, OffsetFetch
+from twisted_kafka.group_coordinator.requests import Client, JoinRequest, LeavingMember, Sender, SyncRequest
+from twisted_kafka.group_coordinator.results import GroupDescription, GroupListing, JoinResult, LeftMember, SyncResult
+from twisted_kafka.group_coordinator.state.offset_store import Offsets
+from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
+from twisted_kafka.protocol.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    ErrorCode,
+    InvalidGroupIdError,
+    KafkaError,
+    NotCoordinatorError,
+)
+from twisted_kafka.protocol.messages.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    DescribedGroup,
+)
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
+from twisted_kafka.timing.scheduler import IScheduler
+from twisted_kafka.waiting.futures import then
+
+COUNTS_KEPT_NS = 1_000_000_000
+
+
+class OffsetCommit(NamedTuple):
+    """A commit of validated offsets; ``version`` is that of the request."""
+
+    sender: Sender
+    offsets: Offsets
+    version: int
+
+
+_NONE = ErrorCode.NONE
+_LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+T = TypeVar("T")
+
+
+class GroupCoordinator:
+    """Groups of both types and committed offsets (Kafka: GroupCoordinatorService). Methods may be called on any thread.
+
+    A method that returns ``T | Future[T]`` returns a future if the result has to wait for other members or for replicas.
+    The shard's method that each one calls has the details.
+    """
+
+    log = Logger()
+
+    def __init__(self, runtime: CoordinatorRuntime, scheduler: IScheduler, environment: GroupEnvironment) -> None:
+        self.runtime = runtime
+        self.config = environment.config
+        self._environment = environment
+        self._scheduler = scheduler
+        self._expiry: Any = None
+        self._counted: tuple[int, GroupCounts | None] = (0, None)
+
+    @property
+    def group_config_manager(self) -> GroupConfigManager:
+        """The per-group configs."""
+        return self._environment.group_config_manager
+
+    def startup(self) -> None:
+        """Start serving requests, and expiring offsets every ``offsets.retention.check.interval.ms``."""
+        self.runtime.startup()
+        period_ms = self.config.offsets_retention_check_interval_ms
+        self._expiry = self._scheduler.schedule("delete-expired-group-metadata", self.expire_offsets, period_ms, period_ms)
+        self._environment.metrics.expose(self._counts, self.runtime.partition_states)
+        self._environment.metrics.expose_work(self.runtime.queue_size, self.runtime.busy_ns)
+
+    def _counts(self) -> GroupCounts:
+        """Return the number of groups by state, counted once for all gauges that are read together.
+
+        Metrics are read on the main reactor's thread, so this takes no shard's lock.
+        """
+        now_ns = self._environment.clock.monotonic_ns()
+        counted_ns, counts = self._counted
+        if counts is None or now_ns - counted_ns >= COUNTS_KEPT_NS:
+            counts = GroupCounts.total([shard.queries.counts() for shard in self.runtime.peek()])
+            self._counted = (now_ns, counts)
+        return counts
+
+    def shutdown(self) -> None:
+        """Stop serving requests and answer the parked ones."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self.runtime.shutdown()
+
+    def partition_for(self, group_id: str) -> int:
+        """Return the partition of ``__consumer_offsets`` that stores the group."""
+        return self.runtime.partition_for(group_id)
+
+    def _execute(self, group_id: str, operation: Callable[[GroupShard], Any], on_error: Callable[[ErrorCode], T]) -> Any:
+        """Run an operation on the group's shard; if the runtime or the operation raises, return the result of ``on_error``."""
+        try:
+            if not group_id:
+                raise InvalidGroupIdError("The group id is empty.")
+            return _unless_parked(self.runtime.execute(group_id, operation))
+        except KafkaError as error:
+            return on_error(error.code)
+
+    def _read(self, group_id: str, operation: Callable[[GroupShard], Any], on_error: Callable[[ErrorCode], T]) -> Any:
+        """Do as ``_execute``, for an operation that may be answered only from committed state."""
+        return self.runtime.try_read(group_id, operation, lambda error: on_error(error.code))
+
+    # the classic protocol
+
+    def join(self, request: JoinRequest) -> "JoinResult | Future[JoinResult]":
+        """Add a member or let it rejoin; the future completes when the rebalance is over."""
+
+        def join(shard: GroupShard) -> Any:
+            timeout_ms = request.terms.session_timeout_ms
+            if not self.config.min_session_timeout_ms <= timeout_ms <= self.config.max_session_timeout_ms:
+                return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+            return shard.classic.join(request)
+
+        answer: JoinResult | Future[JoinResult] = self._execute(
+            request.group_id, join, lambda error: JoinResult(error, request.member_id)
+        )
+        return answer
+
+    def sync(self, request: SyncRequest) -> "SyncResult | Future[SyncResult]":
+        """Take the leader's assignments, and return the member's own."""
+
+        def refused(error: ErrorCode) -> SyncResult:
+            # The joins are lost while the group loads: the member has to rejoin, but must not look for another coordinator.
+            return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS if error is _LOADING else error)
+
+        answer: SyncResult | Future[SyncResult] = self._execute(
+            request.sender.group_id, lambda shard: shard.classic.sync(request), refused
+        )
+        return answer
+
+    def heartbeat(self, sender: Sender) -> ErrorCode:
+        """Keep a member's session alive."""
+
+        def refused(error: ErrorCode) -> ErrorCode:
+            return _NONE if error is _LOADING else error  # the session starts once the group is loaded
+
+        answer: ErrorCode = self._execute(sender.group_id, lambda shard: shard.classic.heartbeat(sender), refused)
+        return answer
+
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Any:
+        """Remove members; return (the group's error, the LeftMembers), or a future of it."""
+
+        def refused(error: ErrorCode) -> tuple[ErrorCode, list[LeftMember]]:
+            return error, []
+
+        return self._execute(group_id, lambda shard: shard.classic.leave(group_id, leaving), refused)
+
+    # the consumer group protocol
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, client: Client, version: int
+    ) -> "ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]":
+        """Add, keep or remove a member that uses the consumer group protocol. Raises KafkaError."""
+        check_heartbeat(request, version, self._environment.assignors)
+        group_id = request.group_id
+        if is_leaving(request):
+            answer: ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse] = self.runtime.execute(
+                group_id, lambda shard: shard.consumer.leave(request)
+            )
+        else:
+            answer = self.runtime.read(group_id, lambda shard: shard.consumer.heartbeat(request, client))
+        return answer
+
+    # offsets
+
+    def commit_offsets(self, sender: Sender, offsets: Offsets, version: int) -> "ErrorCode | Future[ErrorCode]":
+        """Commit offsets that the caller has validated (known partitions, size of metadata); return one error for all of them."""
+        # An empty group id is valid here: offset commits are older than groups.
+        try:
+            answer: ErrorCode | Future[ErrorCode] = self.runtime.execute(
+                sender.group_id, lambda shard: shard.offsets.commit(sender, offsets, version)
+            )
+        except KafkaError as error:
+            return error.code
+        return answer
+
+    def commit_each(self, commits: Sequence[OffsetCommit]) -> "list[ErrorCode | Future[ErrorCode]]":
+        """Do as ``commit_offsets`` for each, with one append for all; their groups are in the same partition.
+
+        A batch of all may be refused where smaller ones are not: then each is appended alone.
+        """
+        together = _CommitsTogether(commits)
+        try:
+            results = self.runtime.execute(commits[0].sender.group_id, together.commit)
+        except KafkaError as error:
+            return [error.code] * len(commits)
+        if isinstance(results, Future):
+            return [then(results, itemgetter(index)) for index in range(len(commits))]
+        if together.is_refused:
+            return [self.commit_offsets(*each) for each in commits]
+        return results  # type: ignore[no-any-return]
+
+    def transactional_partition(self, group_id: str) -> TopicPartition:
+        """Return the partition that must be part of a transaction that commits offsets of the group. Raises KafkaError."""
+        if not group_id:
+            raise InvalidGroupIdError("The group id is empty.")
+        self.runtime.check(group_id)
+        return TopicPartition(GROUP_METADATA_TOPIC, self.partition_for(group_id))
+
+    def commit_transactional_offsets(
+        self, sender: Sender, producer: Producer, guard: VerificationGuard | None, offsets: Offsets
+    ) -> "ErrorCode | Future[ErrorCode]":
+        """Write offsets that stay pending until the producer's transaction ends (TxnOffsetCommit); return one error for all.
+
+        The caller has verified that ``transactional_partition`` is part of the open transaction; ``guard`` is the result of that.
+        """
+        answer: ErrorCode | Future[ErrorCode] = self._execute(
+            sender.group_id, lambda shard: shard.offsets.commit_in_transaction(sender, producer, guard, offsets), ErrorCode
+        )
+        return answer
+
+    def end_transaction(
+        self, partition: int, producer: Producer, coordinator_epoch: int, committed: bool, transaction_version: int = 0
+    ) -> "ErrorCode | Future[ErrorCode]":
+        """Write a transaction's marker into a partition of ``__consumer_offsets`` and commit or discard its offsets.
+
+        Any reason for not doing so now is NOT_LEADER_OR_FOLLOWER: the transaction coordinator retries.
+        """
+        try:
+            return self.runtime.end_transaction(partition, producer, coordinator_epoch, committed, transaction_version)
+        except (NotCoordinatorError, CoordinatorLoadInProgressError, CoordinatorNotAvailableError):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def fetch_offsets(self, request: OffsetFetch) -> "tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]]":
+        """Return the group's error and its committed offsets."""
+        answer: tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]] = self.runtime.try_read(
+            request.sender.group_id, lambda shard: shard.offsets.fetch(request), _not_fetched
+        )
+        return answer
+
+    def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> Any:
+        """Delete committed offsets; return (the group's error, the partitions' errors), or a future of it."""
+
+        def refused(error: ErrorCode) -> Deleted:
+            return error, {}
+
+        if not group_id:
+            return refused(ErrorCode.INVALID_GROUP_ID)
+        # What is not there any more may be there again if the write that removed it is lost.
+        return self._read(group_id, lambda shard: shard.offsets.delete(group_id, partitions), refused)
+
+    def expire_offsets(self) -> None:
+        """Delete expired offsets, and empty groups without offsets, in all active partitions."""
+        parts = self.runtime.execute_everywhere(lambda shard: shard.offsets.expire(is_first=True))
+        count = sum(part.offsets for part in parts)
+        while any(part.has_more for part in parts):
+            parts = self.runtime.execute_everywhere(lambda shard: shard.offsets.expire(is_first=False))
+            count += sum(part.offsets for part in parts)
+        if count:
+            self.log.info("Deleted {n} expired offsets", n=count)
+
+    def on_partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
+        """Delete the offsets of deleted partitions soon, on another thread: the caller applies the controller's orders."""
+        gone = tuple(partitions)
+        if gone:
+            self.runtime.post_everywhere(lambda shard: shard.offsets.forget_partitions(gone))
+
+    # administration
+
+    def list_groups(self, states: Collection[str], types: Collection[str]) -> tuple[ErrorCode, list[GroupListing]]:
+        """Return the groups with one of ``states`` and ``types`` (case-insensitive; empty: all), as far as they are committed.
+
+        The error is COORDINATOR_LOAD_IN_PROGRESS while any partition loads.
+        """
+        wanted_states = {state.lower() for state in states}
+        wanted_types = {kind.lower() for kind in types}
+        found = self.runtime.look_everywhere(
+            lambda shard, committed: shard.queries.list_groups(committed, wanted_states, wanted_types)
+        )
+        return (_LOADING if self.runtime.is_loading() else _NONE), [each for listings in found for each in listings]
+
+    def describe_group(self, group_id: str) -> "GroupDescription | Future[GroupDescription]":
+        """Describe a classic group."""
+
+        def describe(shard: GroupShard) -> GroupDescription:
+            return shard.queries.describe(group_id)
+
+        def refused(error: ErrorCode) -> GroupDescription:
+            return GroupDescription(error, group_id)
+
+        # An empty group id is valid here: groups are older than the rule that forbids it.
+        try:
+            description: GroupDescription | Future[GroupDescription] = self.runtime.execute(group_id, describe)
+        except KafkaError as error:
+            return refused(error.code)
+        if isinstance(description, GroupDescription) and not description.members:
+            # Members are not stored, but whether there is a group without any is.
+            description = self._read(group_id, describe, refused)
+        return description
+
+    def describe_consumer_group(self, group_id: str) -> "DescribedGroup | Future[DescribedGroup]":
+        """Describe a consumer group."""
+
+        def refused(error: ErrorCode) -> DescribedGroup:
+            return DescribedGroup(error_code=error, group_id=group_id)
+
+        described: DescribedGroup | Future[DescribedGroup] = self._read(
+            group_id, lambda shard: shard.queries.describe_consumer(group_id), refused
+        )
+        return described
+
+    def delete_group(self, group_id: str) -> "ErrorCode | Future[ErrorCode]":
+        """Delete an empty group."""
+        answer: ErrorCode | Future[ErrorCode] = self._read(group_id, lambda shard: shard.offsets.delete_group(group_id), ErrorCode)
+        return answer
+
+
+def _not_fetched(error: KafkaError) -> tuple[ErrorCode, Fetched]:
+    # Java consumers before 3.9 retry after NOT_COORDINATOR; they take COORDINATOR_NOT_AVAILABLE for fatal here (as in Kafka).
+    return ErrorCode.NOT_COORDINATOR if isinstance(error, UncommittedStateError) else error.code, {}
+
+
+def _unless_parked(result: "T | Future[T]") -> "T | Future[T]":
+    """Unwrap the future of a parked request that its own operation has already answered."""
+    if isinstance(result, Future) and result.done():
+        return result.result()
+    return result
+
+
+class _CommitsTogether:
+    """Commits of one shard as one write.
+
+    All are checked before any is replayed. A commit reads nothing that others write but whether its group exists: one that is
+    refused for that may have come before the one that makes the group, as far as its client knows.
+    """
+
+    def __init__(self, commits: Sequence[OffsetCommit]) -> None:
+        self._commits = commits
+        self._outcomes: list[ErrorCode | Write] = []
+        self.is_refused = False
+        """Whether the append failed."""
+
+    def commit(self, shard: GroupShard) -> "list[ErrorCode] | Write":
+        """Check each commit. Return one write of the valid ones, or all errors if every commit is invalid."""
+        outcomes = self._outcomes = [shard.offsets.commit(*each) for each in self._commits]
+        writes = [each for each in outcomes if isinstance(each, Write)]
+        if not writes:
+            return [each for each in outcomes if not isinstance(each, Write)]
+        return Write([record for write in writes for record in write.records], self._completed)
+
+    def _completed(self, error: ErrorCode) -> list[ErrorCode]:
+        self.is_refused = bool(error)
+        return [each.completed(error) if isinstance(each, Write) else each for each in self._outcomes]

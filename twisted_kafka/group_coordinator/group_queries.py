@@ -1,0 +1,119 @@
+"""Lists, descriptions and counts of groups of both types."""
+
+from collections.abc import Callable, Collection, Mapping
+
+from twisted_kafka.group_coordinator.environment import GroupEnvironment
+from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCounts
+from twisted_kafka.group_coordinator.results import GroupDescription, GroupListing
+from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
+from twisted_kafka.group_coordinator.state.classic_group_state import DEAD, EMPTY
+from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.consumer_group_member import ConsumerGroupMember, Partitions
+from twisted_kafka.group_coordinator.state.group_store import GroupStore
+from twisted_kafka.group_coordinator.state.topic_image import TopicSnapshot
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.consumer_groups import (
+    ConsumerGroupDescribeResponseAssignment,
+    ConsumerGroupDescribeResponseTopicPartitions,
+    DescribedGroup,
+    Member,
+)
+
+Stored = ClassicGroup | ConsumerGroup | None
+
+_CONSUMER_MEMBER = 1
+_CLASSIC_MEMBER = 0
+
+
+class GroupQueries:
+    """Answers queries about the groups of one partition."""
+
+    def __init__(self, store: GroupStore, environment: GroupEnvironment) -> None:
+        self._store = store
+        self._environment = environment
+
+    def list_groups(
+        self,
+        committed: Callable[[], Mapping[str, Stored]],
+        states: Collection[str],
+        types: Collection[str],
+    ) -> list[GroupListing]:
+        """Return the groups with one of ``states`` and ``types`` (in lower case; empty: all), without the shard's lock.
+
+        ``committed`` returns for each group with uncommitted changes what there was before them: a group that may be lost is left
+        out, and one whose deletion may be lost is there. Call it after looking: a change is noted there before it is made.
+        """
+        groups = list(self._store.groups.values())
+        before = committed()
+        if not before:
+            listings = [group.listing() for group in groups]
+        else:
+            listings = [group.listing() for group in groups if before.get(group.group_id, group) is not None]
+            known = {group.group_id for group in groups}
+            # Only an empty group is deleted.
+            listings.extend(
+                group.listing()._replace(state=EMPTY.value)
+                for group_id, group in before.items()
+                if group is not None and group_id not in known
+            )
+        if not states and not types:
+            return listings
+        return [
+            each for each in listings if (not states or each.state.lower() in states) and (not types or each.type.lower() in types)
+        ]
+
+    def counts(self) -> GroupCounts:
+        """Return the number of groups in each state; without the shard's lock it may see a change half done."""
+        groups = self._store.groups
+        return GroupCounts(dict(groups.classic_counts), groups.consumer_counts(), len(self._store.offsets))
+
+    def describe(self, group_id: str) -> GroupDescription:
+        """Describe a classic group; an unknown one is Dead, not an error (DescribeGroups up to v5)."""
+        group = self._store.classic(group_id)
+        return GroupDescription(ErrorCode.NONE, group_id, DEAD.value) if group is None else group.describe()
+
+    def describe_consumer(self, group_id: str) -> DescribedGroup:
+        """Describe a consumer group."""
+        group = self._store.consumer(group_id)
+        if group is None:
+            is_classic = group_id in self._store.groups
+            message = f"Group {group_id} is not a consumer group." if is_classic else f"Group {group_id} not found."
+            return DescribedGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message, group_id=group_id)
+        snapshot: TopicSnapshot = self._environment.topics.snapshot
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            group_epoch=group.epoch,
+            assignment_epoch=group.target_epoch,
+            assignor_name=group.preferred_assignor(None, None) or next(iter(self._environment.assignors)),
+            members=[_described(group, member, snapshot) for member in group.members.values()],
+        )
+
+
+def _described(group: ConsumerGroup, member: ConsumerGroupMember, snapshot: TopicSnapshot) -> Member:
+    profile = member.profile
+    return Member(
+        member_id=member.member_id,
+        instance_id=profile.instance_id,
+        rack_id=profile.rack_id,
+        member_epoch=member.current.epoch,
+        client_id=profile.client_id,
+        client_host=profile.client_host,
+        subscribed_topic_names=sorted(profile.topics),
+        subscribed_topic_regex=profile.regex or "",
+        assignment=_assignment(member.current.assigned, snapshot),
+        target_assignment=_assignment(group.target_of(member), snapshot),
+        member_type=_CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
+    )
+
+
+def _assignment(partitions: Partitions, snapshot: TopicSnapshot) -> ConsumerGroupDescribeResponseAssignment:
+    """Return partitions with their topics' names, without those of deleted topics."""
+    names = snapshot.topic_names
+    return ConsumerGroupDescribeResponseAssignment(
+        topic_partitions=[
+            ConsumerGroupDescribeResponseTopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=sorted(indexes))
+            for topic_id, indexes in partitions.items()
+            if topic_id in names
+        ]
+    )

@@ -1,0 +1,103 @@
+"""Requests of the classic protocol, on groups of either type: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from twisted_kafka.coordinator.effects import Effects, Write
+from twisted_kafka.group_coordinator.append_errors import group_store_error
+from twisted_kafka.group_coordinator.classic.membership import ClassicMembership, JoinAnswer
+from twisted_kafka.group_coordinator.classic.rebalance import Rebalancer
+from twisted_kafka.group_coordinator.consumer.classic_clients import ClassicClients
+from twisted_kafka.group_coordinator.environment import GroupEnvironment
+from twisted_kafka.group_coordinator.requests import JoinRequest, LeavingMember, Sender, SyncRequest
+from twisted_kafka.group_coordinator.results import JoinResult, LeftMember, SyncResult
+from twisted_kafka.group_coordinator.state import consumer_group_records as consumer_records
+from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
+from twisted_kafka.group_coordinator.state.classic_group_state import EMPTY
+from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.group_store import GroupStore
+from twisted_kafka.protocol.errors import ErrorCode
+
+_NONE = ErrorCode.NONE
+Left = tuple[ErrorCode, list[LeftMember]]
+
+
+class GroupRouter:
+    """Routes a request by the type of its group."""
+
+    def __init__(
+        self,
+        store: GroupStore,
+        environment: GroupEnvironment,
+        rebalancer: Rebalancer,
+        effects: Effects,
+        consumer_groups: ClassicClients,
+    ) -> None:
+        self._store = store
+        self._environment = environment
+        self._classic_groups = ClassicMembership(rebalancer, effects, environment)
+        self._consumer_groups = consumer_groups
+
+    def join(self, request: JoinRequest) -> JoinAnswer | Write:
+        """Answer a JoinGroup; the first member without an id creates the group."""
+        group = self._store.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            if group.members:
+                return self._consumer_groups.join(group, request)
+            if request.member_id:
+                return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+            return self._replace(group, request)
+        if group is None:
+            if request.member_id:
+                return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+            return self._create(request)
+        return self._classic_groups.join(group, request)
+
+    def _create(self, request: JoinRequest) -> JoinAnswer:
+        group = ClassicGroup(request.group_id, EMPTY, self._environment.clock.wall_ms())
+        answer = self._classic_groups.join(group, request)
+        if group.members or group.pending_members:  # a refused join must not create a group
+            self._store.groups[request.group_id] = group
+        return answer
+
+    def _replace(self, group: ConsumerGroup, request: JoinRequest) -> Write:
+        """Replace an empty consumer group by a classic group, which keeps its offsets."""
+
+        def completed(error: ErrorCode) -> JoinAnswer:
+            if error:
+                return JoinResult(group_store_error(error), request.member_id)
+            classic = self._store.classic(request.group_id)
+            return self._create(request) if classic is None else self._classic_groups.join(classic, request)
+
+        return Write(consumer_records.group_removed(group), completed)
+
+    def sync(self, request: SyncRequest) -> Any:
+        """Answer a SyncGroup with a SyncResult or a future of one."""
+        group = self._store.groups.get(request.sender.group_id)
+        if group is None:
+            return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
+        if isinstance(group, ConsumerGroup):
+            return self._consumer_groups.sync(group, request)
+        return self._classic_groups.sync(group, request)
+
+    def heartbeat(self, sender: Sender) -> ErrorCode:
+        """Answer a Heartbeat."""
+        group = self._store.groups.get(sender.group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if isinstance(group, ConsumerGroup):
+            return self._consumer_groups.heartbeat(group, sender)
+        return self._classic_groups.heartbeat(group, sender)
+
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Left | Write:
+        """Answer a LeaveGroup with the group's error and one for each member."""
+        group = self._store.groups.get(group_id)
+        if group is None:
+            return _NONE, [LeftMember(one.member_id, one.instance_id, ErrorCode.UNKNOWN_MEMBER_ID) for one in leaving]
+        if isinstance(group, ConsumerGroup):
+            answer = self._consumer_groups.leave(group, leaving)
+            if isinstance(answer, Write):
+                completed = answer.completed
+                return Write(answer.records, lambda error: (_NONE, completed(error)))
+            return _NONE, answer
+        return _NONE, self._classic_groups.leave(group, leaving)

@@ -1,0 +1,97 @@
+"""The group coordinator's shard: the groups and offsets of one partition of ``__consumer_offsets``.
+
+Only ``replay`` changes stored state: committed offsets, classic groups' generations and assignments, and all of a consumer
+group. Volatile state (joins of an ongoing rebalance, session deadlines) is kept apart, and operations change it directly; the
+members rebuild it when another broker takes over.
+"""
+
+from collections.abc import Collection
+
+from zope.interface import implementer
+
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
+from twisted_kafka.coordinator.effects import Effects
+from twisted_kafka.coordinator.interfaces import ICoordinatorShard, IShardFactory
+from twisted_kafka.group_coordinator.classic.rebalance import Rebalancer
+from twisted_kafka.group_coordinator.consumer.classic_clients import ClassicClients
+from twisted_kafka.group_coordinator.consumer.consumer_group_protocol import ConsumerGroupProtocol
+from twisted_kafka.group_coordinator.consumer.member_manager import MemberManager
+from twisted_kafka.group_coordinator.environment import GroupEnvironment
+from twisted_kafka.group_coordinator.group_queries import GroupQueries
+from twisted_kafka.group_coordinator.group_records import GROUP_RECORD_KINDS
+from twisted_kafka.group_coordinator.group_router import GroupRouter
+from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetMetadataManager
+from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
+from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.group_store import GroupStore
+from twisted_kafka.protocol.errors import ErrorCode
+
+
+@implementer(ICoordinatorShard)
+class GroupShard:
+    """Groups and offsets of one partition; every method is called with the partition's lock held."""
+
+    def __init__(self, effects: Effects, environment: GroupEnvironment) -> None:
+        config = environment.config
+        self.store = GroupStore(config.offsets_retention_ms, config.offsets_retention_check_interval_ms)
+        self._config = environment.config
+        self._rebalancer = Rebalancer(effects, environment, self.store.drop_if_unused)
+        self._member_manager = MemberManager(self.store, environment, effects, self._rebalancer)
+        self.consumer = ConsumerGroupProtocol(self.store, environment, self._member_manager)
+        classic_members = ClassicClients(environment, self._member_manager, self.consumer)
+        self.classic = GroupRouter(self.store, environment, self._rebalancer, effects, classic_members)
+        self.offsets = OffsetMetadataManager(self.store, environment, effects, self._rebalancer)
+        self.queries = GroupQueries(self.store, environment)
+
+    def replay(self, record: CoordinatorRecord, producer_id: int, offset: int) -> None:
+        """Apply a record that is in the log; see ICoordinatorShard."""
+        self.store.replay(record, producer_id, offset)
+
+    def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Commit or discard the offsets of a transaction; see ICoordinatorShard."""
+        self.store.end_transaction(producer_id, committed)
+
+    def key_of(self, record: CoordinatorRecord) -> str:
+        """Return the id of the record's group; see ICoordinatorShard."""
+        return self.store.group_id_of(record)
+
+    def keys_of_transaction(self, producer_id: int) -> Collection[str]:
+        """Return the ids of the groups with offsets of the transaction; see ICoordinatorShard."""
+        return self.store.offsets.groups_of_transaction(producer_id)
+
+    def stored(self, key: str) -> ClassicGroup | ConsumerGroup | None:
+        """Return the group; see ICoordinatorShard."""
+        return self.store.find(key)
+
+    def loaded(self) -> None:
+        """Start the sessions of all members of the loaded groups."""
+        self.store.loaded()
+        self._member_manager.loaded()
+        for group in self.store.classic_groups():
+            if len(group.members) > self._config.max_size:
+                self._rebalancer.prepare(group, "the loaded group is larger than group.max.size")
+            for member in list(group.members.values()):
+                self._rebalancer.start_session(group, member)
+
+    def unloaded(self) -> None:
+        """Answer parked requests with NOT_COORDINATOR and stop the timers."""
+        for group in self.store.classic_groups():
+            self._rebalancer.abandon(group, ErrorCode.NOT_COORDINATOR)
+        self._member_manager.unloaded()
+        self.store.groups.clear()
+
+
+@implementer(IShardFactory)
+class GroupShardFactory:
+    """Creates the shards of ``__consumer_offsets``."""
+
+    def __init__(self, environment: GroupEnvironment) -> None:
+        self._environment = environment
+
+    def kinds(self) -> RecordKinds:
+        """Return the record types of ``__consumer_offsets``."""
+        return GROUP_RECORD_KINDS
+
+    def shard(self, partition: int, leader_epoch: int, effects: Effects) -> GroupShard:
+        """Return a new, empty shard."""
+        return GroupShard(effects, self._environment)

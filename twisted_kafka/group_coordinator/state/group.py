@@ -1,0 +1,55 @@
+"""What groups of both types have in common: the rules about their offsets, and how they are listed."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from twisted_kafka.group_coordinator.results import GroupListing
+from twisted_kafka.protocol.errors import ErrorCode
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+
+MEMBER_EPOCHS_SINCE: Final = 9
+"""The version of OffsetCommit that members with the consumer group protocol have to use."""
+
+
+class OffsetRetention(NamedTuple):
+    """When a group's offsets expire (Kafka: OffsetExpirationCondition)."""
+
+    since_ms: int | None
+    """When the retention began, in milliseconds since the epoch; None if it begins with each offset's commit."""
+    is_subscribed: Callable[[str], bool]
+    """Returns whether the group still uses the topic, so that its offsets do not expire."""
+
+
+class Group(Protocol):
+    """A group of either type."""
+
+    group_id: str
+
+    def is_empty(self) -> bool:
+        """Return whether the group has no members, so that an administrator may delete it or its offsets."""
+
+    def is_over(self) -> bool:
+        """Return whether the group may be deleted with its last offset: it is empty, and nobody is about to join."""
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Return whether a member subscribes to the topic; True if the subscriptions are unknown."""
+
+    def listing(self) -> GroupListing:
+        """Return the group for ListGroups."""
+
+    def check_commit(self, member_id: str, instance_id: str | None, generation: int, version: int) -> ErrorCode:
+        """Return NONE if the sender may commit offsets with this version of OffsetCommit; generation -1: it is no member."""
+
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Return NONE if the sender may commit offsets in a transaction."""
+
+    def check_fetch(self, member_id: str, generation: int) -> ErrorCode:
+        """Return NONE if the sender may fetch offsets."""
+
+    def check_offset_deletion(self) -> ErrorCode:
+        """Return NONE if offsets of topics without subscription may be deleted."""
+
+    def offset_retention(self) -> OffsetRetention | None:
+        """Return when offsets expire; None if they do not."""

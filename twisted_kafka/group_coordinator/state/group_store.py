@@ -1,0 +1,164 @@
+"""The stored groups and offsets of one partition of ``__consumer_offsets``; only ``replay`` changes them."""
+
+from typing import Any, Final
+
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
+from twisted_kafka.group_coordinator.state import consumer_group_records as consumer_records
+from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
+from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.group_table import GroupTable
+from twisted_kafka.group_coordinator.state.offset_store import OffsetStore
+from twisted_kafka.protocol.messages.consumer_group_records import ConsumerGroupMetadataKey
+from twisted_kafka.protocol.messages.coordinator_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+LAST_CLASSIC_KIND: Final = 2
+"""Records of these kinds, offsets and classic groups, name their group ``group``, later ones ``group_id``."""
+
+
+class GroupStore:
+    """Groups by id, and their offsets. A group has one type at a time, that of its latest records."""
+
+    __slots__ = ("_loading", "_retention_ms", "groups", "offsets")
+
+    def __init__(self, retention_ms: int, check_interval_ms: int) -> None:
+        """Each ``check_interval_ms`` offsets are checked whether they are older than ``retention_ms``."""
+        self._retention_ms = retention_ms
+        self.groups = GroupTable(check_interval_ms)
+        self.offsets = OffsetStore()
+        self._loading: dict[str, GroupMetadataValue] | None = {}
+
+    def classic(self, group_id: str) -> ClassicGroup | None:
+        """Return the group if it is a classic group."""
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def consumer(self, group_id: str) -> ConsumerGroup | None:
+        """Return the group if it is a consumer group."""
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def classic_groups(self) -> list[ClassicGroup]:
+        """Return the classic groups."""
+        return [group for group in list(self.groups.values()) if isinstance(group, ClassicGroup)]
+
+    def consumer_groups(self) -> list[ConsumerGroup]:
+        """Return the consumer groups."""
+        return [group for group in list(self.groups.values()) if isinstance(group, ConsumerGroup)]
+
+    @staticmethod
+    def group_id_of(record: CoordinatorRecord) -> str:
+        """Return the id of the group that a record belongs to."""
+        return record.key.group if record.kind <= LAST_CLASSIC_KIND else record.key.group_id  # type: ignore[no-any-return]
+
+    def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        """Return the group; while the records are being loaded, a group as it would be if there were no more of them."""
+        group = self.groups.get(group_id)
+        if group is not None or self._loading is None:
+            return group
+        value = self._loading.get(group_id)
+        if value is not None:
+            return ClassicGroup.from_value(group_id, value)
+        return ClassicGroup(group_id) if self.offsets.has_any(group_id) else None
+
+    def replay(self, record: CoordinatorRecord, producer_id: int, offset: int) -> None:
+        """Apply a record that is at ``offset`` in the log; ``producer_id`` is -1 outside a transaction."""
+        key, value = record.key, record.value
+        if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey):
+            self._replay_offset(key, value, producer_id, offset)
+        elif isinstance(key, GroupMetadataKey):
+            self._replay_classic(key.group, value)
+        else:
+            self._replay_consumer(key, value)
+
+    def _replay_offset(self, key: Any, value: Any | None, producer_id: int, offset: int) -> None:
+        partition = TopicPartition(key.topic, key.partition)
+        if producer_id != -1:
+            self.offsets.put_pending(producer_id, key.group, partition, value, offset)
+        else:
+            self.offsets.put(key.group, partition, value, offset)
+        if self._loading is not None:
+            return
+        if value is None:
+            self.drop_if_unused(key.group)
+        elif key.group not in self.groups:
+            self._add_for_offsets(key.group)
+        elif value.expire_timestamp != -1:
+            self.groups.check_next(key.group)
+
+    def _add_for_offsets(self, group_id: str) -> None:
+        """Add a group that consists of its offsets: nothing has to be checked before the first of them may have expired."""
+        self.groups[group_id] = ClassicGroup(group_id)
+        due_ms = self.offsets.first_due_ms(group_id, self._retention_ms)
+        if due_ms is not None:
+            self.groups.check_at(group_id, due_ms)
+
+    def drop_if_unused(self, group_id: str) -> None:
+        """Remove a group that has no record of its own, no offsets, and no member that is about to join."""
+        group = self.classic(group_id)
+        if group is not None and not group.generation and group.is_over() and not self.offsets.has_any(group_id):
+            del self.groups[group_id]
+        else:
+            self.groups.check_next(group_id)
+
+    def _replay_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        if self._loading is not None:
+            if value is None:
+                self._loading.pop(group_id, None)
+            else:
+                self._loading[group_id] = value
+                if group_id in self.groups:
+                    del self.groups[group_id]
+            return
+        group = self.groups.get(group_id)
+        if value is None:
+            if isinstance(group, ClassicGroup):
+                group.close()
+                self._end(group_id)
+        elif not isinstance(group, ClassicGroup) or group.generation == 0:  # 0: the group had only offsets
+            self.groups[group_id] = ClassicGroup.from_value(group_id, value)
+        elif group.generation == value.generation:
+            for described in value.members:
+                member = group.members.get(described.member_id)
+                if member is not None:
+                    member.assignment = described.assignment
+
+    def _replay_consumer(self, key: Any, value: Any | None) -> None:
+        group_id = key.group_id
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            if value is None:
+                return
+            if group is not None:
+                group.close()
+            if self._loading is not None:
+                self._loading.pop(group_id, None)
+            group = self.groups[group_id] = ConsumerGroup(group_id)
+        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+            self._end(group_id)
+        else:
+            consumer_records.replay(group, key, value)
+
+    def _end(self, group_id: str) -> None:
+        """Remove a group; if it has offsets left, they belong to an empty classic group from now on."""
+        del self.groups[group_id]
+        if self._loading is None and self.offsets.partitions_of(group_id):
+            self.groups[group_id] = ClassicGroup(group_id)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Commit or discard the offsets of a producer's transaction."""
+        self.offsets.end_transaction(producer_id, committed)
+
+    def loaded(self) -> None:
+        """Build each classic group from its latest record, once all records have been replayed."""
+        values, self._loading = self._loading or {}, None
+        for group_id, value in values.items():
+            self.groups[group_id] = ClassicGroup.from_value(group_id, value)
+        for group_id in self.offsets.group_ids():
+            if group_id not in self.groups:
+                self._add_for_offsets(group_id)

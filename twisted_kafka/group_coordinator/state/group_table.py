@@ -1,0 +1,73 @@
+"""A shard's groups by id, their number in each state, and the groups that the next check for expired offsets examines."""
+
+from collections import Counter
+
+from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
+from twisted_kafka.group_coordinator.state.classic_group_state import ClassicGroupState
+from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.consumer_group_state import ConsumerGroupState
+
+_Group = ClassicGroup | ConsumerGroup
+
+
+class GroupTable(dict[str, _Group]):
+    """Groups by id. Only item assignment adds, only ``del`` and ``clear`` remove."""
+
+    def __init__(self, check_interval_ms: int) -> None:
+        super().__init__()
+        self._check_interval_ms = check_interval_ms
+        self.classic_counts: Counter[ClassicGroupState] = Counter()
+        self._consumer: dict[str, ConsumerGroup] = {}
+        self._to_check: dict[str, None] = {}
+        self._due: dict[int, dict[str, None]] = {}
+        """Ids by when their first offset may have expired, in intervals of the check since the epoch."""
+
+    def __setitem__(self, group_id: str, group: _Group) -> None:
+        self._release(group_id)
+        super().__setitem__(group_id, group)
+        if isinstance(group, ClassicGroup):
+            group.count_in(self.classic_counts)
+        else:
+            self._consumer[group_id] = group
+        self._to_check[group_id] = None
+
+    def __delitem__(self, group_id: str) -> None:
+        self._release(group_id)
+        super().__delitem__(group_id)
+
+    def clear(self) -> None:
+        """Remove all groups."""
+        super().clear()
+        self.classic_counts.clear()
+        for indexes in (self._consumer, self._to_check, self._due):
+            indexes.clear()
+
+    def _release(self, group_id: str) -> None:
+        group = self.get(group_id)
+        if isinstance(group, ClassicGroup):
+            group.count_in(None)
+        elif group is not None:
+            del self._consumer[group_id]
+
+    def consumer_counts(self) -> Counter[ConsumerGroupState]:
+        """Return the number of consumer groups in each state; without the shard's lock it may see a change half done."""
+        return Counter(group.peek_state() for group in list(self._consumer.values()))
+
+    # checks for expired offsets
+
+    def check_next(self, group_id: str) -> None:
+        """Let the next check examine a group."""
+        self._to_check[group_id] = None
+
+    def check_at(self, group_id: str, due_ms: int) -> None:
+        """Let no check examine a group before ``due_ms``."""
+        self._to_check.pop(group_id, None)
+        self._due.setdefault(-(-due_ms // self._check_interval_ms), {})[group_id] = None
+
+    def take_due(self, now_ms: int) -> list[str]:
+        """Return the ids of groups that a check at this time has to look at; some may be gone."""
+        due, self._to_check = self._to_check, {}
+        # An entry's interval is rounded up, and here it is rounded up, too: a check is never late, and may be early.
+        for each in sorted(each for each in self._due if each <= -(-now_ms // self._check_interval_ms)):
+            due |= self._due.pop(each)
+        return list(due)
