@@ -126,7 +126,7 @@ SMOKE_PYTHON ?= $(PYTHON)
 smoke: $(VENV)/.dev-installed
 	$(BIN)/python .ci/smoke.py --python $(SMOKE_PYTHON)
 
-# Tests a sample of mutants of four packages (docs/adr/0022-mutants.md); for others: MUTANTS="--packages log --sample 100 --seed 2".
+# Tests a sample of mutants of eight packages (docs/adr/0022-mutants.md); for others: MUTANTS="--packages log --sample 100 --seed 2".
 mutants: $(VENV)/.dev-installed
 	$(BIN)/python -m benchmarks.mutants $(MUTANTS)
 

@@ -1,6 +1,6 @@
 """Mutation tests: change the code in one place at a time, and check that a test of its package fails (`make mutants`).
 
-    python -m benchmarks.mutants [--packages log network] [--sample 40] [--seed 1] [--all] [--modules cleaner partition]
+    python -m benchmarks.mutants [--packages log network] [--sample 20] [--seed 1] [--all] [--modules cleaner partition]
 
 mutmut creates the mutants and runs the tests that reach the changed function; docs/adr/0022-mutants.md describes the mutations. A
 mutant that passes all tests has survived: a test is missing, or the mutant is equivalent. `tests/mutants.toml` lists the accepted
@@ -23,13 +23,16 @@ ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "mutants"
 ACCEPTED = ROOT / "tests" / "mutants.toml"
 COORDINATORS = ("coordinator", "group_coordinator", "transaction_coordinator")
+CONNECTIONS = ("network", "client", "tls")
 TESTS = {
-    **{package: (package,) for package in ("log", "replication", "network")},
+    "log": ("log",),
+    "replication": ("replication",),
     **dict.fromkeys(COORDINATORS, COORDINATORS),  # the runtime is tested by its coordinators
+    **dict.fromkeys(CONNECTIONS, CONNECTIONS),
 }
 """The folders of the tests of each package."""
 PACKAGES = tuple(TESTS)
-SAMPLE = 40
+SAMPLE = 20
 LEAST_KILLED = 0.9
 TIMEOUT_S = 3600
 SETTINGS = """

@@ -10,13 +10,13 @@ import pytest
 from tests.certificates import Authority, Identity
 from twisted_kafka import Broker
 from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient, StoppedError
+from twisted_kafka.client.blocking import BlockingNetworkClient
+from twisted_kafka.client.client_settings import ClientSettings, Node
+from twisted_kafka.client.errors import AuthenticationError, ClientClosedError, ConnectError, DisconnectedError
+from twisted_kafka.client.inter_broker import connector_for
+from twisted_kafka.client.network_client import NetworkClient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import Node as MetadataNode
-from twisted_kafka.network.client.blocking import BlockingNetworkClient
-from twisted_kafka.network.client.client_settings import ClientSettings, Node
-from twisted_kafka.network.client.errors import AuthenticationError, ClientClosedError, ConnectError, DisconnectedError
-from twisted_kafka.network.client.inter_broker import connector_for
-from twisted_kafka.network.client.network_client import NetworkClient
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
 from twisted_kafka.protocol.messages.topics import CreateTopicsRequest
 from twisted_kafka.timing.clock import SystemClock

@@ -11,8 +11,8 @@ from tests.transaction_coordinator.broker_network import LISTENER, cluster
 from twisted_kafka.broker.cluster import controller_client
 from twisted_kafka.broker.cluster.controller_client import RETRY_BACKOFF_MS, ControllerClient
 from twisted_kafka.broker.cluster.inter_broker_client import StoppedError
+from twisted_kafka.client.errors import DisconnectedError
 from twisted_kafka.metadata.cache import MetadataCache, Node
-from twisted_kafka.network.client.errors import DisconnectedError
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, RequestTimedOutError, UnsupportedVersionError
 from twisted_kafka.protocol.messages.controller import AllocateProducerIdsRequest, AllocateProducerIdsResponse

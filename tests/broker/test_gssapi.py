@@ -14,10 +14,10 @@ from tests.security.kerberos.realm import LOGIN_MODULE, NO_LAYER, SERVICE, Gssap
 from tests.security.sasl.wire import Wire
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient
+from twisted_kafka.client.errors import AuthenticationError, ConnectError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metadata.cache import Node
-from twisted_kafka.network.client.errors import AuthenticationError, ConnectError
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from twisted_kafka.timing.clock import SystemClock

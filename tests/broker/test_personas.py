@@ -7,8 +7,8 @@ import pytest
 
 import twisted_kafka
 from tests.clients.clients import read_aiokafka, read_confluent, read_kafka_python, send_aiokafka, send_confluent, send_kafka_python
+from twisted_kafka.client import one_request
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.network.client import one_request
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsResponse

@@ -10,10 +10,10 @@ from tests.eventually import eventually
 from tests.security.sasl.wire import Wire
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient
+from twisted_kafka.client.errors import AuthenticationError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metadata.cache import Node
-from twisted_kafka.network.client.errors import AuthenticationError
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.configs import (

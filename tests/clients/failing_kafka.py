@@ -12,7 +12,7 @@ from tests.clients.faulting_proxy import FaultingProxy
 from tests.eventually import eventually
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.ports import free_port
-from twisted_kafka.network.client.one_request import ask
+from twisted_kafka.client.one_request import ask
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.partitions import (

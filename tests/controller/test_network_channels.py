@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from zope.interface.verify import verifyObject
 
+from twisted_kafka.client.errors import DisconnectedError
 from twisted_kafka.controller.channels import network_channels
 from twisted_kafka.controller.channels.interfaces import IBrokerChannels
 from twisted_kafka.controller.channels.network_channels import RETRY_BACKOFF_MS, NetworkChannels
@@ -13,7 +14,6 @@ from twisted_kafka.controller.channels.own_broker import ControlClients
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.metadata.znodes import BrokerNode
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.client.errors import DisconnectedError
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.inter_broker import (

@@ -13,12 +13,12 @@ from tests.clients.clients import java_class_path
 from tests.eventually import eventually
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.ports import free_port
+from twisted_kafka.client.blocking import BlockingNetworkClient
+from twisted_kafka.client.client_settings import ClientSettings, Node
+from twisted_kafka.client.errors import AuthenticationError, DisconnectedError, ResponseTimeoutError
+from twisted_kafka.client.inter_broker import connector_for
+from twisted_kafka.client.network_client import NetworkClient
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.network.client.blocking import BlockingNetworkClient
-from twisted_kafka.network.client.client_settings import ClientSettings, Node
-from twisted_kafka.network.client.errors import AuthenticationError, DisconnectedError, ResponseTimeoutError
-from twisted_kafka.network.client.inter_broker import connector_for
-from twisted_kafka.network.client.network_client import NetworkClient
 from twisted_kafka.protocol.errors import ErrorCode, error_code_of
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic

@@ -10,8 +10,8 @@ import twisted_kafka
 from tests.clients.clients import java_library, run
 from tests.oracle.apache_kafka import ApacheKafka
 from twisted_kafka.broker.personas import persona_of
+from twisted_kafka.client.one_request import ask
 from twisted_kafka.config.keys import BROKER_KEYS, TOPIC_KEYS
-from twisted_kafka.network.client.one_request import ask
 from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 

@@ -7,11 +7,11 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from tests.network.client.client_harness import Attempt, FakeConnector, versions
+from tests.client.client_harness import Attempt, FakeConnector, versions
+from twisted_kafka.client.client_settings import ClientSettings
+from twisted_kafka.client.client_settings import Node as Address
+from twisted_kafka.client.network_client import NetworkClient
 from twisted_kafka.metadata.cache import MetadataCache, Node
-from twisted_kafka.network.client.client_settings import ClientSettings
-from twisted_kafka.network.client.client_settings import Node as Address
-from twisted_kafka.network.client.network_client import NetworkClient
 from twisted_kafka.protocol.api import ApiKey, request_class
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.messages.inter_broker import (

@@ -15,8 +15,8 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from twisted_kafka.network.client.client_settings import Node
-from twisted_kafka.network.client.connector import endpoint_of
+from twisted_kafka.client.client_settings import Node
+from twisted_kafka.client.connector import endpoint_of
 from twisted_kafka.network.connection.framing import FrameReader, InvalidReceiveError
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class

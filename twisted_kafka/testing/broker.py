@@ -19,10 +19,10 @@ from twisted_kafka.broker.broker import Broker as EmbeddedBroker
 from twisted_kafka.broker.errors import StartError
 from twisted_kafka.broker.personas import persona_of
 from twisted_kafka.broker.temporary_directory import make_temporary_directory
+from twisted_kafka.client.one_request import NotAResponseError, ask
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
 from twisted_kafka.config.prefixes import base_key
-from twisted_kafka.network.client.one_request import NotAResponseError, ask
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from twisted_kafka.network.tls.jks import SALT_BYTES, encrypt_key, write_jks
+from twisted_kafka.tls.jks import SALT_BYTES, encrypt_key, write_jks
 
 AUTHORITY_DAYS: Final = 3650
 MAX_DAYS: Final = 3650

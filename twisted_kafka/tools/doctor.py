@@ -7,9 +7,9 @@ from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from twisted_kafka.client.broker_connection import PeerRefusedError
+from twisted_kafka.client.one_request import NotAResponseError, ask
 from twisted_kafka.config.properties import load_properties
-from twisted_kafka.network.client.broker_connection import PeerRefusedError
-from twisted_kafka.network.client.one_request import NotAResponseError, ask
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest

@@ -8,13 +8,13 @@ from twisted.internet.error import TimeoutError as ConnectTimeoutError
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner, PeerRefusedError
+from twisted_kafka.client.client_settings import Node
+from twisted_kafka.client.connector import IConnector
+from twisted_kafka.client.inter_broker import connector_for
+from twisted_kafka.client.one_request import NotAResponseError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.network.client.broker_connection import BrokerConnection, IConnectionOwner, PeerRefusedError
-from twisted_kafka.network.client.client_settings import Node
-from twisted_kafka.network.client.connector import IConnector
-from twisted_kafka.network.client.inter_broker import connector_for
-from twisted_kafka.network.client.one_request import NotAResponseError
 from twisted_kafka.network.loop.reactors import close_reactor, make_reactor
 from twisted_kafka.protocol.api import response_class
 from twisted_kafka.protocol.codec import Message

@@ -253,7 +253,7 @@ def _error_of(failure: BaseException, verify_only: bool) -> ErrorCode:
 
     A broker that is too old for these questions verifies nothing, so the append goes on. But nothing is added by it either.
     """
-    from twisted_kafka.network.client.errors import AuthenticationError  # loaded when there are other brokers
+    from twisted_kafka.client.errors import AuthenticationError  # loaded when there are other brokers
 
     if isinstance(failure, UnsupportedVersionError | EncodeError):
         return ErrorCode.NONE if verify_only else ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -9,8 +9,8 @@ from tests.network.network_fakes import frame, lines_of
 from tests.network.tls.tls_harness import ALICE, BROKER, CA, Listener, TlsClient, broker_settings, client_context
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
-from twisted_kafka.network.tls.ssl_context import Identity, verify_together
-from twisted_kafka.network.tls.ssl_settings import SslSettings
+from twisted_kafka.tls.ssl_context import Identity, verify_together
+from twisted_kafka.tls.ssl_settings import SslSettings
 
 OTHER_CA = Authority("CN=Other CA")
 

@@ -15,9 +15,9 @@ from twisted_kafka.metadata.cache import Node
 from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
-    from twisted_kafka.network.client.blocking import BlockingNetworkClient
-    from twisted_kafka.network.client.connector import IConnector
-    from twisted_kafka.network.client.outgoing_request import IOutgoingRequest
+    from twisted_kafka.client.blocking import BlockingNetworkClient
+    from twisted_kafka.client.connector import IConnector
+    from twisted_kafka.client.outgoing_request import IOutgoingRequest
 
 
 _SEPARATORS: Final = re.compile("[+!]")
@@ -71,7 +71,7 @@ class InterBrokerClient:
         ``latest_version`` is the newest version to use. ``timeout_ms`` is used in place of ``request.timeout.ms``. Each ``line``
         is a connection of its own.
         """
-        from twisted_kafka.network.client.client_settings import Node as Address  # loaded when there are other brokers
+        from twisted_kafka.client.client_settings import Node as Address  # loaded when there are other brokers
 
         try:
             client = self._running_client()
@@ -126,10 +126,10 @@ class InterBrokerClient:
 
     def _make(self) -> "BlockingNetworkClient":
         """Raise ConfigError if the inter-broker listener's settings are of no use."""
-        from twisted_kafka.network.client.blocking import BlockingNetworkClient
-        from twisted_kafka.network.client.client_settings import ClientSettings
-        from twisted_kafka.network.client.inter_broker import connector_for
-        from twisted_kafka.network.client.network_client import NetworkClient
+        from twisted_kafka.client.blocking import BlockingNetworkClient
+        from twisted_kafka.client.client_settings import ClientSettings
+        from twisted_kafka.client.inter_broker import connector_for
+        from twisted_kafka.client.network_client import NetworkClient
 
         config = self._config
         settings = ClientSettings.of_broker(

@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metadata.zookeeper.settings import SaslCredentials, ZooKeeperSettings, split_connect
-from twisted_kafka.network.tls.ciphers import OPENSSL_NAMES, TLS_1_3_SUITES
-from twisted_kafka.network.tls.ssl_settings import JKS, PEM, PKCS12, StoreSettings
-from twisted_kafka.network.tls.stores import KeyMaterial, load_key_store, load_trust_store
 from twisted_kafka.security.sasl.jaas import JaasError, options_of, parse_jaas
+from twisted_kafka.tls.ciphers import OPENSSL_NAMES, TLS_1_3_SUITES
+from twisted_kafka.tls.ssl_settings import JKS, PEM, PKCS12, StoreSettings
+from twisted_kafka.tls.stores import KeyMaterial, load_key_store, load_trust_store
 
 _JAAS_KEY: Final = "zookeeper.sasl.jaas.config"
 _LOGIN_MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"

@@ -1,1 +1,1 @@
-"""TLS: key and trust stores, OpenSSL contexts, the transport. Imported only if a listener or client needs it (ADR 0006)."""
+"""The transport, handshakes and channel builder of TLS listeners. Imported only if a listener needs them (ADR 0006)."""

@@ -15,12 +15,12 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_builder import IChannelBuilder, MakeTransport
 from twisted_kafka.network.connection.interfaces import IChannelTransport
-from twisted_kafka.network.tls.certificate_expiry import CertificateExpiry
 from twisted_kafka.network.tls.handshakes import HandshakeLimits, Handshakes, ToPrincipal
-from twisted_kafka.network.tls.ssl_context import Identity, client_context, verify_together
-from twisted_kafka.network.tls.ssl_settings import SslSettings
-from twisted_kafka.network.tls.stores import KeyMaterial
 from twisted_kafka.network.tls.tls_transport import TlsTransport
+from twisted_kafka.tls.certificate_expiry import CertificateExpiry
+from twisted_kafka.tls.ssl_context import Identity, client_context, verify_together
+from twisted_kafka.tls.ssl_settings import SslSettings
+from twisted_kafka.tls.stores import KeyMaterial
 
 _log = Logger()
 

@@ -17,10 +17,10 @@ from twisted.python.failure import Failure
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.framing import NOT_NOW
 from twisted_kafka.network.connection.transport import TURN_BYTES, WOULD_BLOCK, KafkaTransport, UnreadableFileError, read_region
-from twisted_kafka.network.tls.distinguished_name import java_name
 from twisted_kafka.network.tls.handshakes import Handshakes
-from twisted_kafka.network.tls.ssl_context import is_end_of_file, reason_of
 from twisted_kafka.protocol.regions import Buffer, FileRegion, Part
+from twisted_kafka.tls.distinguished_name import java_name
+from twisted_kafka.tls.ssl_context import is_end_of_file, reason_of
 
 RECORD_BYTES: Final = 16 * 1024
 """Most bytes in a TLS record."""

@@ -16,9 +16,9 @@ from random import random
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from twisted_kafka.client.sasl_connector import ISaslClient, SaslRefusedError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.network.client.sasl_connector import ISaslClient, SaslRefusedError
 from twisted_kafka.security.kerberos.client_login import ClientLogin, RenewalSettings
 from twisted_kafka.security.kerberos.keytab_login import (
     GSSAPI,

@@ -1,0 +1,39 @@
+"""Which connector this broker uses for other brokers' listeners. (Kafka: ChannelBuilders.clientChannelBuilder.)"""
+
+from typing import Any
+
+from twisted_kafka.client.connector import SYSTEM_DEFAULT, BufferedConnector, IConnector, PlaintextConnector
+from twisted_kafka.client.sasl_connector import ISaslClients, SaslConnector
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.endpoints import PLAINTEXT
+from twisted_kafka.config.errors import ConfigError
+
+
+def connector_for(
+    config: KafkaConfig,
+    listener_name: str,
+    reactor: Any,
+    sasl_clients: ISaslClients | None = None,
+    receive_buffer_bytes: int = SYSTEM_DEFAULT,
+) -> IConnector:
+    """Return the connector for other brokers' listeners of this name; raises ConfigError.
+
+    ``sasl_clients`` makes the clients of exchanges, if the listener's protocol is one with SASL.
+    """
+    protocol = config.security_protocol_map[listener_name]
+    transports = _transports(config, listener_name, reactor, protocol)
+    if receive_buffer_bytes != SYSTEM_DEFAULT:
+        transports = BufferedConnector(transports, receive_buffer_bytes)
+    if protocol.startswith("SASL_"):
+        if sasl_clients is None:
+            raise ConfigError(f"There is nothing to authenticate with at other brokers ({protocol}, listener {listener_name})")
+        return SaslConnector(transports, sasl_clients, reactor)
+    return transports
+
+
+def _transports(config: KafkaConfig, listener_name: str, reactor: Any, protocol: str) -> IConnector:
+    if protocol.endswith(PLAINTEXT):
+        return PlaintextConnector(reactor)
+    from twisted_kafka.client.tls_connector import TlsConnector  # loaded only if needed: docs/adr/0006
+
+    return TlsConnector(config, listener_name, reactor)
