@@ -25,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "beside"))
 import frames
 
 from twisted_kafka import Broker
-from twisted_kafka.buffers import copy_into
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.transport import READ_BYTES
 from twisted_kafka.network.loop.processor import Processor
@@ -35,6 +34,7 @@ from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.server.kafka_apis import KafkaApis
 from twisted_kafka.server.request_handler import KafkaRequestHandler
+from twisted_kafka.system.buffers import copy_into
 from twisted_kafka.timing.clock import SystemClock
 
 ROUNDS, PER_ROUND = 600, 20

@@ -15,7 +15,7 @@ LONGER = {"scan_in_steps"}
 MORE_PARAMETERS = {"field"}
 """A declaration, by keywords alone."""
 CLOCK = PACKAGE / "timing" / "clock.py"
-THREADS = PACKAGE / "threads.py"
+THREADS = PACKAGE / "system" / "threads.py"
 THREAD_MODULES = {"threading", "_thread", "concurrent.futures", "concurrent.futures.thread"}
 THREAD_MAKERS = {"Thread", "Timer", "ThreadPoolExecutor", "start_new_thread"}
 RAW_TRANSFERS = {
@@ -34,12 +34,12 @@ RAW_TRANSFERS = {
 """Functions of ``os`` that may transfer less than they are asked for."""
 MAY_TRANSFER_A_PART = {
     "access_log/rotation.py": "writes what is left, or cuts it off",
-    "buffers.py": "file_io completes it",
-    "file_io.py": "completes it",
-    "foreign.py": "file_io completes it",
     "network/connection/transport.py": "a socket takes what it has room for; the rest is sent later",
     "network/loop/reactors.py": "a pipe that wakes a thread",
     "network/loop/wake_up_timer.py": "a timer's counter",
+    "system/buffers.py": "file_io completes it",
+    "system/file_io.py": "completes it",
+    "system/foreign.py": "file_io completes it",
     "tools/test_server.py": "waits for the end of standard input",
 }
 TIME_OF_DAY = {"time", "monotonic", "time_ns", "monotonic_ns", "sleep"}
@@ -127,7 +127,7 @@ def test_a_module_keeps_the_rules() -> None:
             if path != CLOCK:
                 assert list(_calls_of_time(tree)) == [], "an IClock is passed in"
             if path != THREADS:
-                assert list(_threads_made(tree)) == [], "twisted_kafka.threads makes threads, whose errors are logged and counted"
+                assert list(_threads_made(tree)) == [], "system.threads makes threads, whose errors are logged and counted"
             if str(path.relative_to(PACKAGE)) not in MAY_TRANSFER_A_PART:
                 assert list(_raw_transfers(tree)) == [], "file_io completes a read or write, or raises"
             assert list(_descriptors_of_no_file(tree)) == [], "a variable keeps the file open while its descriptor is used"

@@ -14,7 +14,7 @@ from twisted.python import usage
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.command_line import make_config
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.start_up import SERVE_COMMAND, compile_loops, restart_interpreter, without_collector
+from twisted_kafka.system.start_up import SERVE_COMMAND, compile_loops, restart_interpreter, without_collector
 
 if TYPE_CHECKING:
     from twisted_kafka.service import BrokerService

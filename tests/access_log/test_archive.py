@@ -120,7 +120,7 @@ def test_the_thread_goes_on_after_what_it_does_not_know(tmp_path: Path, monkeypa
             kept._stopping.set()
         raise TypeError("broken")
 
-    monkeypatch.setattr("twisted_kafka.threads.FIRST_PAUSE_S", 0)
+    monkeypatch.setattr("twisted_kafka.system.threads.FIRST_PAUSE_S", 0)
     monkeypatch.setattr(kept, "run_once", fail)
     with capturedLogs() as events:
         kept._run()

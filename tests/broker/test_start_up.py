@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from twisted_kafka import start_up
-from twisted_kafka.start_up import compile_loops, restart_interpreter, without_collector, without_tls
+from twisted_kafka.system import start_up
+from twisted_kafka.system.start_up import compile_loops, restart_interpreter, without_collector, without_tls
 
 pytestmark = pytest.mark.long
 _START = """

@@ -11,7 +11,6 @@ import pytest
 
 from tests.log.crash_disk import CrashDisk
 from tests.log.support import NOW_MS, Bench, append, batch, contents
-from twisted_kafka import buffers, file_io
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log import unified_log
 from twisted_kafka.log.results import LogAppendInfo
@@ -24,6 +23,7 @@ from twisted_kafka.protocol.errors import (
     RecordBatchTooLargeError,
 )
 from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.system import buffers, file_io
 
 Outcome = tuple[int, int, bool, int] | type
 

@@ -17,7 +17,6 @@ from tests.log.compaction import LIMITS, RETENTION_MS, Unhindered, Writer, clean
 from tests.log.crash_disk import CrashDisk, MachineDied, deaths
 from tests.log.support import NOW_MS, Bench, contents, data_of
 from twisted_kafka.config.topic_config import LogConfig
-from twisted_kafka.interpreter import NUMPY_PAYS
 from twisted_kafka.log.cleaner import offset_map as cleaner_offset_map
 from twisted_kafka.log.cleaner.blocks import DataBatch, read_blocks
 from twisted_kafka.log.cleaner.cleaner import Cleaner, LogCleaningAbortedError, group_by_size
@@ -35,6 +34,7 @@ from twisted_kafka.protocol.records.builder import build_batch, encode_records, 
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.legacy import LegacyBatch
 from twisted_kafka.protocol.records.record import SimpleRecord, TimestampType
+from twisted_kafka.system.interpreter import NUMPY_PAYS
 
 VECTORISED = "twisted_kafka.log.cleaner.vector_offset_map"
 VALUE_OF_FIRST_RECORD = 61 + 7

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.log.support import batch_file
-from twisted_kafka.file_io import ShortFileError
 from twisted_kafka.log.batch_headers import (
     HEADER_BYTES,
     batches_in,
@@ -23,6 +22,7 @@ from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
 from twisted_kafka.protocol.errors import CorruptRecordError
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.system.file_io import ShortFileError
 
 BASE = 1000
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.processes import start_tied
-from twisted_kafka.interpreter import MEMORY_SETTINGS
+from twisted_kafka.system.interpreter import MEMORY_SETTINGS
 
 pytestmark = pytest.mark.long
 _TIMEOUT_S = 30

@@ -6,7 +6,7 @@ from twisted.application.service import IService, IServiceMaker
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
-from twisted_kafka.start_up import restart_interpreter, without_collector, without_tls
+from twisted_kafka.system.start_up import restart_interpreter, without_collector, without_tls
 
 
 @implementer(IPlugin, IServiceMaker)

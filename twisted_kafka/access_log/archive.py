@@ -14,9 +14,9 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from twisted_kafka.interpreter import HAS_CODEC_EXTENSIONS
 from twisted_kafka.protocol.records import zstd_frames
-from twisted_kafka.threads import attempt, make_thread, repeat
+from twisted_kafka.system.interpreter import HAS_CODEC_EXTENSIONS
+from twisted_kafka.system.threads import attempt, make_thread, repeat
 from twisted_kafka.timing.clock import IClock
 
 JSONL: Final = "jsonl"

@@ -12,8 +12,6 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Final
 
 from twisted_kafka.access_log.privacy import FieldPolicy
-from twisted_kafka.bounded import BoundedCache
-from twisted_kafka.client_text import TEXT_CHARACTERS, bounded_text
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import (
@@ -26,6 +24,8 @@ from twisted_kafka.network.requests.request_context import (
 )
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.system.bounded import BoundedCache
+from twisted_kafka.system.client_text import TEXT_CHARACTERS, bounded_text
 from twisted_kafka.timing.clock import IClock
 
 FORMAT_VERSION: Final = 2

@@ -18,7 +18,7 @@ from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.threads import make_thread
+from twisted_kafka.system.threads import make_thread
 from twisted_kafka.timing.clock import IClock
 
 TOPIC: Final = "__access_log"

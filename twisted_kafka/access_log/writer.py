@@ -8,9 +8,9 @@ from twisted.logger import Logger
 
 from twisted_kafka.access_log.record import HOUR_AT, utc_text
 from twisted_kafka.access_log.rotation import LogFiles
-from twisted_kafka.bounded import BoundedQueue
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.threads import attempt, make_thread, repeat
+from twisted_kafka.system.bounded import BoundedQueue
+from twisted_kafka.system.threads import attempt, make_thread, repeat
 from twisted_kafka.timing.clock import IClock
 
 _log = Logger()

@@ -5,7 +5,7 @@ from typing import Any, Final
 from twisted.logger import ILogObserver, LogEvent, formatEvent
 from zope.interface import implementer
 
-from twisted_kafka.client_text import printable
+from twisted_kafka.system.client_text import printable
 
 LINE_CHARACTERS: Final = 65_536
 """So much of a line is written."""

@@ -25,7 +25,7 @@ from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.server.interception import IRequestInterceptor
-from twisted_kafka.threads import make_thread
+from twisted_kafka.system.threads import make_thread
 from twisted_kafka.timing.clock import IClock, SystemClock
 
 __all__ = ["Broker", "StartError", "StartInterruptedError"]

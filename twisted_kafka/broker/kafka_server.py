@@ -47,7 +47,6 @@ from twisted_kafka.controller.channels.network_channels import NetworkChannels
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.group_coordinator.assembly import make_group_coordinator
 from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
-from twisted_kafka.interpreter import RETURN_MEMORY_MS
 from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureHandler
 from twisted_kafka.log.directories.log_directory import LogDirectoryError
 from twisted_kafka.log.directories.meta_properties import MetaPropertiesError
@@ -78,7 +77,8 @@ from twisted_kafka.server.apis.transactions.transaction_notes import end_note, t
 from twisted_kafka.server.diagnoses import Diagnoses
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
 from twisted_kafka.server.request_throttler import RequestThrottler
-from twisted_kafka.threads import UNCAUGHT_ERRORS
+from twisted_kafka.system.interpreter import RETURN_MEMORY_MS
+from twisted_kafka.system.threads import UNCAUGHT_ERRORS
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import KafkaScheduler
 from twisted_kafka.timing.timer import Timer
@@ -288,7 +288,7 @@ class KafkaServer:
         refresh = partial(self._refresh_certificates, running)
         scheduler.schedule("refresh-certificates", refresh, _CERTIFICATES_MS, _CERTIFICATES_MS)
         if RETURN_MEMORY_MS:
-            from twisted_kafka.foreign import return_freed_memory
+            from twisted_kafka.system.foreign import return_freed_memory
 
             scheduler.schedule("return-freed-memory", return_freed_memory, RETURN_MEMORY_MS, RETURN_MEMORY_MS)
         running.timer = timer = Timer(self._clock)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from twisted.logger import Logger
 
 from twisted_kafka.network.loop.reactors import close_reactor, make_reactor
-from twisted_kafka.threads import make_thread
+from twisted_kafka.system.threads import make_thread
 from twisted_kafka.timing.clock import IClock
 
 _log = Logger()

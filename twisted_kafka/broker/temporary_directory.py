@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from twisted_kafka.durability import mark_temporary, unmark_temporary
+from twisted_kafka.system.durability import mark_temporary, unmark_temporary
 
 PREFIX: Final = "twisted-kafka-"
 OWNED_FILE: Final = ".owned"

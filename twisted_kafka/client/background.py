@@ -7,7 +7,7 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from twisted_kafka.threads import make_thread
+from twisted_kafka.system.threads import make_thread
 
 MAX_TASKS: Final = 4
 """So much may be done at a time, by all reactors together; the next fails at once."""

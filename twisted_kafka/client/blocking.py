@@ -15,7 +15,7 @@ from twisted_kafka.client.errors import ClientClosedError
 from twisted_kafka.client.network_client import NetworkClient
 from twisted_kafka.client.outgoing_request import IOutgoingRequest
 from twisted_kafka.network.loop.reactors import close_reactor, make_reactor
-from twisted_kafka.threads import make_thread
+from twisted_kafka.system.threads import make_thread
 from twisted_kafka.timing.clock import IClock
 
 STOP_S: Final = 5.0

@@ -14,7 +14,7 @@ from twisted_kafka.cluster.service import ClusterService, ClusterSettings
 from twisted_kafka.config.broker_config import parse_overrides
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.properties import load_properties
-from twisted_kafka.start_up import CLUSTER_COMMAND
+from twisted_kafka.system.start_up import CLUSTER_COMMAND
 from twisted_kafka.tap import EXIT_STATUS_BAD_START, stop_cleanly_on_signals
 
 _log = Logger()

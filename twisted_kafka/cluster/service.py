@@ -17,7 +17,7 @@ from twisted_kafka.cluster.plan import HOST, BrokerPlan, ClusterError, choose_po
 from twisted_kafka.cluster.readiness import known_brokers, zookeeper_serves
 from twisted_kafka.cluster.zookeeper_server import ZooKeeperNotFoundError, find_java, find_zookeeper
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.interpreter import MEMORY_SETTINGS
+from twisted_kafka.system.interpreter import MEMORY_SETTINGS
 
 _log = Logger()
 

@@ -20,7 +20,7 @@ from twisted_kafka.config.keys.declare import CLASS, PASSWORD, ConfigKey, TopicK
 from twisted_kafka.config.prefixes import base_key, why_without_effect
 from twisted_kafka.config.typed import TypedValues
 from twisted_kafka.config.values import HIDDEN, parse_value, value_text
-from twisted_kafka.interpreter import HAS_INTERPRETER_LOCK
+from twisted_kafka.system.interpreter import HAS_INTERPRETER_LOCK
 
 _K = TypeVar("_K", ConfigKey, TopicKey)
 

@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Self
 
-from twisted_kafka.client_text import bounded_text
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys.declare import INT, LIST, MEDIUM, Between, TopicKey
 from twisted_kafka.config.values import parse_value
 from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
+from twisted_kafka.system.client_text import bounded_text
 
 INTERVAL_MS: Final = "interval.ms"
 METRICS: Final = "metrics"

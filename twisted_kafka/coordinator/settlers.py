@@ -4,7 +4,7 @@ import threading
 from typing import Final, Protocol
 
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.threads import attempt
+from twisted_kafka.system.threads import attempt
 from twisted_kafka.timing.scheduler import IScheduler
 
 MAX_SETTLERS: Final = 2

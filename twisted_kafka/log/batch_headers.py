@@ -11,10 +11,10 @@ import zlib
 from collections.abc import Iterator
 from typing import Protocol
 
-from twisted_kafka.file_io import OpenFile, read_at, read_into
 from twisted_kafka.protocol.errors import CorruptRecordError
 from twisted_kafka.protocol.records.checksums import crc32c
 from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.system.file_io import OpenFile, read_at, read_into
 
 OVERHEAD_BYTES = 12
 HEADER_BYTES = 61

@@ -6,9 +6,9 @@ import re
 import uuid
 from pathlib import Path
 
-from twisted_kafka.durability import fsync, has_to_last
-from twisted_kafka.file_io import write_at
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system.durability import fsync, has_to_last
+from twisted_kafka.system.file_io import write_at
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

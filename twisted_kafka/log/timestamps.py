@@ -2,7 +2,6 @@
 
 import struct
 
-from twisted_kafka.file_io import read_at
 from twisted_kafka.log.batch_headers import (
     HEADER_BYTES,
     NEWEST_MAGIC,
@@ -18,6 +17,7 @@ from twisted_kafka.protocol.errors import InvalidRecordError
 from twisted_kafka.protocol.records.batch import DefaultBatch, batches
 from twisted_kafka.protocol.records.record import COMPRESSION_MASK, TIMESTAMP_TYPE_MASK
 from twisted_kafka.protocol.records.varint import read_varint, read_varlong
+from twisted_kafka.system.file_io import read_at
 
 _CODEC_AT = 22
 _base_timestamp = struct.Struct(">27xq").unpack_from

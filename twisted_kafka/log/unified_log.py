@@ -7,9 +7,7 @@ from typing import cast
 
 from twisted.logger import Logger
 
-from twisted_kafka.buffers import join
 from twisted_kafka.config.topic_config import LogConfig
-from twisted_kafka.file_io import ShortFileError
 from twisted_kafka.log.batch_headers import BatchLike
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import remove_if_there, sync_directory
@@ -44,6 +42,8 @@ from twisted_kafka.protocol.errors import (
 from twisted_kafka.protocol.records.batch import HEADER_SIZE
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system.buffers import join
+from twisted_kafka.system.file_io import ShortFileError
 
 MAX_JOINED_BYTES = 1 << 20
 """Joined batches with this many bytes take no further batch: joining copies them."""

@@ -5,7 +5,6 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from twisted_kafka.client_text import bounded_text
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.change_notifications import ChangeNotifications
 from twisted_kafka.metadata.store import (
@@ -30,6 +29,7 @@ from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import ConfigChangeNode, ConfigNode
 from twisted_kafka.protocol.errors import InvalidRequestError
+from twisted_kafka.system.client_text import bounded_text
 from twisted_kafka.timing.clock import IClock
 
 Listener = Callable[[str, dict[str, str]], None]

@@ -16,7 +16,6 @@ from typing import Any, Final
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from twisted_kafka.durability import has_to_last
 from twisted_kafka.metadata.store import (
     ANY_VERSION,
     BadVersionError,
@@ -44,6 +43,7 @@ from twisted_kafka.metadata.store import (
 )
 from twisted_kafka.metadata.watches import Watches
 from twisted_kafka.metadata.worker import SerialWorker
+from twisted_kafka.system.durability import has_to_last
 from twisted_kafka.timing.clock import IClock, SystemClock
 
 FORMAT_VERSION: Final = 2

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from twisted_kafka.threads import attempt, make_thread, repeat
+from twisted_kafka.system.threads import attempt, make_thread, repeat
 
 MAX_QUEUED: Final = 100_000
 """The maximum number of waiting callables; when it is reached, the worker must be stuck."""

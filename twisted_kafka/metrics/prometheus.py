@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from twisted.logger import Logger
 
-from twisted_kafka.client_text import printable
 from twisted_kafka.metrics.instruments import PERCENTILES, Counter, Gauge, Histogram, Instrument, Meter
 from twisted_kafka.metrics.registry import MetricName, MetricsRegistry
+from twisted_kafka.system.client_text import printable
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from twisted_kafka.client_text import bounded_text
 from twisted_kafka.metrics.instruments import Counter, Gauge, Histogram, HistogramSnapshot, Instrument, Meter
 from twisted_kafka.metrics.windows import Windowed
+from twisted_kafka.system.client_text import bounded_text
 from twisted_kafka.timing.clock import IClock
 
 DEFAULT_GROUP = "kafka.server"

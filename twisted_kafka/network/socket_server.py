@@ -31,7 +31,7 @@ from twisted_kafka.network.request_plane import CONTROL_PLANE, CONTROL_PLANE_QUE
 from twisted_kafka.network.requests.memory_pool import LARGE_BYTES, LARGE_REQUESTS_BYTES, MemoryPool
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_observer import IRequestObserver
-from twisted_kafka.threads import make_thread
+from twisted_kafka.system.threads import make_thread
 from twisted_kafka.timing.clock import IClock
 
 DRAIN_S = 1.0

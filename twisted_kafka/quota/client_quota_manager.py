@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-from twisted_kafka.client_text import bounded_text
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.quota.client_quota_callback import ClientQuotaType, DefaultQuotaCallback, QuotaEntity
 from twisted_kafka.quota.sensors import QuotaWindows, RateSensor, Sensor, Tags
+from twisted_kafka.system.client_text import bounded_text
 from twisted_kafka.timing.clock import IClock
 
 EXPIRATION_MS: Final = 3_600_000

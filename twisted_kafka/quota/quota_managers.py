@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from twisted.logger import Logger
 
-from twisted_kafka.client_text import TEXT_CHARACTERS
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.python_class import instance_of
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -21,6 +20,7 @@ from twisted_kafka.quota.entities import entity_name
 from twisted_kafka.quota.interfaces import IConfigs
 from twisted_kafka.quota.sensors import QuotaWindows
 from twisted_kafka.quota.throttled_channels import ThrottledChannels
+from twisted_kafka.system.client_text import TEXT_CHARACTERS
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 from twisted_kafka.timing.timer import Timer

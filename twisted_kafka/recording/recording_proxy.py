@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from twisted_kafka.network.loop.reactors import close_reactor, make_reactor
 from twisted_kafka.recording.proxy import Proxy
 from twisted_kafka.recording.recording import MAX_FILE_BYTES, Recording
-from twisted_kafka.threads import make_thread
+from twisted_kafka.system.threads import make_thread
 from twisted_kafka.timing.clock import SystemClock
 
 _START_S: Final = 10.0

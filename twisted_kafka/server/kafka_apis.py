@@ -9,7 +9,6 @@ from typing import Any, Final
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from twisted_kafka.client_text import bounded_text
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.requests.authenticator import AuthenticationInterruptedError, IAuthenticator
 from twisted_kafka.network.requests.request import AUTHENTICATED, AUTHENTICATION_FAILED, SEND, SESSION_EXPIRED, Request
@@ -38,6 +37,7 @@ from twisted_kafka.server.error_responses import error_response, error_text
 from twisted_kafka.server.kept_frames import KeptFrames
 from twisted_kafka.server.large_requests import MOST_ELEMENTS, SMALL_ELEMENTS, LargeRequests
 from twisted_kafka.server.request_throttler import NO_QUOTAS, NoQuotas, RequestThrottler
+from twisted_kafka.system.client_text import bounded_text
 from twisted_kafka.timing.clock import IClock
 
 JOIN_BYTES = 64 * 1024

@@ -9,10 +9,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final
 
-from twisted_kafka.interpreter import HAS_INTERPRETER_LOCK, IS_PYPY
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.server.request_handler import release_frame
+from twisted_kafka.system.interpreter import HAS_INTERPRETER_LOCK, IS_PYPY
 
 SMALL_ELEMENTS: Final = 2_000
 """A request with more elements in its arrays is a large one."""

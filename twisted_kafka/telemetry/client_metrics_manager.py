@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from twisted.logger import Logger
 
-from twisted_kafka.client_text import bounded_text
 from twisted_kafka.config.client_metrics import ALL_METRICS, ClientMetricsConfig
 from twisted_kafka.protocol.errors import (
     InvalidRequestError,
@@ -20,6 +19,7 @@ from twisted_kafka.protocol.errors import (
 )
 from twisted_kafka.protocol.records.compression import Compression, decompress
 from twisted_kafka.protocol.types import NO_UUID, random_uuid, uuid_text
+from twisted_kafka.system.client_text import bounded_text
 from twisted_kafka.telemetry.exposed_metrics import ExposedMetrics
 from twisted_kafka.telemetry.otlp import MISSING, is_available, read_metrics
 from twisted_kafka.timing.clock import IClock

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from twisted.logger import Logger
 from zope.interface import Interface, implementer
 
-from twisted_kafka.threads import attempt, make_thread, repeat
+from twisted_kafka.system.threads import attempt, make_thread, repeat
 from twisted_kafka.timing.clock import IClock
 
 Action = Callable[[], None]

@@ -8,7 +8,7 @@ import heapq
 import threading
 from collections.abc import Callable
 
-from twisted_kafka.threads import attempt, make_thread, repeat
+from twisted_kafka.system.threads import attempt, make_thread, repeat
 from twisted_kafka.timing.clock import IClock
 
 TICK_MS = 1

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from twisted_kafka.start_up import CLUSTER_COMMAND, SERVE_COMMAND, restart_interpreter
+from twisted_kafka.system.start_up import CLUSTER_COMMAND, SERVE_COMMAND, restart_interpreter
 
 
 def cluster(options: Sequence[str]) -> int:

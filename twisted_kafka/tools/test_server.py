@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from twisted_kafka.config.broker_config import parse_overrides
 from twisted_kafka.recording.recording_proxy import parse_address
-from twisted_kafka.threads import make_thread
+from twisted_kafka.system.threads import make_thread
 
 if TYPE_CHECKING:
     from twisted_kafka.testing import Broker, Cluster

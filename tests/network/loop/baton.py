@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from types import FrameType
 from typing import Any
 
-from twisted_kafka.interpreter import IS_PYPY
+from twisted_kafka.system.interpreter import IS_PYPY
 from twisted_kafka.timing.clock import ManualClock
 
 REAL_TIME_S = 60.0

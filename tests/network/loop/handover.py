@@ -14,7 +14,6 @@ from unittest.mock import patch
 from tests.network.loop.baton import Baton
 from tests.network.loop.schedule import ALONE, ANSWER, BUNDLED, CALLBACK, LATE, NO_OP, SLOW, sorted_bundles
 from tests.network.network_fakes import FakeTransport, Recorder, frame
-from twisted_kafka import threads
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_state import NOT_MUTED
@@ -33,6 +32,7 @@ from twisted_kafka.network.requests.request_channel import RequestBundle, Reques
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.server import request_handler
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
+from twisted_kafka.system import threads
 from twisted_kafka.timing.clock import ManualClock
 
 SMALL_LIMIT = 300

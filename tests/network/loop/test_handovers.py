@@ -4,7 +4,7 @@ import pytest
 
 from tests.budget import share_of
 from tests.network.loop.handover import explore
-from twisted_kafka.interpreter import IS_PYPY
+from twisted_kafka.system.interpreter import IS_PYPY
 
 QUICK = 40 if IS_PYPY else 4 * share_of(40)  # which traces lines slowly
 SLOW = 2_000 if IS_PYPY else 10_000

@@ -152,7 +152,7 @@ def test_a_check_that_fails_is_followed_by_another(monkeypatch: pytest.MonkeyPat
 
     stage.watch._channels = [Failing()]
     monkeypatch.setattr(stage.timer, "wait", wait)
-    monkeypatch.setattr("twisted_kafka.threads.FIRST_PAUSE_S", 0)
+    monkeypatch.setattr("twisted_kafka.system.threads.FIRST_PAUSE_S", 0)
     with capturedLogs() as events:
         stage.watch._run()
     assert stage.timer.delays_s == [CHECK_S] * 2

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from twisted_kafka.interpreter import HAS_CODEC_EXTENSIONS
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, KafkaError, UnsupportedCompressionTypeError
 from twisted_kafka.protocol.records.batch import (
     ControlRecordType,
@@ -24,6 +23,7 @@ from twisted_kafka.protocol.records.builder import (
 )
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.conversion import down_convert
+from twisted_kafka.system.interpreter import HAS_CODEC_EXTENSIONS
 
 MS = 1_700_000_000_000
 RECORDS = [

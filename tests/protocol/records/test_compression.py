@@ -8,10 +8,10 @@ import cramjam
 import pytest
 
 from tests.traced_memory import traced_peak_bytes
-from twisted_kafka.interpreter import HAS_CODEC_EXTENSIONS
 from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError
 from twisted_kafka.protocol.records import lz4_frames, snappy, zstd_frames
 from twisted_kafka.protocol.records.compression import Compression, compress, decompress, decompress_to_read
+from twisted_kafka.system.interpreter import HAS_CODEC_EXTENSIONS
 
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 TEXT = b"".join(b"line %d of a log that repeats itself\n" % (number % 97) for number in range(5000))

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple, cast
 
-from twisted_kafka.file_io import OpenFile, read_at
 from twisted_kafka.log.batch_headers import is_plausible
 from twisted_kafka.protocol.errors import CorruptRecordError
 from twisted_kafka.protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_AT, DefaultBatch
@@ -19,6 +18,7 @@ from twisted_kafka.protocol.records.record import (
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_FLAG,
 )
+from twisted_kafka.system.file_io import OpenFile, read_at
 
 SMALLEST_READ_BYTES = 4096
 LARGEST_READ_BYTES = 4 << 20

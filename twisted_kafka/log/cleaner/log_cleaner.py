@@ -10,7 +10,6 @@ from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.file_io import ShortFileError
 from twisted_kafka.log.cleaner.cleaner import Cleaner, CleanerLimits, CleanerStats, LogCleaningAbortedError
 from twisted_kafka.log.cleaner.log_cleaner_manager import LogCleanerManager, Logs, LogToClean
 from twisted_kafka.log.cleaner.throttle import CleanerThrottle
@@ -18,7 +17,8 @@ from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.threads import make_thread, repeat
+from twisted_kafka.system.file_io import ShortFileError
+from twisted_kafka.system.threads import make_thread, repeat
 
 RECONFIGURABLE = frozenset(
     {

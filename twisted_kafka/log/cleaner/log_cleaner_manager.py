@@ -6,13 +6,13 @@ from typing import NamedTuple, Protocol
 
 from twisted.logger import Logger
 
-from twisted_kafka.file_io import ShortFileError
 from twisted_kafka.log.cleaner.cleaner import LogCleaningAbortedError
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.segment.log_segment import LogSegment
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system.file_io import ShortFileError
 from twisted_kafka.timing.clock import IClock
 
 ABORT_TIMEOUT_S = 30.0

@@ -8,9 +8,9 @@ once, and a dictionary, which needs no dependency.
 from collections.abc import Sequence
 from typing import Protocol
 
-from twisted_kafka.interpreter import NUMPY_PAYS
 from twisted_kafka.log.cleaner.blocks import Block, DataBatch
 from twisted_kafka.log.cleaner.plain_offset_map import PlainOffsetMap
+from twisted_kafka.system.interpreter import NUMPY_PAYS
 
 ENTRY_BYTES = 24
 """Memory per entry of the numpy map."""

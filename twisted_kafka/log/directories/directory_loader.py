@@ -23,7 +23,7 @@ from twisted_kafka.log.loading.log_loader import LastStop
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.threads import make_pool
+from twisted_kafka.system.threads import make_pool
 
 IGNORED_DIRECTORIES = ("__cluster_metadata-0", "remote-log-index-cache", "lost+found")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from twisted.logger import Logger
 
 from twisted_kafka.log.directories.log_directory import LogDirectory
-from twisted_kafka.threads import make_thread
+from twisted_kafka.system.threads import make_thread
 
 _log = Logger()
 

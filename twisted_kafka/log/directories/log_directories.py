@@ -15,7 +15,7 @@ from twisted_kafka.log.files import sync_file_system
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.threads import make_pool
+from twisted_kafka.system.threads import make_pool
 
 DirectoryFailureListener = Callable[[LogDirectory], None]
 

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from twisted.logger import Logger
 
 from twisted_kafka.config.topic_config import LogConfig
-from twisted_kafka.file_io import read_at
 from twisted_kafka.log.batch_headers import crc_matches, scan_batches
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import (
@@ -38,6 +37,7 @@ from twisted_kafka.log.segment.log_segment import LogSegment
 from twisted_kafka.log.segment.log_segments import LogSegments
 from twisted_kafka.log.segment.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system.file_io import read_at
 
 SegmentListener = Callable[[int, int], None]
 """Called during recovery with the number of segments left, and the size in bytes of the one that was read."""

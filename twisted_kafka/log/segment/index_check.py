@@ -7,10 +7,10 @@ compared with the batches that they point to, on the first use of the indexes: o
 from pathlib import Path
 from typing import NamedTuple
 
-from twisted_kafka.file_io import OpenFile, read_at
 from twisted_kafka.log.batch_headers import HEADER_BYTES, SMALLEST_LEGACY_BYTES, BatchHeader, is_plausible, scan_headers
 from twisted_kafka.log.files import TEMPORARY_SUFFIX
 from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
+from twisted_kafka.system.file_io import OpenFile, read_at
 
 
 class BatchFile(NamedTuple):

@@ -22,8 +22,8 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
-from twisted_kafka.file_io import read_at, read_whole, write_at
 from twisted_kafka.log.files import sync_file
+from twisted_kafka.system.file_io import read_at, read_whole, write_at
 
 _OFFSET_ENTRY = struct.Struct(">II")
 _TIME_ENTRY = struct.Struct(">qI")

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from twisted.logger import Logger
 
-from twisted_kafka.durability import fdatasync
-from twisted_kafka.file_io import write_at
 from twisted_kafka.log.batch_headers import BatchHeader, IndexedBatch, find_batch, scan_headers
 from twisted_kafka.log.segment.index_check import BatchFile, indexes_fit, rebuild_indexes
 from twisted_kafka.log.segment.indexes import TimestampOffset
 from twisted_kafka.log.segment.segment_file import SegmentFile, old_segments
 from twisted_kafka.log.segment.segment_files import SegmentFiles
 from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.system.durability import fdatasync
+from twisted_kafka.system.file_io import write_at
 
 _log = Logger()
 

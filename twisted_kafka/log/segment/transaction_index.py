@@ -14,10 +14,10 @@ from io import FileIO
 from pathlib import Path
 from typing import Final
 
-from twisted_kafka.bounded import LARGEST_SHARE, BoundedCache
-from twisted_kafka.file_io import read_at, read_whole, write_at
 from twisted_kafka.log.files import remove_if_there, sync_file
 from twisted_kafka.log.results import AbortedTransaction
+from twisted_kafka.system.bounded import LARGEST_SHARE, BoundedCache
+from twisted_kafka.system.file_io import read_at, read_whole, write_at
 
 _ENTRY = struct.Struct(">hqqqq")
 ENTRY_BYTES = _ENTRY.size

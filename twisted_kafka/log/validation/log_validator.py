@@ -8,7 +8,6 @@ import struct
 import threading
 from typing import NoReturn
 
-from twisted_kafka.buffers import to_bytes, to_read
 from twisted_kafka.log.results import Conversion, LogAppendInfo
 from twisted_kafka.log.validation.convert import (
     check_rewritten_count,
@@ -55,6 +54,7 @@ from twisted_kafka.protocol.records.record import COMPRESSION_MASK, CONTROL_FLAG
 from twisted_kafka.protocol.records.scan import scan_records
 from twisted_kafka.protocol.records.scan_python import RecordScan
 from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.system.buffers import to_bytes, to_read
 
 __all__ = [
     "AppendOrigin",

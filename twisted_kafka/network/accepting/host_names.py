@@ -9,7 +9,7 @@ import threading
 from concurrent.futures import Future
 from typing import Final
 
-from twisted_kafka.threads import make_thread
+from twisted_kafka.system.threads import make_thread
 
 LOOKUP_TIMEOUT_S: Final = 5.0
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 
-from twisted_kafka.buffers import copy_into
-from twisted_kafka.interpreter import LEAST_REUSED_BYTES, REUSED_BUFFER_BYTES
 from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.system.buffers import copy_into
+from twisted_kafka.system.interpreter import LEAST_REUSED_BYTES, REUSED_BUFFER_BYTES
 
 SIZE_BYTES = 4
 

@@ -7,7 +7,7 @@ from twisted.logger import Logger
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.newcomers import Newcomers
 from twisted_kafka.network.log_rate_limit import LogRateLimit
-from twisted_kafka.threads import attempt
+from twisted_kafka.system.threads import attempt
 
 CHECK_S: Final = 1.0
 """How often connections that have had their time are looked for."""

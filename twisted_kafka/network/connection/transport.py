@@ -18,11 +18,11 @@ from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from twisted_kafka.buffers import receive
 from twisted_kafka.network.connection.channel import READ_BYTES, KafkaChannel
 from twisted_kafka.network.connection.framing import NOT_NOW
 from twisted_kafka.network.connection.interfaces import IChannelTransport
 from twisted_kafka.protocol.regions import Buffer, FileRegion, Part
+from twisted_kafka.system.buffers import receive
 
 GATHERED_PARTS = 64
 """Most parts in one sendmsg (the system's own limit, IOV_MAX, is 1,024)."""

@@ -10,7 +10,7 @@ from twisted_kafka.network.accepting.acceptor import Acceptor
 from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.reactors import close_reactor
 from twisted_kafka.network.requests.parker import Parker
-from twisted_kafka.threads import UNCAUGHT_ERRORS
+from twisted_kafka.system.threads import UNCAUGHT_ERRORS
 from twisted_kafka.timing.clock import IClock
 
 STOP_S = 5.0

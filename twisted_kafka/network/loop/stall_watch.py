@@ -12,10 +12,10 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-from twisted_kafka.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.network.loop.wake_up_timer import IWakeUpTimer, make_wake_up_timer
 from twisted_kafka.network.requests.request_channel import RequestChannel
-from twisted_kafka.threads import make_thread, repeat
+from twisted_kafka.system.interpreter import HAS_INTERPRETER_LOCK
+from twisted_kafka.system.threads import make_thread, repeat
 from twisted_kafka.timing.clock import IClock
 
 CHECK_S = 0.000_5

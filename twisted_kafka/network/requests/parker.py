@@ -7,7 +7,7 @@ handler's thread and takes over that handler's role, so both numbers stay the sa
 import threading
 from typing import Protocol
 
-from twisted_kafka.threads import make_thread
+from twisted_kafka.system.threads import make_thread
 
 
 class IRole(Protocol):

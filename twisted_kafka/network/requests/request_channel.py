@@ -17,7 +17,6 @@ from collections.abc import Callable, Container, Hashable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from twisted_kafka.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import (
     CLOSE_CONNECTION,
@@ -30,6 +29,7 @@ from twisted_kafka.network.requests.request import (
     ThrottlingResponse,
 )
 from twisted_kafka.protocol.regions import Part
+from twisted_kafka.system.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.timing.clock import IClock
 
 MAX_PARK_S = 60.0

@@ -11,7 +11,7 @@ from twisted_kafka.network.connection.newcomers import Newcomers
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request_context import ConnectionInfo
-from twisted_kafka.threads import attempt
+from twisted_kafka.system.threads import attempt
 from twisted_kafka.tls.ciphers import java_cipher_name
 
 _GROUP: Final = "socket-server-metrics"

@@ -10,8 +10,8 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from twisted_kafka.interpreter import EMULATES_C_API
 from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.system.interpreter import EMULATES_C_API
 
 Checksum = Callable[[Buffer], int]
 
@@ -57,7 +57,7 @@ def _load_for_emulation() -> Checksum:
 
 
 def _direct(library: str, *, is_by_hardware: bool) -> Checksum:
-    from twisted_kafka.foreign import BYTES, SIZE, UINT32, argument, load_function
+    from twisted_kafka.system.foreign import BYTES, SIZE, UINT32, argument, load_function
 
     name = "_crc32c_hw_adler" if is_by_hardware else "_crc32c_sw_slicing_by_8"
     function = load_function(library, name, UINT32, UINT32, BYTES, SIZE)

@@ -3,9 +3,9 @@
 import zlib
 from enum import IntEnum
 
-from twisted_kafka.buffers import to_bytes
 from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError
 from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.system.buffers import to_bytes
 
 
 class Compression(IntEnum):

@@ -7,10 +7,10 @@ checksum incorrectly covers the frame's magic number too, and is not verified (K
 import struct
 import threading
 
-from twisted_kafka.buffers import copy_into, to_bytes
-from twisted_kafka.interpreter import HAS_CODEC_EXTENSIONS
 from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError
 from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.system.buffers import copy_into, to_bytes
+from twisted_kafka.system.interpreter import HAS_CODEC_EXTENSIONS
 
 _MAGIC = b"\x04\x22\x4d\x18"
 _FLAGS_AT = 4

@@ -7,9 +7,9 @@ remain. On CPython, large batches whose records differ in length are checked wit
 
 from collections.abc import Callable
 
-from twisted_kafka.interpreter import NUMPY_PAYS
 from twisted_kafka.protocol.errors import InvalidRecordError, RecordTooLargeError
 from twisted_kafka.protocol.records.scan_python import RecordScan, scan_in_steps
+from twisted_kafka.system.interpreter import NUMPY_PAYS
 
 NUMPY_THRESHOLD = 256
 """Batches with more records than this are worth numpy's overhead, unless all records have the same length."""

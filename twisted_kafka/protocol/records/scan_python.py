@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, NoReturn, cast
 
-from twisted_kafka.interpreter import COLUMNS_PAY
 from twisted_kafka.protocol.errors import InvalidRecordError
+from twisted_kafka.system.interpreter import COLUMNS_PAY
 
 
 class RecordScan(NamedTuple):

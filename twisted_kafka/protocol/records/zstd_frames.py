@@ -8,9 +8,9 @@ import struct
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from twisted_kafka.interpreter import HAS_CODEC_EXTENSIONS
 from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError
 from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.system.interpreter import HAS_CODEC_EXTENSIONS
 
 if TYPE_CHECKING:
     from zstandard import ZstdDecompressor

@@ -13,7 +13,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.log_dirs.alter_log_dirs_copy import ReplicaCopier
 from twisted_kafka.replication.log_dirs.replication_quota import ReplicationQuota
 from twisted_kafka.replication.partition.partition import Partition
-from twisted_kafka.threads import make_thread, repeat
+from twisted_kafka.system.threads import make_thread, repeat
 
 QUOTA_WAIT_S: Final = 0.1
 IDLE_WAIT_S: Final = 10.0

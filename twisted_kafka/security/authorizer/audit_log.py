@@ -11,10 +11,10 @@ from typing import Final
 from constantly import NamedConstant  # type: ignore[import-untyped]
 from twisted.logger import Logger, LogLevel
 
-from twisted_kafka.client_text import bounded_text
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.security.authorizer.acl_types import AclOperation, PatternType, ResourceType
+from twisted_kafka.system.client_text import bounded_text
 
 NAMESPACE: Final = "kafka.authorizer.logger"
 

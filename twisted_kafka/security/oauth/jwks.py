@@ -11,7 +11,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from twisted.logger import Logger
 
-from twisted_kafka.threads import UNCAUGHT_ERRORS, make_thread
+from twisted_kafka.system.threads import UNCAUGHT_ERRORS, make_thread
 from twisted_kafka.timing.clock import IClock
 
 TIMEOUT_S: Final = 10.0

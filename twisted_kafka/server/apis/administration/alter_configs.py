@@ -12,7 +12,6 @@ from twisted.logger import Logger
 from twisted_kafka.admin.config_resource_types import BROKER, BROKER_LOGGER, TOPIC, ensure_own_broker
 from twisted_kafka.admin.configs import ConfigAdmin, ConfigChange, ConfigOperation, IConfigResource, ensure_changes, ensure_settings
 from twisted_kafka.admin.loggers import LoggerLevels
-from twisted_kafka.client_text import bounded_text
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, KafkaError, error_of
 from twisted_kafka.protocol.messages.configs import (
@@ -29,6 +28,7 @@ from twisted_kafka.security.authorizer.acl_types import AclOperation
 from twisted_kafka.server.apis.administration.config_access import note_config_resource, require_config_access
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
+from twisted_kafka.system.client_text import bounded_text
 
 _log = Logger()
 

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from twisted_kafka.client_text import bounded_text
 from twisted_kafka.metadata.features import SUPPORTED, FeatureCache, FinalizedFeatures, SupportedLevels
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
@@ -17,6 +16,7 @@ from twisted_kafka.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 from twisted_kafka.server.dispatch import FrozenResponse, api
+from twisted_kafka.system.client_text import bounded_text
 
 LEVEL_0_SINCE: Final = 4
 """Older clients take a feature with the minimum 0 for an error, so their response omits it (KAFKA-17011)."""

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Protocol
 
 from twisted_kafka.admin.topic_rules import name_error
-from twisted_kafka.bounded import BoundedCache
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache, MetadataSnapshot, PartitionState
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
@@ -31,6 +30,7 @@ from twisted_kafka.security.authorizer.acl_types import CLUSTER_NAME, AclOperati
 from twisted_kafka.server.authorization import ALLOW_ALL, OPERATIONS_NOT_ASKED, IAuthorization
 from twisted_kafka.server.dispatch import EncodedResponse, api
 from twisted_kafka.server.error_counts import note_errors
+from twisted_kafka.system.bounded import BoundedCache
 
 _DESCRIBE: Final = AclOperation.DESCRIBE
 _TOPIC: Final = ResourceType.TOPIC

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from twisted_kafka.interpreter import MEMORY_SETTINGS, START_OPTIONS
+from twisted_kafka.system.interpreter import MEMORY_SETTINGS, START_OPTIONS
 
 SERVE_COMMAND = "twisted-kafka serve"
 """``sys.argv[0]`` if this command runs the broker instead of twistd; used in messages and help."""

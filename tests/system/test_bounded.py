@@ -1,4 +1,4 @@
-from twisted_kafka.bounded import ENTRY_BYTES, LARGEST_SHARE, BoundedCache, BoundedQueue
+from twisted_kafka.system.bounded import ENTRY_BYTES, LARGEST_SHARE, BoundedCache, BoundedQueue
 
 
 def _cache(max_bytes: int) -> BoundedCache[str, str]:

@@ -5,12 +5,12 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from twisted_kafka.interpreter import EMULATES_C_API
+from twisted_kafka.system.interpreter import EMULATES_C_API
 
 AnyBuffer = bytes | bytearray | memoryview
 
 if EMULATES_C_API:
-    from twisted_kafka.foreign import copy_into, join, pwrite, receive, to_bytes
+    from twisted_kafka.system.foreign import copy_into, join, pwrite, receive, to_bytes
 
     def to_read(view: memoryview) -> bytes | memoryview:
         """Return the bytes in the form that is the fastest to read one by one."""

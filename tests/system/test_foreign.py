@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from twisted_kafka import buffers
+from twisted_kafka.system import buffers
 
 pytest.importorskip("_cffi_backend", reason="a part of PyPy; on CPython it comes with cffi")
 
-from twisted_kafka import foreign
+from twisted_kafka.system import foreign
 
 READ_BYTES = 64 * 1024
 SIZES = (0, 1, foreign.IN_PLACE_BYTES, foreign.IN_PLACE_BYTES + 1, 1_000_000)

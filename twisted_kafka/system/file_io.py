@@ -13,7 +13,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from twisted_kafka.buffers import AnyBuffer, pwrite
+from twisted_kafka.system.buffers import AnyBuffer, pwrite
 
 _CAN_LOAD: Final = sys.platform == "linux" and hasattr(os, "sendfile")
 

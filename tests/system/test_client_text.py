@@ -1,6 +1,6 @@
 import pytest
 
-from twisted_kafka.client_text import TEXT_CHARACTERS, bounded_text, printable
+from twisted_kafka.system.client_text import TEXT_CHARACTERS, bounded_text, printable
 
 
 def test_a_long_text_is_cut_and_still_distinguished() -> None:

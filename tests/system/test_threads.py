@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
-from twisted_kafka.threads import FIRST_PAUSE_S, LONGEST_PAUSE_S, UNCAUGHT_ERRORS, attempt, make_thread, repeat
+from twisted_kafka.system.threads import FIRST_PAUSE_S, LONGEST_PAUSE_S, UNCAUGHT_ERRORS, attempt, make_thread, repeat
 
 
 class Failing:

@@ -1,7 +1,7 @@
 """C functions without CPython's C API: by the backend of cffi, which is a part of PyPy.
 
 PyPy compiles such a call into the loop around it, and passes the address of the bytes. Its own functions copy a buffer that is not
-``bytes`` byte by byte: a megabyte takes half a millisecond. Callers use the functions of `twisted_kafka.buffers`.
+``bytes`` byte by byte: a megabyte takes half a millisecond. Callers use the functions of `twisted_kafka.system.buffers`.
 """
 
 import os

@@ -1,0 +1,1 @@
+"""What everything else stands on: the interpreter, memory, files, threads, and bounds for what clients send."""
