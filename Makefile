@@ -117,7 +117,7 @@ $(VENV)/.docs-installed: $(VENV)/.dev-installed
 	$(INSTALL) 'twisted_kafka[docs]'
 	touch $@
 
-# The API pages, in build/docs.
+# The documents and the reference as one site, in build/docs.
 docs: $(VENV)/.docs-installed
 	$(BIN)/mkdocs build --quiet
 

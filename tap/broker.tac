@@ -1,6 +1,6 @@
 """One broker as a Twisted application file: twistd -n -y tap/broker.tac
 
-The settings have Kafka's names. Change them here, or load a file with twisted_kafka.config.properties.load_properties.
+The settings have Kafka's names. Change them here, or load a file with twisted_kafka.tap.load_properties.
 """
 
 from pathlib import Path

@@ -8,8 +8,7 @@ from pathlib import Path
 from twisted.application.service import Application
 from twisted.internet import reactor
 
-from twisted_kafka.config.properties import load_properties
-from twisted_kafka.tap import make_application_service
+from twisted_kafka.tap import load_properties, make_application_service
 
 data = Path("kafka-data").absolute()
 

@@ -3,19 +3,24 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from twisted_kafka.broker.broker import Broker
+    from twisted_kafka.broker.broker import Broker, StartError, StartInterruptedError
+    from twisted_kafka.config.errors import ConfigError
 
     __version__: str
 
-__all__ = ["Broker", "__version__"]
+__all__ = ["Broker", "ConfigError", "StartError", "StartInterruptedError", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     # Imported on first use: a part of the package, and the start of twistd, do not need the whole broker.
-    if name == "Broker":
-        from twisted_kafka.broker.broker import Broker
+    if name in ("Broker", "StartError", "StartInterruptedError"):
+        from twisted_kafka.broker import broker
 
-        return Broker
+        return getattr(broker, name)
+    if name == "ConfigError":
+        from twisted_kafka.config.errors import ConfigError
+
+        return ConfigError
     if name == "__version__":
         return _installed_version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,6 +11,8 @@ from twisted.logger import Logger
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.config.broker_config import KafkaConfig
 
+__all__ = ["BrokerService", "KafkaConfig"]
+
 _log = Logger()
 
 

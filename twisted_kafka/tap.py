@@ -14,10 +14,13 @@ from twisted.python import usage
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.command_line import make_config
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.properties import load_properties
 from twisted_kafka.system.start_up import SERVE_COMMAND, compile_loops, restart_interpreter, without_collector
 
 if TYPE_CHECKING:
     from twisted_kafka.service import BrokerService
+
+__all__ = ["Options", "load_properties", "makeService", "make_application_service"]
 
 _log = Logger()
 

@@ -19,10 +19,12 @@ all users; the others are for each pair of user and client id.
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from zope.interface import Interface, implementer
 
+from twisted_kafka.metadata.cache import MetadataSnapshot
+from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.quota.entities import CLIENT_ID, USER, entity_name, node_name
 
 
@@ -60,7 +62,7 @@ class IClientQuotaCallback(Interface):
     def configure(configs: Mapping[str, str]) -> None:
         """Called first, with the broker's settings as text."""
 
-    def quota_metric_tags(quota_type: ClientQuotaType, principal: Any, client_id: str) -> Mapping[str, str]:
+    def quota_metric_tags(quota_type: ClientQuotaType, principal: KafkaPrincipal, client_id: str) -> Mapping[str, str]:
         """Return the tags of the client's metrics; an empty value means that the tag does not matter."""
 
     def quota_limit(quota_type: ClientQuotaType, metric_tags: Mapping[str, str]) -> float | None:
@@ -75,7 +77,7 @@ class IClientQuotaCallback(Interface):
     def quota_reset_required(quota_type: ClientQuotaType) -> bool:
         """Return True once after limits have changed without ``update_quota``: they are asked for again then."""
 
-    def update_cluster_metadata(cluster: Any) -> bool:
+    def update_cluster_metadata(cluster: MetadataSnapshot) -> bool:
         """Called after the metadata cache has changed, with its snapshot. Return whether limits may have changed."""
 
     def close() -> None:
@@ -96,7 +98,7 @@ class DefaultQuotaCallback:
     def configure(self, configs: Mapping[str, str]) -> None:
         """Do nothing."""
 
-    def quota_metric_tags(self, quota_type: ClientQuotaType, principal: Any, client_id: str) -> dict[str, str]:
+    def quota_metric_tags(self, quota_type: ClientQuotaType, principal: KafkaPrincipal, client_id: str) -> dict[str, str]:
         """Return user and client id, without the one that the applying quota does not name."""
         user = principal.name
         has_user, has_client = self._levels(user, client_id)
@@ -159,7 +161,7 @@ class DefaultQuotaCallback:
         """Return False: limits change by ``update_quota`` and ``remove_quota`` only."""
         return False
 
-    def update_cluster_metadata(self, cluster: Any) -> bool:
+    def update_cluster_metadata(self, cluster: MetadataSnapshot) -> bool:
         """Return False: the cluster does not matter."""
         return False
 

@@ -1,39 +1,65 @@
 """Kafka for tests: a broker whose time, faults and records a test controls."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka.testing.clock import Clock
 
 if TYPE_CHECKING:
     from twisted_kafka.recording.recording_proxy import RecordingProxy
-    from twisted_kafka.testing.broker import Broker
+    from twisted_kafka.testing.broker import Broker, BrokerError
     from twisted_kafka.testing.cluster import Cluster
     from twisted_kafka.testing.control.server import ControlServer
-    from twisted_kafka.testing.faults import Rule
+    from twisted_kafka.testing.faults import Fault, Faults, Rule
+    from twisted_kafka.testing.groups import DescribedGroup, GroupMember
+    from twisted_kafka.testing.requests import RecordedRequest, Requests, Selection
+    from twisted_kafka.testing.rules_file import RulesError, load_rules
+    from twisted_kafka.testing.snapshot import Snapshot, SnapshotError
 
-__all__ = ["Broker", "Clock", "Cluster", "ControlServer", "RecordingProxy", "Rule"]
+__all__ = [
+    "Broker",
+    "BrokerError",
+    "Clock",
+    "Cluster",
+    "ControlServer",
+    "DescribedGroup",
+    "Fault",
+    "Faults",
+    "GroupMember",
+    "RecordedRequest",
+    "RecordingProxy",
+    "Requests",
+    "Rule",
+    "RulesError",
+    "Selection",
+    "Snapshot",
+    "SnapshotError",
+    "load_rules",
+]
+
+_MODULES = {
+    "Broker": "testing.broker",
+    "BrokerError": "testing.broker",
+    "Cluster": "testing.cluster",
+    "ControlServer": "testing.control.server",
+    "DescribedGroup": "testing.groups",
+    "Fault": "testing.faults",
+    "Faults": "testing.faults",
+    "GroupMember": "testing.groups",
+    "RecordedRequest": "testing.requests",
+    "RecordingProxy": "recording.recording_proxy",
+    "Requests": "testing.requests",
+    "Rule": "testing.faults",
+    "RulesError": "testing.rules_file",
+    "Selection": "testing.requests",
+    "Snapshot": "testing.snapshot",
+    "SnapshotError": "testing.snapshot",
+    "load_rules": "testing.rules_file",
+}
 
 
 def __getattr__(name: str) -> Any:
     # On first use: a broker takes a third of a second to import.
-    if name == "Broker":
-        from twisted_kafka.testing.broker import Broker
-
-        return Broker
-    if name == "Cluster":
-        from twisted_kafka.testing.cluster import Cluster
-
-        return Cluster
-    if name == "ControlServer":
-        from twisted_kafka.testing.control.server import ControlServer
-
-        return ControlServer
-    if name == "Rule":
-        from twisted_kafka.testing.faults import Rule
-
-        return Rule
-    if name == "RecordingProxy":
-        from twisted_kafka.recording.recording_proxy import RecordingProxy
-
-        return RecordingProxy
+    if name in _MODULES:
+        return getattr(import_module(f"twisted_kafka.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,174 @@
+"""The examples of docs/plugins.md, each loaded as a user would and run in a broker."""
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import twisted_kafka
+from tests.eventually import eventually
+from tests.security.sasl.wire import Wire
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.plugins import ClientMetadata, Node, ReplicaView, TopicPartition
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest
+from twisted_kafka.protocol.messages.configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestAlterableConfig,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
+)
+from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
+from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
+from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.replication.replica_selector import make_preferred_replicas
+
+PAGE = Path(__file__).parents[1] / "docs" / "plugins.md"
+MODULES = ("addresses", "logins", "nearest", "rules", "standby", "teams", "writers")
+
+
+@pytest.fixture(autouse=True)
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The examples as modules on the path."""
+    written = re.findall(r"```python\n# (\w+)\.py: (.*?)```", PAGE.read_text(), re.DOTALL)
+    assert sorted(name for name, _ in written) == list(MODULES)
+    for name, text in written:
+        (tmp_path / f"{name}.py").write_text(f"# {text}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+def wire_to(broker: twisted_kafka.Broker) -> Wire:
+    return Wire(int(broker.bootstrap_servers.rpartition(":")[2]))
+
+
+def create(wire: Wire, topic: str, partitions: int = 1) -> Any:
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)], timeout_ms=10_000
+    )
+    return wire.send(request, 5).topics[0]
+
+
+AUTHORIZED = {"authorizer.class.name": "writers.OnlyWriters", "principal.builder.class": "addresses.NamedByAddress"}
+
+
+def test_an_authorizer_and_a_principal_builder() -> None:
+    with twisted_kafka.Broker({**AUTHORIZED, "shop.writers": "User:127.0.0.1"}) as broker:
+        assert create(wire_to(broker), "orders").error_code == 0
+    with twisted_kafka.Broker({**AUTHORIZED, "shop.writers": "User:billing"}) as broker:
+        assert create(wire_to(broker), "orders").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_an_authorizer_without_acls() -> None:
+    with twisted_kafka.Broker({**AUTHORIZED, "shop.writers": "User:127.0.0.1"}) as broker:
+        wire = wire_to(broker)
+        creation = AclCreation(resource_type=2, resource_name="t", principal="User:a", host="*", operation=3, permission_type=3)
+        (created,) = wire.send(CreateAclsRequest(creations=[creation]), 1).results
+        assert created.error_code == ErrorCode.SECURITY_DISABLED
+        anything = DeleteAclsFilter(resource_type_filter=2, pattern_type_filter=1, operation=1, permission_type=1)
+        (deleted,) = wire.send(DeleteAclsRequest(filters=[anything]), 1).filter_results
+        assert deleted.error_code == ErrorCode.SECURITY_DISABLED
+
+
+def sasl_settings(mechanism: str, handler: str) -> dict[str, str]:
+    prefix = f"listener.name.sasl_plaintext.{mechanism.lower()}."
+    module = {"PLAIN": "plain.PlainLoginModule", "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule"}[mechanism]
+    return {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": mechanism,
+        f"{prefix}sasl.jaas.config": f"org.apache.kafka.common.security.{module} required;",
+        f"{prefix}sasl.server.callback.handler.class": handler,
+    }
+
+
+def answer_to_login(broker: twisted_kafka.Broker, mechanism: str, token: bytes) -> Any:
+    port = next(each.port for each in broker.listeners if each.listener_name == "SASL_PLAINTEXT")
+    wire = Wire(port)
+    assert wire.send(SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
+    return wire.send(SaslAuthenticateRequest(auth_bytes=token), 2)
+
+
+def test_a_callback_handler_for_passwords(tmp_path: Path) -> None:
+    users = {"alice": {"salt": "00ff", "hash": hashlib.pbkdf2_hmac("sha256", b"secret", b"\x00\xff", 100_000).hex()}}
+    (tmp_path / "users.json").write_text(json.dumps(users))
+    settings = {**sasl_settings("PLAIN", "logins.HashedPasswords"), "shop.passwords": str(tmp_path / "users.json")}
+    with twisted_kafka.Broker(settings) as broker:
+        assert answer_to_login(broker, "PLAIN", b"\0alice\0secret").error_code == 0
+        for wrong in (b"\0alice\0other", b"\0bob\0secret"):
+            assert answer_to_login(broker, "PLAIN", wrong).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_a_callback_handler_for_tokens() -> None:
+    settings = {**sasl_settings("OAUTHBEARER", "logins.KnownTokens"), "shop.tokens": "abc123:alice;xyz:bob"}
+    with twisted_kafka.Broker(settings) as broker:
+        known = answer_to_login(broker, "OAUTHBEARER", b"n,,\x01auth=Bearer abc123\x01\x01")
+        assert (known.error_code, known.auth_bytes) == (0, b"")
+        assert 3_590_000 < known.session_lifetime_ms <= 3_600_000
+        unknown = answer_to_login(broker, "OAUTHBEARER", b"n,,\x01auth=Bearer nope\x01\x01")
+        assert b"invalid_token" in unknown.auth_bytes
+
+
+def test_a_quota_callback() -> None:
+    with twisted_kafka.Broker({"client.quota.callback.class": "teams.ByTeam"}) as broker:
+        wire = wire_to(broker)
+        assert create(wire, "orders").error_code == 0
+        records = build_batch([SimpleRecord(0, None, bytes(20_000))])
+        data = [TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=records)])]
+        request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=data)
+        assert wire.send(request, 7).throttle_time_ms > 0
+
+
+def test_a_policy_for_topics_and_one_for_settings() -> None:
+    policies = {"create.topic.policy.class.name": "rules.NamedByTeam", "alter.config.policy.class.name": "rules.AtMostAWeek"}
+    with twisted_kafka.Broker(policies) as broker:
+        wire = wire_to(broker)
+        refused = create(wire, "orders")
+        assert (refused.error_code, refused.error_message) == (ErrorCode.POLICY_VIOLATION, "name topics team.purpose")
+        assert create(wire, "shop.orders").error_code == 0
+        for value, code in (("1000", 0), ("-1", ErrorCode.POLICY_VIOLATION)):
+            change = IncrementalAlterConfigsRequestAlterableConfig(name="retention.ms", config_operation=0, value=value)
+            resource = IncrementalAlterConfigsRequestAlterConfigsResource(
+                resource_type=2, resource_name="shop.orders", configs=[change]
+            )
+            (answer,) = wire.send(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+            assert answer.error_code == code
+
+
+def test_a_replica_selector() -> None:
+    config = KafkaConfig.embedded({"replica.selector.class": "nearest.NearIfCurrent"})
+    assert make_preferred_replicas(config, MetadataCache(1)) is not None
+    from nearest import NearIfCurrent  # type: ignore[import-not-found]
+
+    leader = ReplicaView(Node(1, "a", 9092, "north"), 10, 0)
+    client = ClientMetadata("south", "c", "127.0.0.1", "User:a", "PLAINTEXT")
+    for behind_ms, expected in ((1_000, 2), (1_001, 1)):
+        near = ReplicaView(Node(2, "b", 9092, "south"), 9, behind_ms)
+        assert NearIfCurrent().select(TopicPartition("t", 0), client, [leader, near], leader).node.id == expected
+
+
+def test_an_assignor() -> None:
+    with twisted_kafka.Broker({"group.consumer.assignors": "uniform,standby.OneActive"}) as broker:
+        wire = wire_to(broker)
+        assert create(wire, "orders", partitions=3).error_code == 0
+        eventually(lambda: wire.send(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators[0].error_code == 0)
+        joining: dict[str, Any] = {"group_id": "g", "rebalance_timeout_ms": 10_000, "subscribed_topic_names": ["orders"]}
+        joining |= {"server_assignor": "one-active", "topic_partitions": []}
+
+        def join(member_id: str) -> list[list[int]]:
+            answer = wire.send(ConsumerGroupHeartbeatRequest(**joining, member_id=member_id), 1)
+            assert answer.error_code == 0, answer.error_message
+            return [each.partitions for each in answer.assignment.topic_partitions]
+
+        assert join("first") == [[0, 1, 2]]
+        assert join("second") == []
