@@ -4,7 +4,7 @@ import timeit
 from collections.abc import Callable
 from functools import partial
 
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import parse_request_header
 from twisted_kafka.protocol.messages import fetch, groups, list_offsets, metadata, offsets, produce
 

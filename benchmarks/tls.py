@@ -28,7 +28,7 @@ from tests.clients.clients import java_class_path
 from tests.clients.served import ServedBroker
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.ports import free_port
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

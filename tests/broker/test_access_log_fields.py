@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from twisted_kafka import Broker
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest, DescribeAclsRequest
 from twisted_kafka.protocol.messages.configs import (

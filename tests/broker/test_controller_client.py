@@ -13,7 +13,7 @@ from twisted_kafka.broker.cluster.controller_client import RETRY_BACKOFF_MS, Con
 from twisted_kafka.broker.cluster.inter_broker_client import StoppedError
 from twisted_kafka.client.errors import DisconnectedError
 from twisted_kafka.metadata.cache import MetadataCache, Node
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, RequestTimedOutError, UnsupportedVersionError
 from twisted_kafka.protocol.messages.controller import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from twisted_kafka.replication.interfaces import IControllerChannel

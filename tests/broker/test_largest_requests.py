@@ -12,10 +12,10 @@ import pytest
 import twisted_kafka
 from tests.cases import case
 from twisted_kafka.protocol.api import ApiKey, request_class
+from twisted_kafka.protocol.compiler.layout import untagged
+from twisted_kafka.protocol.compiler.schema import ListOf, StructType
+from twisted_kafka.protocol.compiler.types import Wire
 from twisted_kafka.protocol.headers import encode_request_header
-from twisted_kafka.protocol.layout import untagged
-from twisted_kafka.protocol.schema import ListOf, StructType
-from twisted_kafka.protocol.types import Wire
 from twisted_kafka.server.large_requests import MOST_ELEMENTS
 
 MOST_GROWTH = 3.0

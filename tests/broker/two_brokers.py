@@ -13,7 +13,7 @@ from twisted_kafka import Broker
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.log.batch_headers import BatchHeader
 from twisted_kafka.log.producer_state.producer_state_manager import read_marker
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import twisted_kafka
 from twisted_kafka.network.loop import stall_watch
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import request_header_version
 from twisted_kafka.protocol.messages.offsets import (
     OffsetCommitRequest,

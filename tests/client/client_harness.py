@@ -15,7 +15,7 @@ from twisted_kafka.client.connector import IConnector
 from twisted_kafka.client.network_client import NetworkClient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_response_header, parse_request_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twisted_kafka.client.node_api_versions import NodeApiVersions, parse_response
+from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest
-from twisted_kafka.protocol.wire import MalformedMessageError
 
 FIRST, LAST = HeartbeatRequest.VERSIONS
 

@@ -13,7 +13,7 @@ from tests.eventually import eventually
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.ports import free_port
 from twisted_kafka.client.one_request import ask
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.partitions import (
     AlterPartitionReassignmentsRequest,

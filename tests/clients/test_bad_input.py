@@ -13,7 +13,7 @@ import pytest
 from tests.clients.clients import read_confluent, send_confluent
 from tests.clients.served import ServedBroker
 from tests.eventually import eventually
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData

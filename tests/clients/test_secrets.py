@@ -27,7 +27,7 @@ from tests.security.oauth.tokens import Issuer
 from tests.security.oauth.tokens import message as bearer
 from tests.security.sasl.wire import Wire
 from tests.security.scram.scram_client import SALT, ScramClient
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.configs import (

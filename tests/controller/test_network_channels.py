@@ -14,7 +14,7 @@ from twisted_kafka.controller.channels.own_broker import ControlClients
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.metadata.znodes import BrokerNode
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrRequest,

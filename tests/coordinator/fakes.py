@@ -25,7 +25,7 @@ from twisted_kafka.group_coordinator.requests import JoinRequest
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms
 from twisted_kafka.metadata.cache import MetadataSnapshot, Node
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, NotLeaderOrFollowerError
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from tests.hostile.hose import Stream
 from tests.hostile.hostile_messages import HostileMessages, crowded, frame
 from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.compiler.wire import varint_bytes
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -20,7 +21,6 @@ from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHa
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import SimpleRecord
-from twisted_kafka.protocol.wire import varint_bytes
 
 MIB = 1 << 20
 LARGEST_FRAME_BYTES = 100 * MIB

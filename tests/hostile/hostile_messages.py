@@ -5,14 +5,14 @@ import struct
 from typing import Any
 
 from twisted_kafka.protocol.api import ApiKey, request_class
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.layout import is_flexible, minimal_size, tagged, untagged
+from twisted_kafka.protocol.compiler.schema import Field, ListOf
+from twisted_kafka.protocol.compiler.types import Wire
+from twisted_kafka.protocol.compiler.wire import varint_bytes
 from twisted_kafka.protocol.headers import encode_request_header
-from twisted_kafka.protocol.layout import is_flexible, minimal_size, tagged, untagged
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
-from twisted_kafka.protocol.schema import Field, ListOf
-from twisted_kafka.protocol.types import Wire
-from twisted_kafka.protocol.wire import varint_bytes
 
 TOPICS = ["t0", "t1"]
 NAMES = ["", *TOPICS, "t2", "__consumer_offsets", "__transaction_state", "g0", "g1"]

@@ -16,7 +16,7 @@ from tests.clients.served import STOP_TIMEOUT_S
 from tests.hostile.broker_under_attack import BrokerUnderAttack, read_answer
 from tests.hostile.hostile_messages import CLIENT_IDS, HostileMessages, frame, name_of
 from twisted_kafka.protocol.api import ApiKey, response_class
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import parse_response_header
 from twisted_kafka.protocol.messages.metadata import MetadataRequest

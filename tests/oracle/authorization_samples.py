@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 from tests.oracle.scenarios_data import data
 from twisted_kafka.protocol.api import ApiKey, request_class
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.schema import ListOf, StructType
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
-from twisted_kafka.protocol.schema import ListOf, StructType
-from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.security.authorizer.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 
 MINE, OTHER, MISSING = "mine", "other", "missing"

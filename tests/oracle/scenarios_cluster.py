@@ -1,6 +1,7 @@
 """ApiVersions, Metadata, topics, configurations and the cluster's description: good input and bad."""
 
 from tests.oracle.talk import Talk, plain, scenario
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.messages.cluster import DescribeClusterRequest
 from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -22,7 +23,6 @@ from twisted_kafka.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from twisted_kafka.protocol.types import NO_UUID
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.oracle.talk import Talk, scenario
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from twisted_kafka.protocol.messages.list_offsets import (
     DeleteRecordsPartition,
@@ -20,7 +21,6 @@ from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest
 from twisted_kafka.protocol.records.builder import build_batch, build_message_set
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import SimpleRecord
-from twisted_kafka.protocol.types import NO_UUID
 
 START_MS = 1_790_000_000_000
 

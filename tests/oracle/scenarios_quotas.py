@@ -3,7 +3,7 @@
 import time
 
 from tests.oracle.talk import Talk, scenario
-from twisted_kafka.protocol.message import Message
+from twisted_kafka.protocol.compiler.message import Message
 from twisted_kafka.protocol.messages.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,

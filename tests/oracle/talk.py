@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from twisted_kafka.protocol.api import request_class, response_class
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.schema import Struct
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import request_header_version, response_header_version
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from twisted_kafka.protocol.records.batch import batches
-from twisted_kafka.protocol.schema import Struct
-from twisted_kafka.protocol.types import NO_UUID
 
 TIMEOUT_S = 40
 CLOSED = "connection closed"

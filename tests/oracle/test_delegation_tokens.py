@@ -12,7 +12,7 @@ from tests.oracle.apache_kafka import ApacheKafka
 from tests.ports import free_port
 from tests.security.sasl.wire import Wire
 from tests.security.scram.scram_client import ScramClient
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from twisted_kafka.protocol.messages.tokens import (
     CreatableRenewers,

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from twisted_kafka.protocol.api import find_message, message_names
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.layout import is_flexible, tagged, untagged
+from twisted_kafka.protocol.compiler.schema import ListOf
+from twisted_kafka.protocol.compiler.types import Wire
 from twisted_kafka.protocol.json_form import is_default
-from twisted_kafka.protocol.layout import is_flexible, tagged, untagged
-from twisted_kafka.protocol.schema import ListOf
-from twisted_kafka.protocol.types import Wire
 
 EDGES = {
     "b": (-128, 127),

@@ -4,7 +4,7 @@ import pytest
 
 from tests.protocol import vectors
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
-from twisted_kafka.protocol.codec import MalformedMessageError
+from twisted_kafka.protocol.compiler.codec import MalformedMessageError
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.headers import (
     encode_request_header,

@@ -9,7 +9,8 @@ import pytest
 
 from tests.protocol import samples, vectors
 from tests.traced_memory import traced_peak_bytes
-from twisted_kafka.protocol.codec import MalformedMessageError, Message, TooManyElementsError
+from twisted_kafka.protocol.compiler.codec import MalformedMessageError, Message, TooManyElementsError
+from twisted_kafka.protocol.compiler.wire import varint_bytes
 from twisted_kafka.protocol.messages.acls import DescribeAclsResponse
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, JoinGroupRequestProtocol
@@ -17,7 +18,6 @@ from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRe
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest
 from twisted_kafka.protocol.messages.topics import CreatePartitionsRequest
-from twisted_kafka.protocol.wire import varint_bytes
 
 # Python objects are large. The worst element of all messages has four bytes on the wire (three empty arrays and no tags) and takes
 # 288 bytes; lists grow by an eighth more than they need.

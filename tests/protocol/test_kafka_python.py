@@ -8,7 +8,7 @@ import pytest
 
 from tests.protocol import samples
 from twisted_kafka.protocol.api import find_message
-from twisted_kafka.protocol.layout import untagged
+from twisted_kafka.protocol.compiler.layout import untagged
 
 MESSAGES = [
     ("producer", "ProduceRequest"),

@@ -4,9 +4,9 @@ from typing import Any
 
 from tests.protocol import vectors
 from twisted_kafka.protocol.api import ApiKey, message_names, request_class, response_class
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.wire import join
 from twisted_kafka.protocol.json_form import from_json, json_name, to_json
-from twisted_kafka.protocol.wire import join
 
 
 def unknown_tags(struct: Any, path: str = "") -> dict[str, dict[int, bytes]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from twisted_kafka.protocol.api import find_message
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 
 DATA = Path(__file__).parent.parent / "data" / "vectors"
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cases import case
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsRequestAlterableConfig,

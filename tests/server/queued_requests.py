@@ -7,7 +7,7 @@ from tests.network.network_fakes import FakeTransport, Layer
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.server.dispatch import ApiRegistry
 from twisted_kafka.server.kafka_apis import KafkaApis

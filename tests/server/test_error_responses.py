@@ -4,11 +4,11 @@ from typing import Any
 
 from tests.cases import case
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
+from twisted_kafka.protocol.compiler.schema import ListOf, StructType
+from twisted_kafka.protocol.compiler.types import Wire
 from twisted_kafka.protocol.errors import ErrorCode, InvalidTopicError
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
-from twisted_kafka.protocol.schema import ListOf, StructType
-from twisted_kafka.protocol.types import Wire
 from twisted_kafka.server.error_counts import error_places, first_error
 from twisted_kafka.server.error_responses import error_response, error_text, has_field
 

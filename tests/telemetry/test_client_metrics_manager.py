@@ -9,6 +9,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from tests.traced_memory import traced_peak_bytes
 from twisted_kafka.metrics.prometheus import render
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -19,7 +20,6 @@ from twisted_kafka.protocol.errors import (
     UnsupportedCompressionTypeError,
 )
 from twisted_kafka.protocol.records.compression import Compression, compress
-from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.telemetry.client_metrics_manager import DEFAULT_INTERVAL_MS, ClientMetricsManager, Subscription
 from twisted_kafka.telemetry.exposed_metrics import DROPPED, MAX_LABELS, TYPE, ExposedMetrics
 from twisted_kafka.telemetry.otlp import Sample

@@ -9,7 +9,7 @@ import pytest
 
 from twisted_kafka.broker.errors import StartError
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from twisted_kafka.client.one_request import ask
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from twisted_kafka.protocol.messages.quotas import (
     AlterClientQuotasRequest,

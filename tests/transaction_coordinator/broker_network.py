@@ -13,7 +13,7 @@ from twisted_kafka.client.client_settings import Node as Address
 from twisted_kafka.client.network_client import NetworkClient
 from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.protocol.api import ApiKey, request_class
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.inter_broker import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,

@@ -10,7 +10,7 @@ from tests.transaction_coordinator.broker_network import LISTENER, REQUEST_TIMEO
 from twisted_kafka.client.errors import AuthenticationError
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.metadata.cache import MetadataCache, Node
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,

@@ -14,7 +14,7 @@ from tests.transaction_coordinator.broker_network import LISTENER, cluster
 from tests.transaction_coordinator.test_add_partitions_manager import LEADERS, Coordinator
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.metadata.cache import MetadataCache, Node
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode, error_of
-from twisted_kafka.protocol.types import NO_UUID
 
 DEFAULT_COUNT = -1
 """Stands for the broker's default number of partitions or replicas."""

@@ -42,6 +42,7 @@ from twisted_kafka.metadata.store import (
     StoreError,
 )
 from twisted_kafka.metadata.znodes import ConfigNode, TopicNode
+from twisted_kafka.protocol.compiler.types import NO_UUID, random_uuid
 from twisted_kafka.protocol.errors import (
     ErrorCode,
     InvalidPartitionsError,
@@ -58,7 +59,6 @@ from twisted_kafka.protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TRANSACTION_TOPIC
-from twisted_kafka.protocol.types import NO_UUID, random_uuid
 from twisted_kafka.quota.controller_mutation_quota_manager import UNBOUNDED, ControllerMutationQuota
 
 MAX_NEW_PARTITIONS: Final = 10_000

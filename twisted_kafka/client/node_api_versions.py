@@ -5,10 +5,10 @@ from typing import Final
 
 from twisted_kafka.client.outgoing_request import IVersioned
 from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.errors import ErrorCode, UnsupportedVersionError
 from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from twisted_kafka.protocol.regions import Buffer
-from twisted_kafka.protocol.wire import MalformedMessageError
 
 FIRST_VERSION: Final = 4
 """The version of the first ApiVersions request. A node that does not support it answers with the versions that it does."""

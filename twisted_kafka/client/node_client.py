@@ -27,12 +27,12 @@ from twisted_kafka.client.errors import (
 from twisted_kafka.client.node_api_versions import FIRST_VERSION, NodeApiVersions, parse_response
 from twisted_kafka.client.outgoing_request import IOutgoingRequest
 from twisted_kafka.protocol.api import ApiKey, response_class
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.regions import Buffer
-from twisted_kafka.protocol.wire import MalformedMessageError
 
 SOFTWARE_NAME: Final = "twisted-kafka"
 

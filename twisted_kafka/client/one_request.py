@@ -4,7 +4,7 @@ import socket
 from typing import Any, Final
 
 from twisted_kafka.protocol.api import response_class
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 
 _SIZE_BYTES: Final = 4

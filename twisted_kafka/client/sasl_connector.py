@@ -14,7 +14,8 @@ from twisted_kafka.client.broker_connection import BrokerConnection, IConnection
 from twisted_kafka.client.client_settings import Node
 from twisted_kafka.client.connector import IConnector
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.errors import ErrorCode, UnsupportedVersionError
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.sasl import (
@@ -24,7 +25,6 @@ from twisted_kafka.protocol.messages.sasl import (
     SaslHandshakeResponse,
 )
 from twisted_kafka.protocol.regions import Buffer
-from twisted_kafka.protocol.wire import MalformedMessageError
 
 HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 1

@@ -13,8 +13,8 @@ from twisted_kafka.metadata.store import EventKind, IWatch, Set, Stat, StoreErro
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import BrokerNode, TopicNode
 from twisted_kafka.metadata.znodes_admin import LogDirEventNode, PartitionsNode
+from twisted_kafka.protocol.compiler.types import random_uuid
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.protocol.types import random_uuid
 
 
 class ContextLoader:

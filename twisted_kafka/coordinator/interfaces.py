@@ -12,7 +12,7 @@ from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Reco
 from twisted_kafka.coordinator.effects import Effects
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.metadata.cache import Node
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition

@@ -3,6 +3,7 @@
 from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
+from twisted_kafka.protocol.compiler.schema import maker
 from twisted_kafka.protocol.messages import consumer_group_records as consumer
 from twisted_kafka.protocol.messages.coordinator_records import (
     GroupMetadataKey,
@@ -11,7 +12,6 @@ from twisted_kafka.protocol.messages.coordinator_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from twisted_kafka.protocol.schema import maker
 
 _OFFSET_COMMIT_KIND: Final = 1
 _GROUP_METADATA_KIND: Final = 2

@@ -9,7 +9,7 @@ from twisted_kafka.metadata.features import SUPPORTED
 from twisted_kafka.metadata.store import Create, IMetadataStore, NodeExistsError, NoNodeError, StoreError, children_of, split_path
 from twisted_kafka.metadata.znodes import BrokerNode, ClusterIdNode
 from twisted_kafka.metadata.znodes_admin import LogDirEventNode
-from twisted_kafka.protocol.types import random_uuid, uuid_text
+from twisted_kafka.protocol.compiler.types import random_uuid, uuid_text
 
 
 class BrokerIdTakenError(StoreError):

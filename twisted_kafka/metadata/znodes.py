@@ -15,8 +15,8 @@ from twisted_kafka.metadata.znode_json import (
     encode_json,
     reading,
 )
+from twisted_kafka.protocol.compiler.types import uuid_from_text, uuid_text
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.protocol.types import uuid_from_text, uuid_text
 
 BROKER_IDS: Final = "/brokers/ids"
 BROKER_SEQUENCE: Final = "/brokers/seqid"

@@ -4,7 +4,7 @@ from enum import IntEnum
 from functools import cache
 from importlib import import_module
 
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 
 
 class ApiKey(IntEnum):

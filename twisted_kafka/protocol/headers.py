@@ -10,10 +10,10 @@ from struct import Struct as Packer
 from struct import error as struct_error
 
 from twisted_kafka.protocol.api import ApiKey, request_class
-from twisted_kafka.protocol.codec import MalformedMessageError
+from twisted_kafka.protocol.compiler.codec import MalformedMessageError
+from twisted_kafka.protocol.compiler.wire import read_tags, unsigned_varint
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.regions import Buffer
-from twisted_kafka.protocol.wire import read_tags, unsigned_varint
 
 MOST_TAGS = 100
 """Most tagged fields of a header, which is read before its client is authenticated. Kafka's clients send none."""

@@ -6,11 +6,11 @@ Names are camelCase, UUIDs are in Kafka's text form, bytes and records in base64
 import base64
 from typing import Any, Final
 
-from twisted_kafka.protocol.codec import Message
-from twisted_kafka.protocol.layout import tagged, untagged
-from twisted_kafka.protocol.schema import Field, ListOf, Struct
-from twisted_kafka.protocol.types import Wire, uuid_from_text, uuid_text
-from twisted_kafka.protocol.wire import join
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.layout import tagged, untagged
+from twisted_kafka.protocol.compiler.schema import Field, ListOf, Struct
+from twisted_kafka.protocol.compiler.types import Wire, uuid_from_text, uuid_text
+from twisted_kafka.protocol.compiler.wire import join
 
 
 def json_name(name: str) -> str:

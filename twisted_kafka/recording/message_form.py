@@ -7,9 +7,9 @@ from typing import Any, Final
 from twisted_kafka.config.keys import BROKER_KEYS, TOPIC_KEYS
 from twisted_kafka.config.keys.declare import PASSWORD
 from twisted_kafka.config.prefixes import base_key
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.schema import Field, ListOf, Struct, StructType
 from twisted_kafka.protocol.json_form import Form, from_json, to_json
-from twisted_kafka.protocol.schema import Field, ListOf, Struct, StructType
 from twisted_kafka.recording.batches_form import read_batches, read_value, write_batches, write_value
 
 HIDDEN: Final = {"hidden": True}

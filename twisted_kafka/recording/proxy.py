@@ -20,10 +20,10 @@ from twisted_kafka.client.connector import endpoint_of
 from twisted_kafka.network.connection.framing import FrameReader, InvalidReceiveError
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.schema import ListOf, StructType
 from twisted_kafka.protocol.errors import KafkaError
 from twisted_kafka.protocol.headers import encode_response_header, parse_request_header, parse_response_header
-from twisted_kafka.protocol.schema import ListOf, StructType
 from twisted_kafka.recording.recording import ANSWERED, CLOSED, NO_ANSWER, Exchange, Recording
 from twisted_kafka.timing.clock import IClock
 

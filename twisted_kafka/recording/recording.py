@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.recording.message_form import has_secrets, read_message, write_message
 from twisted_kafka.timing.clock import IClock
 

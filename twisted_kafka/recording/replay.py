@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Any, Final
 
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
-from twisted_kafka.protocol.codec import MalformedMessageError
+from twisted_kafka.protocol.compiler.codec import MalformedMessageError
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.recording.differences import Comparison, fetched_records

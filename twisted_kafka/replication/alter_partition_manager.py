@@ -13,6 +13,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode, error_code_of
 from twisted_kafka.protocol.messages.controller import (
     AlterPartitionRequest,
@@ -23,7 +24,6 @@ from twisted_kafka.protocol.messages.controller import (
     BrokerState,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.replication.interfaces import IControllerChannel, IInSyncReplicas
 from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.partition.isr_proposal import CommittedIsr, IsrProposal

@@ -10,6 +10,7 @@ from functools import partial
 from twisted.logger import Logger
 
 from twisted_kafka.metadata.store import StoreClosedError, StoreError
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrPartitionError,
@@ -23,7 +24,6 @@ from twisted_kafka.protocol.messages.inter_broker import (
     UpdateMetadataRequest,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.replication.partition.fetch_data import NO_EPOCH
 from twisted_kafka.replication.partition.partition import LeaderState
 from twisted_kafka.replication.replica_manager import ReplicaManager

@@ -7,7 +7,7 @@ from typing import Any
 
 from zope.interface import Interface, implementer
 
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.partition import Partition
 

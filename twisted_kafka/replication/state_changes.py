@@ -14,9 +14,9 @@ from twisted.logger import Logger
 from twisted_kafka.log.directories.log_directories import is_out_of_descriptors
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metadata.store import StoreError
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode, InconsistentTopicIdError, KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.replication.interfaces import (
     FixedReplicas,
     IInSyncReplicas,

@@ -6,9 +6,9 @@ from typing import Any, Final, NamedTuple, cast
 
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.schema import ListOf, StructType
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.schema import ListOf, StructType
 
 _ALL_VERSIONS: Final = 0x7FFF
 

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.schema import ListOf, StructType
 from twisted_kafka.protocol.errors import KafkaError
-from twisted_kafka.protocol.schema import ListOf, StructType
 
 _LAST = 0x7FFF
 

@@ -14,7 +14,7 @@ from twisted_kafka.network.requests.authenticator import AuthenticationInterrupt
 from twisted_kafka.network.requests.request import AUTHENTICATED, AUTHENTICATION_FAILED, SEND, SESSION_EXPIRED, Request
 from twisted_kafka.network.requests.request_channel import RequestBundle, RequestChannel
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.codec import Message, TooManyElementsError
+from twisted_kafka.protocol.compiler.codec import Message, TooManyElementsError
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError, SaslAuthenticationError, error_of
 from twisted_kafka.protocol.headers import response_header_version
 from twisted_kafka.protocol.regions import Part

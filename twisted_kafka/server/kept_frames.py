@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from twisted_kafka.network.requests.request import Request
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 
 SMALL_FRAME_BYTES: Final = 4 * 1024
 """Smaller frames are not counted: a connection, which has one at most, takes more itself."""

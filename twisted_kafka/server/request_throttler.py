@@ -15,7 +15,7 @@ from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.quota.client_quota_manager import PERCENT_PER_NS, ClientQuotaManager
 from twisted_kafka.quota.client_sensors import ClientSensors
 from twisted_kafka.quota.quota_managers import QuotaManagers

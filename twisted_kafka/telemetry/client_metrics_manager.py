@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from twisted.logger import Logger
 
 from twisted_kafka.config.client_metrics import ALL_METRICS, ClientMetricsConfig
+from twisted_kafka.protocol.compiler.types import NO_UUID, random_uuid, uuid_text
 from twisted_kafka.protocol.errors import (
     InvalidRequestError,
     KafkaError,
@@ -18,7 +19,6 @@ from twisted_kafka.protocol.errors import (
     UnsupportedCompressionTypeError,
 )
 from twisted_kafka.protocol.records.compression import Compression, decompress
-from twisted_kafka.protocol.types import NO_UUID, random_uuid, uuid_text
 from twisted_kafka.system.client_text import bounded_text
 from twisted_kafka.telemetry.exposed_metrics import ExposedMetrics
 from twisted_kafka.telemetry.otlp import MISSING, is_available, read_metrics

@@ -24,7 +24,7 @@ from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
 from twisted_kafka.config.prefixes import base_key
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

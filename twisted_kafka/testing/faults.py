@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.server.error_counts import error_places
 from twisted_kafka.testing.answers import DISK_ERRORS, LEADER_APIS

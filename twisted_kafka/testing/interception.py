@@ -12,11 +12,11 @@ from typing import Final, cast
 from twisted_kafka.network.requests.request import CLOSE_CONNECTION, NO_OP, SEND, Request
 from twisted_kafka.network.requests.request_channel import AlreadyAnsweredError, RequestBundle, RequestChannel
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.wire import join
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_response_header, parse_response_header
 from twisted_kafka.protocol.regions import Part
-from twisted_kafka.protocol.wire import join
 from twisted_kafka.server.error_counts import error_places, first_error
 from twisted_kafka.server.error_responses import answers_each, error_response, merge_answers, version_of_each
 from twisted_kafka.server.interception import IRequestHandling, MakeApis

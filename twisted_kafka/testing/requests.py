@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.testing.subjects import Partition
 

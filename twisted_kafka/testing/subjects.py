@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from twisted_kafka.protocol.api import ApiKey, request_class
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 
 Partition = tuple[str, int | None]
 """A topic and one of its partitions; None if the request names only the topic."""

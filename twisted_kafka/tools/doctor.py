@@ -11,13 +11,13 @@ from twisted_kafka.client.broker_connection import PeerRefusedError
 from twisted_kafka.client.one_request import NotAResponseError, ask
 from twisted_kafka.config.properties import load_properties
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from twisted_kafka.protocol.messages.groups import ListGroupsRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from twisted_kafka.protocol.messages.sasl import SaslHandshakeRequest
-from twisted_kafka.protocol.wire import MalformedMessageError
 from twisted_kafka.timing.clock import SystemClock
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from twisted_kafka.coordinator.coordinator_record import UnknownRecordKindError,
 from twisted_kafka.group_coordinator.group_records import GROUP_RECORD_KINDS
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.files import parse_partition_directory
-from twisted_kafka.protocol.codec import MalformedMessageError
+from twisted_kafka.protocol.compiler.codec import MalformedMessageError
 from twisted_kafka.protocol.json_form import to_json
 from twisted_kafka.protocol.records.record import Record
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC

@@ -26,10 +26,10 @@ from twisted_kafka.log.partition_metadata import PARTITION_METADATA, read_topic_
 from twisted_kafka.log.producer_state.producer_snapshot import CorruptSnapshotError, decode_snapshot
 from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
 from twisted_kafka.log.segment.transaction_index import TransactionIndex
+from twisted_kafka.protocol.compiler.types import uuid_text
 from twisted_kafka.protocol.errors import KafkaError
 from twisted_kafka.protocol.records.batch import RecordBatch, batches
 from twisted_kafka.protocol.records.record import Record
-from twisted_kafka.protocol.types import uuid_text
 
 Item = dict[str, Any]
 DescribeRecord = Callable[[Record], Item]

@@ -17,7 +17,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.network.loop.reactors import close_reactor, make_reactor
 from twisted_kafka.protocol.api import response_class
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.security.sasl.clients import MECHANISM_KEY, InterBrokerClients

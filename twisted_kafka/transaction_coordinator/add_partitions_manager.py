@@ -16,6 +16,7 @@ from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.interfaces import IBrokerClient
 from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.network.log_rate_limit import LogRateLimit
+from twisted_kafka.protocol.compiler.wire import EncodeError
 from twisted_kafka.protocol.errors import ErrorCode, UnsupportedVersionError, error_code_of
 from twisted_kafka.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
@@ -24,7 +25,6 @@ from twisted_kafka.protocol.messages.transactions import (
     AddPartitionsToTxnTransaction,
 )
 from twisted_kafka.protocol.topic_partition import TRANSACTION_TOPIC, TopicPartition
-from twisted_kafka.protocol.wire import EncodeError
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.waiting.futures import and_then

@@ -7,7 +7,7 @@ from tests.traced_memory import traced_peak_bytes
 from twisted_kafka.network.connection.header_reader import TOKEN_VERSION, authenticating_header_reader
 from twisted_kafka.network.requests.authenticator import IAuthenticator
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.codec import MalformedMessageError
+from twisted_kafka.protocol.compiler.codec import MalformedMessageError
 from twisted_kafka.protocol.headers import encode_request_header
 
 

@@ -9,7 +9,7 @@ from twisted_kafka.metadata.features import FinalizedFeatures
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey, response_class
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse

@@ -9,7 +9,7 @@ from twisted_kafka.metadata.cache import Node
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.apis.groups.classic_groups import GroupApis

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.replication.harness import Harness
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
+from twisted_kafka.protocol.compiler.wire import join
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.fetch import FetchRequest
 from twisted_kafka.protocol.messages.list_offsets import (
@@ -15,7 +16,6 @@ from twisted_kafka.protocol.messages.list_offsets import (
     OffsetForLeaderEpochRequest,
 )
 from twisted_kafka.protocol.messages.produce import ProduceRequest
-from twisted_kafka.protocol.wire import join
 from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.server.apis.data.fetch import FetchApis
 from twisted_kafka.server.apis.data.offsets import OffsetApis

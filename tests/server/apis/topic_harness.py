@@ -28,7 +28,7 @@ from twisted_kafka.metadata.registration import broker_node, cluster_id, prepare
 from twisted_kafka.metadata.znodes import BrokerNode
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,

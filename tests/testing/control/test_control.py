@@ -12,7 +12,7 @@ import pytest
 from tests.eventually import eventually
 from tests.testing.control.client import ControlClient
 from twisted_kafka.client.one_request import ask
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,

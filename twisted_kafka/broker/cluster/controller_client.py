@@ -11,7 +11,7 @@ from zope.interface import implementer
 from twisted_kafka.broker.cluster.inter_broker_client import StoppedError
 from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.network.log_rate_limit import LogRateLimit
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, RequestTimedOutError, UnsupportedVersionError
 from twisted_kafka.replication.interfaces import IControllerChannel
 from twisted_kafka.timing.clock import IClock

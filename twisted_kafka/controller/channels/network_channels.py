@@ -22,7 +22,7 @@ from twisted_kafka.metadata.znodes import BrokerNode, EndPointText
 from twisted_kafka.metrics.instruments import Histogram
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.log_rate_limit import LogRateLimit
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 

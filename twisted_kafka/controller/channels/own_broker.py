@@ -13,7 +13,7 @@ from twisted_kafka.controller.channels.network_channels import IControlClient
 from twisted_kafka.controller.channels.request_shapes import ShapedRequest
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.metadata.worker import SerialWorker
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrRequest,

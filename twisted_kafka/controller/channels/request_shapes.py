@@ -9,7 +9,7 @@ from typing import Final
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.inter_broker_protocol import is_at_least
 from twisted_kafka.controller.channels.interfaces import ControlRequest
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from twisted_kafka.controller.context.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.metadata.znodes import BrokerNode
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.protocol.types import NO_UUID
 
 
 class ReplicaAssignment(NamedTuple):

@@ -1,7 +1,7 @@
 """Access control entries."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import Int8, Int16, Int32, String
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import Int8, Int16, Int32, String
 
 
 class DescribeAclsRequest(Message, key=29, versions=(0, 3), flexible=2):

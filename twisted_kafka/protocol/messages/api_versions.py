@@ -1,7 +1,7 @@
 """ApiVersions."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import Int16, Int32, Int64, String
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import Int16, Int32, Int64, String
 
 
 class ApiVersionsRequest(Message, key=18, versions=(0, 5), flexible=3):

@@ -1,7 +1,7 @@
 """Configurations of resources."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import Int8, Int16, Int32, String
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import Int8, Int16, Int32, String
 
 
 class DescribeConfigsResource(Struct):

@@ -1,7 +1,7 @@
 """Groups of the consumer protocol (KIP-848)."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import NO_UUID, Int8, Int16, Int32, String, Uuid
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Int8, Int16, Int32, String, Uuid
 
 
 class ConsumerGroupHeartbeatRequestTopicPartitions(Struct):

@@ -1,7 +1,7 @@
 """The metadata and assignments that classic consumers exchange in JoinGroup and SyncGroup."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import Bytes, Int32, String
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import Bytes, Int32, String
 
 
 class ConsumerProtocolSubscriptionTopicPartition(Struct):

@@ -1,7 +1,7 @@
 """Control records."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import NO_UUID, Int16, Int32, Int64, String, Uint16, Uuid
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Int16, Int32, Int64, String, Uint16, Uuid
 
 
 class ControlRecordTypeSchema(Message, versions=(0, 0)):

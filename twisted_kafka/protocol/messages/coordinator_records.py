@@ -1,7 +1,7 @@
 """Records of classic groups, committed offsets and transactions; ``KEY`` is the version number before the key."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import NO_UUID, Bytes, Int8, Int16, Int32, Int64, String, Uuid
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Bytes, Int8, Int16, Int32, Int64, String, Uuid
 
 
 class GroupMetadataKey(Message, key=2, versions=(0, 0)):

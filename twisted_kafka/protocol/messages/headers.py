@@ -1,7 +1,7 @@
 """The headers of requests and responses as messages; ``protocol.headers`` reads and writes them faster."""
 
-from twisted_kafka.protocol.message import Message, field
-from twisted_kafka.protocol.types import Int16, Int32, String
+from twisted_kafka.protocol.compiler.message import Message, field
+from twisted_kafka.protocol.compiler.types import Int16, Int32, String
 
 
 class RequestHeader(Message, versions=(0, 2), flexible=2):

@@ -1,7 +1,7 @@
 """The messages between the controller of a ZooKeeper-era cluster and its brokers."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import NO_UUID, Int8, Int16, Int32, Int64, String, Uuid
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Int8, Int16, Int32, Int64, String, Uuid
 
 
 class LeaderAndIsrPartitionState(Struct):

@@ -1,7 +1,7 @@
 """Other data with schemas of its own: files of the log, and the principal in an Envelope."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import NO_UUID, Int16, Int32, Int64, String, Uint32, Uuid
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Int16, Int32, Int64, String, Uint32, Uuid
 
 
 class DefaultPrincipalData(Message, versions=(0, 0), flexible=0):

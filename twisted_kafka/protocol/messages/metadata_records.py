@@ -1,7 +1,7 @@
 """KRaft metadata records about topics, configurations, quotas and the log itself."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import NO_UUID, Float64, Int8, Int32, Int64, String, Uuid
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Float64, Int8, Int32, Int64, String, Uuid
 
 
 class TopicRecord(Message, key=2, versions=(0, 0), flexible=0):

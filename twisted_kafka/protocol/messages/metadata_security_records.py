@@ -1,7 +1,7 @@
 """KRaft metadata records about access control and credentials."""
 
-from twisted_kafka.protocol.message import Message, field
-from twisted_kafka.protocol.types import NO_UUID, Bytes, Int8, Int32, Int64, String, Uuid
+from twisted_kafka.protocol.compiler.message import Message, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Bytes, Int8, Int32, Int64, String, Uuid
 
 
 class DelegationTokenRecord(Message, key=10, versions=(0, 0), flexible=0):

@@ -1,7 +1,7 @@
 """Produce."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import NO_UUID, Int16, Int32, Int64, RecordBuffer, String, Uuid
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Int16, Int32, Int64, RecordBuffer, String, Uuid
 
 
 class PartitionProduceData(Struct):

@@ -1,7 +1,7 @@
 """Changes of the KRaft voters (KIP-853)."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import NO_UUID, Int16, Int32, String, Uint16, Uuid
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Int16, Int32, String, Uint16, Uuid
 
 
 class AddRaftVoterRequestListener(Struct):

@@ -1,7 +1,7 @@
 """Records about segments in tiered storage."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import NO_UUID, Bytes, Int8, Int32, Int64, String, Uuid
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Bytes, Int8, Int32, Int64, String, Uuid
 
 
 class TopicIdPartitionEntry(Struct):

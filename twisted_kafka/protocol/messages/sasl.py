@@ -1,7 +1,7 @@
 """SASL authentication."""
 
-from twisted_kafka.protocol.message import Message, field
-from twisted_kafka.protocol.types import Bytes, Int16, Int64, String
+from twisted_kafka.protocol.compiler.message import Message, field
+from twisted_kafka.protocol.compiler.types import Bytes, Int16, Int64, String
 
 
 class SaslHandshakeRequest(Message, key=17, versions=(0, 1)):

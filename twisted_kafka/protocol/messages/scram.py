@@ -1,7 +1,7 @@
 """SCRAM credentials."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import Bytes, Int8, Int16, Int32, String
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import Bytes, Int8, Int16, Int32, String
 
 
 class UserName(Struct):

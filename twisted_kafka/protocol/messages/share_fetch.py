@@ -1,7 +1,7 @@
 """Fetching and acknowledging in share groups (KIP-932)."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import NO_UUID, Int8, Int16, Int32, Int64, Records, String, Uuid
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Int8, Int16, Int32, Int64, Records, String, Uuid
 
 
 class AcknowledgementBatch(Struct):

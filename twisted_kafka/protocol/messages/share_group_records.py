@@ -1,7 +1,7 @@
 """Records of share groups in ``__consumer_offsets``; ``KEY`` is the version number before the key."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import NO_UUID, Int8, Int32, Int64, String, Uuid
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Int8, Int32, Int64, String, Uuid
 
 
 class ShareGroupCurrentMemberAssignmentKey(Message, key=14, versions=(0, 0)):

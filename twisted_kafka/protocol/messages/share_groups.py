@@ -1,7 +1,7 @@
 """Share groups (KIP-932)."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import NO_UUID, Int16, Int32, String, Uuid
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Int16, Int32, String, Uuid
 
 
 class ShareGroupHeartbeatRequest(Message, key=76, versions=(0, 1), flexible=0):

@@ -1,7 +1,7 @@
 """Records of share partitions in ``__share_group_state``; ``KEY`` is the version number before the key."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import NO_UUID, Int8, Int16, Int32, Int64, String, Uuid
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Int8, Int16, Int32, Int64, String, Uuid
 
 
 class ShareSnapshotKey(Message, key=0, versions=(0, 0)):

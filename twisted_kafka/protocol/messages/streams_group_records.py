@@ -1,7 +1,7 @@
 """Records of streams groups in ``__consumer_offsets``; ``KEY`` is the version number before the key."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import Int8, Int16, Int32, Int64, String, Uint16
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import Int8, Int16, Int32, Int64, String, Uint16
 
 
 class StreamsGroupCurrentMemberAssignmentKey(Message, key=22, versions=(0, 0)):

@@ -1,7 +1,7 @@
 """Streams groups (KIP-1071)."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import Int8, Int16, Int32, Int64, String, Uint16
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import Int8, Int16, Int32, Int64, String, Uint16
 
 
 class KeyValue(Struct):

@@ -1,7 +1,7 @@
 """Metrics that clients push (KIP-714)."""
 
-from twisted_kafka.protocol.message import Message, field
-from twisted_kafka.protocol.types import NO_UUID, Bytes, Int8, Int16, Int32, String, Uuid
+from twisted_kafka.protocol.compiler.message import Message, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Bytes, Int8, Int16, Int32, String, Uuid
 
 
 class GetTelemetrySubscriptionsRequest(Message, key=71, versions=(0, 0), flexible=0):

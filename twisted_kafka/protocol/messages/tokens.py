@@ -1,7 +1,7 @@
 """Delegation tokens."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import Bytes, Int16, Int32, Int64, String
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import Bytes, Int16, Int32, Int64, String
 
 
 class CreatableRenewers(Struct):

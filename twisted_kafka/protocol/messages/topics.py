@@ -1,7 +1,7 @@
 """Creation and deletion of topics, and creation of partitions."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import NO_UUID, Int8, Int16, Int32, String, Uuid
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Int8, Int16, Int32, String, Uuid
 
 
 class CreatableReplicaAssignment(Struct):

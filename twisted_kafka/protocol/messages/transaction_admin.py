@@ -1,7 +1,7 @@
 """Producers and transactions, for administrators."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import Int16, Int32, Int64, String
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import Int16, Int32, Int64, String
 
 
 class TopicRequest(Struct):

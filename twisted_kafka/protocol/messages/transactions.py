@@ -1,7 +1,7 @@
 """Producer ids and transactions."""
 
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import NO_UUID, Int8, Int16, Int32, Int64, String, Uuid
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Int8, Int16, Int32, Int64, String, Uuid
 
 
 class InitProducerIdRequest(Message, key=22, versions=(0, 6), flexible=2):

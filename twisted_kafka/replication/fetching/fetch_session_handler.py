@@ -7,9 +7,9 @@ only new data. So the cost of a request depends on the number of changes.
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.protocol.types import NO_UUID
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0

@@ -24,7 +24,7 @@ from twisted.logger import Logger
 from twisted_kafka.log.leader_epoch import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 from twisted_kafka.log.results import EpochEndOffset
 from twisted_kafka.metrics.instruments import Meter
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import (
     CorruptRecordError,
     ErrorCode,

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from twisted.logger import Logger
 
 from twisted_kafka.metadata.cache import Node
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.replication.fetching.leader_requests import Outgoing
 from twisted_kafka.replication.fetching.replica_fetcher import Answer, Overtaken, Pause, ReplicaFetcher
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask

@@ -14,6 +14,7 @@ from twisted_kafka.log.producer_state.producer_state_manager import Verification
 from twisted_kafka.log.results import EpochEndOffset, FetchIsolation, LogAppendInfo
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import (
     ErrorCode,
     FencedLeaderEpochError,
@@ -26,7 +27,6 @@ from twisted_kafka.protocol.errors import (
 )
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.replication.partition.fetch_data import NO_EPOCH, UNKNOWN_OFFSET, FetchParams, PartitionFetch, PartitionRead
 from twisted_kafka.replication.partition.fetch_watch import FetchWatch
 from twisted_kafka.replication.partition.isr_proposal import APPLIED_ELSEWHERE, NOT_APPLIED, CommittedIsr, IsrProposal

@@ -6,7 +6,7 @@ import pytest
 from tests.server.apis.group_handlers import ask
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import DelegationTokenDisabledError, ErrorCode
 from twisted_kafka.protocol.messages.tokens import (
     CreatableRenewers,

@@ -13,7 +13,7 @@ from tests.controller.cluster import Cluster
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.metadata.store import StoreDisconnectedError
 from twisted_kafka.protocol.api import response_class
-from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import request_header_version, response_header_version
 from twisted_kafka.protocol.messages.inter_broker import (

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.cases import case
-from twisted_kafka.protocol.codec import Message
-from twisted_kafka.protocol.flat import FlatForm
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.flat import FlatForm
+from twisted_kafka.protocol.compiler.schema import Field, ListOf, Struct, StructType
+from twisted_kafka.protocol.compiler.types import Wire
 from twisted_kafka.protocol.messages.fetch import FetchRequest
 from twisted_kafka.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -21,8 +23,6 @@ from twisted_kafka.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from twisted_kafka.protocol.schema import Field, ListOf, Struct, StructType
-from twisted_kafka.protocol.types import Wire
 from twisted_kafka.server.apis.data.flat_forms import AppendedResponse, FoundResponse, OneBatch, OneFetch, OneQuestion
 
 FORMS: list[tuple[type[FlatForm], range]] = [(OneBatch, range(3, 13)), (OneFetch, range(4, 18)), (OneQuestion, range(1, 10))]

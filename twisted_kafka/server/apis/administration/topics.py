@@ -9,6 +9,7 @@ from twisted_kafka.admin.topic_orders import NewPartitions, NewTopic, TopicResul
 from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, TopicAuthorizationError
 from twisted_kafka.protocol.messages.topics import (
     CreatableTopicConfig,
@@ -24,7 +25,6 @@ from twisted_kafka.protocol.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.quota.controller_mutation_quota_manager import UNBOUNDED, ControllerMutationQuotaManager
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber

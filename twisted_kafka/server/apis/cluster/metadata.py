@@ -9,6 +9,7 @@ from twisted_kafka.admin.topic_rules import name_error
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache, MetadataSnapshot, PartitionState
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
 from twisted_kafka.protocol.messages.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from twisted_kafka.protocol.messages.metadata import (
@@ -24,7 +25,6 @@ from twisted_kafka.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS
-from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuota, ControllerMutationQuotaManager
 from twisted_kafka.security.authorizer.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from twisted_kafka.server.authorization import ALLOW_ALL, OPERATIONS_NOT_ASKED, IAuthorization

@@ -10,6 +10,8 @@ from typing import Final
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.protocol.compiler.schema import maker
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
 from twisted_kafka.protocol.messages.fetch import (
     AbortedTransaction,
@@ -23,9 +25,7 @@ from twisted_kafka.protocol.messages.fetch import (
     PartitionData,
 )
 from twisted_kafka.protocol.regions import Buffer
-from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import topic_partition_of
-from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.replication.operations.delayed_fetch import FetchAnswer
 from twisted_kafka.replication.partition.fetch_data import (

@@ -8,8 +8,8 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
+from twisted_kafka.protocol.compiler.wire import coalesce, varint_bytes
 from twisted_kafka.protocol.regions import Part
-from twisted_kafka.protocol.wire import coalesce, varint_bytes
 from twisted_kafka.replication.partition.fetch_data import PartitionFetch, PartitionRead
 from twisted_kafka.server.dispatch import ReadyResponse
 from twisted_kafka.server.fetch_session import FetchedPartitions

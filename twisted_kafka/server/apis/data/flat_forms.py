@@ -6,7 +6,7 @@ The messages of such a request and its response cost as much as an append, a rea
 from copy import copy
 from typing import Any, cast
 
-from twisted_kafka.protocol.flat import FlatForm
+from twisted_kafka.protocol.compiler.flat import FlatForm
 from twisted_kafka.protocol.messages.fetch import FetchRequest
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse

@@ -11,6 +11,7 @@ from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.log.results import Conversion
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
+from twisted_kafka.protocol.compiler.schema import maker
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -26,7 +27,6 @@ from twisted_kafka.protocol.messages.produce import (
 from twisted_kafka.protocol.records.batch import HEADER_SIZE
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.regions import Buffer
-from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
 from twisted_kafka.replication.operations.append_result import PartitionResult
 from twisted_kafka.replication.operations.appender import NO_GUARDS, Guards

@@ -17,6 +17,7 @@ from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import Fetc
 from twisted_kafka.group_coordinator.requests import Sender
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import GroupNote, RequestContext
+from twisted_kafka.protocol.compiler.schema import maker
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.messages.offsets import (
@@ -40,7 +41,6 @@ from twisted_kafka.protocol.messages.offsets import (
     OffsetFetchResponseTopics,
 )
 from twisted_kafka.protocol.regions import Buffer
-from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.apis.groups.classic_groups import note_groups

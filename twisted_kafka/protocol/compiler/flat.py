@@ -13,17 +13,17 @@ names as an int may be empty too: the attribute is its count, and the fields of 
 returns None for any other message, and for a malformed one: the message's own decoder says what that is. ``write`` writes what the
 message with these values would be.
 
-The functions are generated from the message's declaration, for each version on first use (`protocol/flat_source.py`).
+The functions are generated from the message's declaration, for each version on first use (`protocol/compiler/flat_source.py`).
 """
 
 import typing
 from collections.abc import Callable
 from typing import Any, ClassVar, Self, dataclass_transform
 
-from twisted_kafka.protocol.codec import Message, compiled
-from twisted_kafka.protocol.flat_source import FlatReaderSource, FlatWriterSource, fields_of_form
+from twisted_kafka.protocol.compiler.codec import Message, compiled
+from twisted_kafka.protocol.compiler.flat_source import FlatReaderSource, FlatWriterSource, fields_of_form
+from twisted_kafka.protocol.compiler.schema import Field, annotations_of
 from twisted_kafka.protocol.regions import Buffer
-from twisted_kafka.protocol.schema import Field, annotations_of
 
 
 @dataclass_transform()

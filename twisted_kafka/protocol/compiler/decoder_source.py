@@ -10,8 +10,8 @@ caller takes.
 from struct import error as struct_error
 from typing import Any
 
-from twisted_kafka.protocol import wire
-from twisted_kafka.protocol.layout import (
+from twisted_kafka.protocol.compiler import wire
+from twisted_kafka.protocol.compiler.layout import (
     SourceWriter,
     absent,
     has_records,
@@ -20,8 +20,8 @@ from twisted_kafka.protocol.layout import (
     tagged,
     untagged,
 )
-from twisted_kafka.protocol.schema import Field, ListOf, StructType
-from twisted_kafka.protocol.types import Wire
+from twisted_kafka.protocol.compiler.schema import Field, ListOf, StructType
+from twisted_kafka.protocol.compiler.types import Wire
 
 NUMBER_CODES = {"b": "int8", "h": "int16", "i": "int32", "q": "int64", "H": "uint16", "I": "uint32", "d": "float64", "?": "bool"}
 

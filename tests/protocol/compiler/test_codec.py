@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.protocol import samples
-from twisted_kafka.protocol.codec import EncodeError, MalformedMessageError, Message, decoder_of, source_of
+from twisted_kafka.protocol.compiler.codec import EncodeError, MalformedMessageError, Message, decoder_of, source_of
+from twisted_kafka.protocol.compiler.schema import ListOf, StructType
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from twisted_kafka.protocol.messages.configs import DescribeConfigsSynonym
@@ -29,7 +30,6 @@ from twisted_kafka.protocol.messages.groups import HeartbeatRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.regions import FileRegion
-from twisted_kafka.protocol.schema import ListOf, StructType
 
 VERSIONS = list(samples.every_version())
 

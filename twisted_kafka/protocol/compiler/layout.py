@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from twisted_kafka.protocol.schema import Field, ListOf, Struct, StructType
-from twisted_kafka.protocol.types import Wire
+from twisted_kafka.protocol.compiler.schema import Field, ListOf, Struct, StructType
+from twisted_kafka.protocol.compiler.types import Wire
 
 
 def is_flexible(message: StructType, version: int) -> bool:

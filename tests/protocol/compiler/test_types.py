@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from twisted_kafka.protocol.message import Message, field
-from twisted_kafka.protocol.types import NO_UUID, Int32, random_uuid, uuid_from_text, uuid_text
+from twisted_kafka.protocol.compiler.message import Message, field
+from twisted_kafka.protocol.compiler.types import NO_UUID, Int32, random_uuid, uuid_from_text, uuid_text
 
 
 def test_uuid_text() -> None:

@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, ParamSpec, TypeVar, dataclass_transform
 
-from twisted_kafka.protocol.types import Bool, Wire
+from twisted_kafka.protocol.compiler.types import Bool, Wire
 
 LAST_VERSION = 0x7FFF
 

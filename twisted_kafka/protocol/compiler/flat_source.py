@@ -1,4 +1,4 @@
-"""Generate the Python source that reads and writes a flat form of one version of a message (`protocol/flat.py`).
+"""Generate the Python source that reads and writes a flat form of one version of a message (`protocol/compiler/flat.py`).
 
 Adjacent fixed-width fields, counts, lengths and tag counts are read by one ``struct`` call, then compared with the
 form. Nothing checks that a string ends within the data: the next field or the position at the end shows it.
@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterator, Mapping
 from struct import error as struct_error
 from typing import Any
 
-from twisted_kafka.protocol import wire
-from twisted_kafka.protocol.layout import SourceWriter, absent, struct_name, tagged, untagged
-from twisted_kafka.protocol.schema import Field, ListOf, StructType
-from twisted_kafka.protocol.types import Wire
+from twisted_kafka.protocol.compiler import wire
+from twisted_kafka.protocol.compiler.layout import SourceWriter, absent, struct_name, tagged, untagged
+from twisted_kafka.protocol.compiler.schema import Field, ListOf, StructType
+from twisted_kafka.protocol.compiler.types import Wire
 
 
 def fields_of_form(message: StructType, names: Collection[str]) -> dict[str, Field]:

@@ -5,8 +5,8 @@ from functools import cache
 from struct import Struct as Packer
 from typing import Any
 
+from twisted_kafka.protocol.compiler.types import UUID_BYTES
 from twisted_kafka.protocol.regions import Buffer, FileRegion, Part
-from twisted_kafka.protocol.types import UUID_BYTES
 
 MAX_VARINT_BYTES = 5
 MAX_STRING_BYTES = 0x7FFF

@@ -7,12 +7,12 @@ The encoder appends byte strings to a list. Adjacent fixed-width fields, and the
 from struct import error as struct_error
 from typing import Any
 
-from twisted_kafka.protocol import wire
-from twisted_kafka.protocol.decoder_source import NUMBER_CODES, array_codec
+from twisted_kafka.protocol.compiler import wire
+from twisted_kafka.protocol.compiler.decoder_source import NUMBER_CODES, array_codec
+from twisted_kafka.protocol.compiler.layout import SourceWriter, absent, struct_name, tagged, untagged
+from twisted_kafka.protocol.compiler.schema import Field, ListOf, StructType
+from twisted_kafka.protocol.compiler.types import Wire
 from twisted_kafka.protocol.errors import UnsupportedVersionError
-from twisted_kafka.protocol.layout import SourceWriter, absent, struct_name, tagged, untagged
-from twisted_kafka.protocol.schema import Field, ListOf, StructType
-from twisted_kafka.protocol.types import Wire
 
 
 class EncoderSource(SourceWriter):

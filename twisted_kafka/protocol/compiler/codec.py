@@ -7,13 +7,13 @@ import linecache
 from collections.abc import Callable
 from typing import Any, ClassVar, Self, cast
 
-from twisted_kafka.protocol.decoder_source import DecoderSource
-from twisted_kafka.protocol.encoder_source import EncoderSource
+from twisted_kafka.protocol.compiler.decoder_source import DecoderSource
+from twisted_kafka.protocol.compiler.encoder_source import EncoderSource
+from twisted_kafka.protocol.compiler.layout import SourceWriter, has_records
+from twisted_kafka.protocol.compiler.schema import Struct, StructType
+from twisted_kafka.protocol.compiler.wire import NO_LIMIT, EncodeError, MalformedMessageError, TooManyElementsError, coalesce, join
 from twisted_kafka.protocol.errors import UnsupportedVersionError
-from twisted_kafka.protocol.layout import SourceWriter, has_records
 from twisted_kafka.protocol.regions import Buffer, Part
-from twisted_kafka.protocol.schema import Struct, StructType
-from twisted_kafka.protocol.wire import NO_LIMIT, EncodeError, MalformedMessageError, TooManyElementsError, coalesce, join
 
 __all__ = ["EncodeError", "MalformedMessageError", "Message", "TooManyElementsError", "decoder_of", "encoder_of", "source_of"]
 

@@ -1,8 +1,8 @@
 import pytest
 
-from twisted_kafka.protocol.flat import FlatForm
-from twisted_kafka.protocol.message import Message, Struct, field
-from twisted_kafka.protocol.types import Bytes, Int32, String
+from twisted_kafka.protocol.compiler.flat import FlatForm
+from twisted_kafka.protocol.compiler.message import Message, Struct, field
+from twisted_kafka.protocol.compiler.types import Bytes, Int32, String
 
 
 class Part(Struct):
