@@ -155,21 +155,21 @@ _APIS = {
     "partitions": "ElectLeaders AlterPartitionReassignments ListPartitionReassignments",
     "quotas": "DescribeClientQuotas AlterClientQuotas",
     "scram": "DescribeUserScramCredentials AlterUserScramCredentials",
-    "raft": "Vote BeginQuorumEpoch EndQuorumEpoch DescribeQuorum FetchSnapshot",
+    "kraft.raft": "Vote BeginQuorumEpoch EndQuorumEpoch DescribeQuorum FetchSnapshot",
     "controller": "AlterPartition Envelope AllocateProducerIds",
     "cluster": "UpdateFeatures DescribeCluster BrokerRegistration BrokerHeartbeat UnregisterBroker "
     "ControllerRegistration UnregisterController",
     "transaction_admin": "DescribeProducers DescribeTransactions ListTransactions",
     "consumer_groups": "ConsumerGroupHeartbeat ConsumerGroupDescribe",
     "telemetry": "GetTelemetrySubscriptions PushTelemetry",
-    "share_groups": "ShareGroupHeartbeat ShareGroupDescribe",
-    "share_fetch": "ShareFetch ShareAcknowledge",
-    "raft_voters": "AddRaftVoter RemoveRaftVoter UpdateRaftVoter",
-    "share_state": "InitializeShareGroupState ReadShareGroupState WriteShareGroupState DeleteShareGroupState "
+    "share.share_groups": "ShareGroupHeartbeat ShareGroupDescribe",
+    "share.share_fetch": "ShareFetch ShareAcknowledge",
+    "kraft.raft_voters": "AddRaftVoter RemoveRaftVoter UpdateRaftVoter",
+    "share.share_state": "InitializeShareGroupState ReadShareGroupState WriteShareGroupState DeleteShareGroupState "
     "ReadShareGroupStateSummary",
-    "streams_groups": "StreamsGroupHeartbeat StreamsGroupDescribe",
-    "share_offsets": "DescribeShareGroupOffsets AlterShareGroupOffsets DeleteShareGroupOffsets",
-    "streams_topology": "StreamsGroupTopologyDescriptionUpdate",
+    "streams.streams_groups": "StreamsGroupHeartbeat StreamsGroupDescribe",
+    "share.share_offsets": "DescribeShareGroupOffsets AlterShareGroupOffsets DeleteShareGroupOffsets",
+    "streams.streams_topology": "StreamsGroupTopologyDescriptionUpdate",
 }
 
 # The same for messages that do not belong to an API.
@@ -186,30 +186,30 @@ _OTHERS = {
     "ConsumerGroupRegularExpressionValue ConsumerGroupTargetAssignmentMemberKey "
     "ConsumerGroupTargetAssignmentMemberValue ConsumerGroupTargetAssignmentMetadataKey "
     "ConsumerGroupTargetAssignmentMetadataValue",
-    "share_group_records": "ShareGroupCurrentMemberAssignmentKey ShareGroupCurrentMemberAssignmentValue "
+    "share.share_group_records": "ShareGroupCurrentMemberAssignmentKey ShareGroupCurrentMemberAssignmentValue "
     "ShareGroupMemberMetadataKey ShareGroupMemberMetadataValue ShareGroupMetadataKey "
     "ShareGroupMetadataValue ShareGroupPartitionMetadataKey ShareGroupPartitionMetadataValue "
     "ShareGroupStatePartitionMetadataKey ShareGroupStatePartitionMetadataValue "
     "ShareGroupTargetAssignmentMemberKey ShareGroupTargetAssignmentMemberValue "
     "ShareGroupTargetAssignmentMetadataKey ShareGroupTargetAssignmentMetadataValue",
-    "share_state_records": "ShareSnapshotKey ShareSnapshotValue ShareUpdateKey ShareUpdateValue",
-    "streams_group_records": "StreamsGroupCurrentMemberAssignmentKey StreamsGroupCurrentMemberAssignmentValue "
+    "share.share_state_records": "ShareSnapshotKey ShareSnapshotValue ShareUpdateKey ShareUpdateValue",
+    "streams.streams_group_records": "StreamsGroupCurrentMemberAssignmentKey StreamsGroupCurrentMemberAssignmentValue "
     "StreamsGroupMemberMetadataKey StreamsGroupMemberMetadataValue StreamsGroupMetadataKey "
     "StreamsGroupMetadataValue StreamsGroupTargetAssignmentMemberKey "
     "StreamsGroupTargetAssignmentMemberValue StreamsGroupTargetAssignmentMetadataKey "
     "StreamsGroupTargetAssignmentMetadataValue StreamsGroupTopologyKey "
     "StreamsGroupTopologyValue",
-    "control_records": "ControlRecordTypeSchema EndTxnMarker KRaftVersionRecord LeaderChangeMessage "
+    "kraft.control_records": "ControlRecordTypeSchema EndTxnMarker KRaftVersionRecord LeaderChangeMessage "
     "SnapshotHeaderRecord SnapshotFooterRecord VotersRecord",
-    "remote_log_records": "RemoteLogSegmentMetadataRecord RemoteLogSegmentMetadataUpdateRecord "
+    "kraft.remote_log_records": "RemoteLogSegmentMetadataRecord RemoteLogSegmentMetadataUpdateRecord "
     "RemotePartitionDeleteMetadataRecord RemoteLogSegmentMetadataSnapshotRecord",
-    "metadata_cluster_records": "RegisterBrokerRecord UnregisterBrokerRecord FenceBrokerRecord UnfenceBrokerRecord "
+    "kraft.metadata_cluster_records": "RegisterBrokerRecord UnregisterBrokerRecord FenceBrokerRecord UnfenceBrokerRecord "
     "FeatureLevelRecord BrokerRegistrationChangeRecord ZkMigrationStateRecord "
     "RegisterControllerRecord UnregisterControllerRecord",
-    "metadata_records": "TopicRecord PartitionRecord ConfigRecord PartitionChangeRecord RemoveTopicRecord "
+    "kraft.metadata_records": "TopicRecord PartitionRecord ConfigRecord PartitionChangeRecord RemoveTopicRecord "
     "ClientQuotaRecord ProducerIdsRecord NoOpRecord BeginTransactionRecord EndTransactionRecord "
     "AbortTransactionRecord ClearElrRecord",
-    "metadata_security_records": "DelegationTokenRecord UserScramCredentialRecord AccessControlEntryRecord "
+    "kraft.metadata_security_records": "DelegationTokenRecord UserScramCredentialRecord AccessControlEntryRecord "
     "RemoveAccessControlEntryRecord RemoveUserScramCredentialRecord RemoveDelegationTokenRecord",
 }
 

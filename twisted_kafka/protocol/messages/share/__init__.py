@@ -1,0 +1,1 @@
+"""The messages of share groups (KIP-932), which no handler needs yet."""
