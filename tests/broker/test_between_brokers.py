@@ -9,7 +9,7 @@ import pytest
 
 from tests.certificates import Authority, Identity
 from twisted_kafka import Broker
-from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient, StoppedError
+from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient, StoppedError
 from twisted_kafka.client.blocking import BlockingNetworkClient
 from twisted_kafka.client.client_settings import ClientSettings, Node
 from twisted_kafka.client.errors import AuthenticationError, ClientClosedError, ConnectError, DisconnectedError

@@ -8,9 +8,9 @@ import pytest
 from zope.interface.verify import verifyObject
 
 from tests.transaction_coordinator.broker_network import LISTENER, cluster
-from twisted_kafka.broker.cluster import controller_client
-from twisted_kafka.broker.cluster.controller_client import RETRY_BACKOFF_MS, ControllerClient
-from twisted_kafka.broker.cluster.inter_broker_client import StoppedError
+from twisted_kafka.broker.peers import controller_client
+from twisted_kafka.broker.peers.controller_client import RETRY_BACKOFF_MS, ControllerClient
+from twisted_kafka.broker.peers.inter_broker_client import StoppedError
 from twisted_kafka.client.errors import DisconnectedError
 from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.protocol.compiler.codec import Message

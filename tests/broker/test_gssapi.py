@@ -13,7 +13,7 @@ from tests.kdc import REALM
 from tests.security.kerberos.realm import LOGIN_MODULE, NO_LAYER, SERVICE, GssapiClient, Realm, running_realm
 from tests.security.sasl.wire import Wire
 from twisted_kafka.broker.broker import Broker, StartError
-from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient
+from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient
 from twisted_kafka.client.errors import AuthenticationError, ConnectError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from twisted_kafka.broker.metadata.registrar import BrokerRegistrar
+from twisted_kafka.broker.registration.registrar import BrokerRegistrar
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.embedded import IN_MEMORY, SqliteStore

@@ -1,7 +1,7 @@
 import threading
 from typing import Any
 
-from twisted_kafka.broker.cluster.replication_parts import BrokerParts, Replication
+from twisted_kafka.broker.peers.replication_parts import BrokerParts, Replication
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.timing.clock import ManualClock

@@ -9,7 +9,7 @@ import pytest
 from tests.eventually import eventually
 from tests.security.sasl.wire import Wire
 from twisted_kafka.broker.broker import Broker, StartError
-from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient
+from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient
 from twisted_kafka.client.errors import AuthenticationError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError

@@ -15,7 +15,7 @@ from tests.eventually import eventually
 from tests.ports import free_port
 from tests.zookeeper import ZooKeeper, needs_zookeeper, proxied
 from twisted_kafka.broker.broker import Broker, StartError
-from twisted_kafka.broker.metadata.zookeeper_settings import zookeeper_settings
+from twisted_kafka.broker.registration.zookeeper_settings import zookeeper_settings
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.store import AccessDeniedError
 from twisted_kafka.metadata.zookeeper.store import ZooKeeperStore

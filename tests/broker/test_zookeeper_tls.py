@@ -8,7 +8,7 @@ import pytest
 from tests.certificates import PASSWORD, Authority
 from tests.ports import free_port
 from tests.zookeeper import ZooKeeper, needs_zookeeper
-from twisted_kafka.broker.metadata.zookeeper_settings import zookeeper_settings
+from twisted_kafka.broker.registration.zookeeper_settings import zookeeper_settings
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.store import AccessDeniedError, StoreUnavailableError
 from twisted_kafka.metadata.zookeeper.store import ZooKeeperStore

@@ -9,7 +9,7 @@ from cryptography import x509
 
 from tests.broker.two_brokers import port_of
 from twisted_kafka import Broker
-from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient
+from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient
 from twisted_kafka.client.errors import AuthenticationError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import Node

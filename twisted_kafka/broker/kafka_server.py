@@ -10,12 +10,12 @@ from zope.interface import classImplements
 
 from twisted_kafka.access_log.access_log import AccessLog, make_access_log
 from twisted_kafka.broker.api_families import ApiDependencies
-from twisted_kafka.broker.cluster.cluster_parts import ClusterParts
-from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient
-from twisted_kafka.broker.cluster.replication_parts import BrokerParts, Replication
 from twisted_kafka.broker.errors import StartError, StartInterruptedError
 from twisted_kafka.broker.main_reactor import MainReactor
-from twisted_kafka.broker.metadata.registrar import BrokerRegistrar
+from twisted_kafka.broker.peers.cluster_parts import ClusterParts
+from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient
+from twisted_kafka.broker.peers.replication_parts import BrokerParts, Replication
+from twisted_kafka.broker.registration.registrar import BrokerRegistrar
 from twisted_kafka.broker.request_serving import Guise, RequestServing
 from twisted_kafka.broker.running import Running, stop_part
 from twisted_kafka.broker.security_protocols import channel_builders, make_sasl_resources

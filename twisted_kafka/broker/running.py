@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from twisted.logger import Logger
 
 from twisted_kafka.access_log.access_log import AccessLog
-from twisted_kafka.broker.cluster.cluster_parts import ClusterParts
-from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient
-from twisted_kafka.broker.cluster.replication_parts import Replication
-from twisted_kafka.broker.metadata.registrar import BrokerRegistrar
+from twisted_kafka.broker.peers.cluster_parts import ClusterParts
+from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient
+from twisted_kafka.broker.peers.replication_parts import Replication
+from twisted_kafka.broker.registration.registrar import BrokerRegistrar
 from twisted_kafka.broker.settings.administration import Administration
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator

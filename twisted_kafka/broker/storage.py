@@ -10,8 +10,8 @@ from typing import Final, NamedTuple, TextIO
 from twisted.logger import Logger
 
 from twisted_kafka.broker.errors import StartError, StartInterruptedError
-from twisted_kafka.broker.metadata.identity import establish
-from twisted_kafka.broker.metadata.metadata_store import open_metadata_store
+from twisted_kafka.broker.registration.identity import establish
+from twisted_kafka.broker.registration.metadata_store import open_metadata_store
 from twisted_kafka.broker.running import Running
 from twisted_kafka.broker.settings.config_handlers import BrokerConfigHandler, follow_topic_configs
 from twisted_kafka.config.broker_config import KafkaConfig

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from twisted_kafka.broker.metadata.metadata_store import open_metadata_store
+from twisted_kafka.broker.registration.metadata_store import open_metadata_store
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.command_line import make_config
 from twisted_kafka.log.directories.log_directory import LogDirectory

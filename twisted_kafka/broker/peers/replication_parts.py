@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zope.interface import implementer
 
-from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient
+from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.inter_broker_protocol import is_at_least
 from twisted_kafka.metadata.worker import SerialWorker

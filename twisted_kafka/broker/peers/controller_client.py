@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from twisted_kafka.broker.cluster.inter_broker_client import StoppedError
+from twisted_kafka.broker.peers.inter_broker_client import StoppedError
 from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.protocol.compiler.codec import Message

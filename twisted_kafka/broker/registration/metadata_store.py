@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from twisted_kafka.broker.metadata.metadata_directory import METADATA_FILE, metadata_directory
+from twisted_kafka.broker.registration.metadata_directory import METADATA_FILE, metadata_directory
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.inter_broker_protocol import is_at_least
@@ -64,7 +64,7 @@ def _refuse_old_brokers(config: KafkaConfig) -> None:
 
 def _in_zookeeper(config: KafkaConfig, clock: IClock, *, threaded: bool) -> IMetadataStore:
     try:  # loaded only for brokers that need it
-        from twisted_kafka.broker.metadata.zookeeper_settings import zookeeper_settings
+        from twisted_kafka.broker.registration.zookeeper_settings import zookeeper_settings
         from twisted_kafka.metadata.zookeeper.store import ZooKeeperStore
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "kazoo":

@@ -4,9 +4,9 @@ import threading
 from functools import partial
 from typing import Final
 
-from twisted_kafka.broker.cluster.controlled_shutdown import ControlledShutdown
-from twisted_kafka.broker.cluster.controller_client import ControllerClient
-from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient
+from twisted_kafka.broker.peers.controlled_shutdown import ControlledShutdown
+from twisted_kafka.broker.peers.controller_client import ControllerClient
+from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.channels.network_channels import NetworkChannels
 from twisted_kafka.controller.channels.own_broker import ControlClients

@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from twisted_kafka.broker.cluster.inter_broker_client import InterBrokerClient
+from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.controller.kafka_controller import KafkaController
