@@ -31,7 +31,7 @@ from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
-from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
+from twisted_kafka.server.apis.brokers.api_versions import VersionsApis
 from twisted_kafka.server.dispatch import ApiRegistry
 from twisted_kafka.server.kafka_apis import KafkaApis
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool

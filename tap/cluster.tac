@@ -8,7 +8,7 @@ from pathlib import Path
 from twisted.application.service import Application
 from twisted.internet import reactor
 
-from twisted_kafka.cluster.options import make_application_service
+from twisted_kafka.tools.cluster.options import make_application_service
 
 properties = {
     "num.partitions": "3",

@@ -25,8 +25,8 @@ from twisted_kafka.protocol.messages.configs import (
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, ListGroupsRequest
 from twisted_kafka.security.authorizer.interfaces import Action, IAuthorizer
 from twisted_kafka.security.authorizer.loading import ACL_AUTHORIZERS
-from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
-from twisted_kafka.server.apis.cluster.sasl import SaslApis
+from twisted_kafka.server.apis.brokers.api_versions import VersionsApis
+from twisted_kafka.server.apis.brokers.sasl import SaslApis
 
 NEVER_ASK = (VersionsApis, SaslApis)
 """Families that answer everybody."""

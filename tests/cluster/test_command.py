@@ -17,8 +17,8 @@ from tests.clients.clients import read_confluent
 from tests.eventually import eventually
 from tests.processes import start_tied
 from tests.zookeeper import needs_zookeeper
-from twisted_kafka.cluster.plan import plan_brokers
-from twisted_kafka.cluster.zookeeper_server import ZooKeeperNotFoundError, find_zookeeper
+from twisted_kafka.tools.cluster.plan import plan_brokers
+from twisted_kafka.tools.cluster.zookeeper_server import ZooKeeperNotFoundError, find_zookeeper
 
 pytestmark = [pytest.mark.long, pytest.mark.clients]
 
@@ -167,7 +167,7 @@ def test_brokers_get_settings_of_their_own_and_common_ones(tmp_path: Path) -> No
 
 def test_without_linux_a_process_looks_whether_its_parent_lives(tmp_path: Path) -> None:
     # The parent prints the pid of the tied program's child, and is killed.
-    tied = Path(__file__).parents[2] / "twisted_kafka" / "cluster" / "tied.py"
+    tied = Path(__file__).parents[2] / "twisted_kafka" / "tools" / "cluster" / "tied.py"
     child = tmp_path / "child"
     command = f"[str(os.getpid()), 'sh', '-c', 'echo $$ > {child}.new; mv {child}.new {child}; exec sleep 300']"
     program = f"""

@@ -19,7 +19,7 @@ from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatRe
 from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse
 from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
 from twisted_kafka.protocol.regions import Buffer
-from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
+from twisted_kafka.server.apis.brokers.api_versions import VersionsApis
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, ApiRegistry, Result, api
 from twisted_kafka.server.kafka_apis import KafkaApis
 from twisted_kafka.server.request_handler import KafkaRequestHandler

@@ -8,7 +8,7 @@ from tests.controller.cluster import Cluster, cluster
 from twisted_kafka.metadata import znodes
 from twisted_kafka.protocol.errors import ErrorCode, NotControllerError
 from twisted_kafka.protocol.messages.controller import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from twisted_kafka.server.apis.cluster.producer_id_blocks import ProducerIdBlockApis
+from twisted_kafka.server.apis.brokers.producer_id_blocks import ProducerIdBlockApis
 from twisted_kafka.transaction_coordinator.producer_id_manager import BLOCK_SIZE, ProducerIdBlocks, ProducerIdManager
 
 __all__ = ["cluster"]

@@ -1,4 +1,4 @@
-"""The twistd plugins: `kafka`, of which everything else is in twisted_kafka.tap, and `kafka-cluster` (twisted_kafka.cluster)."""
+"""The twistd plugins: `kafka` (the rest is in twisted_kafka.tap) and `kafka-cluster` (twisted_kafka.tools.cluster)."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ class ClusterServiceMaker:
     @property
     def options(self) -> Any:
         """The class of the command-line options."""
-        from twisted_kafka.cluster.options import Options
+        from twisted_kafka.tools.cluster.options import Options
 
         return Options
 
@@ -53,7 +53,7 @@ class ClusterServiceMaker:
         """Create the cluster's service on the reactor that twistd has chosen."""
         from twisted.internet import reactor
 
-        from twisted_kafka.cluster.options import makeService
+        from twisted_kafka.tools.cluster.options import makeService
 
         return makeService(options, reactor)
 

@@ -39,11 +39,11 @@ from twisted_kafka.server.apis.administration.log_dirs import LogDirApis
 from twisted_kafka.server.apis.administration.partitions import PartitionApis
 from twisted_kafka.server.apis.administration.scram_credentials import ScramCredentialApis
 from twisted_kafka.server.apis.administration.topics import TopicApis
-from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
-from twisted_kafka.server.apis.cluster.control import ControlApis
-from twisted_kafka.server.apis.cluster.metadata import MetadataApis
-from twisted_kafka.server.apis.cluster.producer_id_blocks import ProducerIdBlockApis
-from twisted_kafka.server.apis.cluster.sasl import SaslApis
+from twisted_kafka.server.apis.brokers.api_versions import VersionsApis
+from twisted_kafka.server.apis.brokers.control import ControlApis
+from twisted_kafka.server.apis.brokers.metadata import MetadataApis
+from twisted_kafka.server.apis.brokers.producer_id_blocks import ProducerIdBlockApis
+from twisted_kafka.server.apis.brokers.sasl import SaslApis
 from twisted_kafka.server.apis.data.fetch import FetchApis
 from twisted_kafka.server.apis.data.offsets import OffsetApis
 from twisted_kafka.server.apis.data.produce import ProduceApis

@@ -19,7 +19,7 @@ from twisted_kafka.protocol.errors import ErrorCode, KafkaError, SaslAuthenticat
 from twisted_kafka.protocol.headers import response_header_version
 from twisted_kafka.protocol.regions import Part
 from twisted_kafka.quota.quota_managers import QuotaManagers
-from twisted_kafka.server.apis.cluster.api_versions import unsupported_version_response
+from twisted_kafka.server.apis.brokers.api_versions import unsupported_version_response
 from twisted_kafka.server.dispatch import (
     CLOSE_CONNECTION,
     NO_RESPONSE,

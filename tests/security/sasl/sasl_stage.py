@@ -18,8 +18,8 @@ from twisted_kafka.security.sasl.failed_attempts import FailedAttempts
 from twisted_kafka.security.sasl.mechanisms import SaslResources
 from twisted_kafka.security.sasl.sasl_listener import SaslListener
 from twisted_kafka.security.scram.credentials import ScramCredential
-from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
-from twisted_kafka.server.apis.cluster.sasl import SaslApis
+from twisted_kafka.server.apis.brokers.api_versions import VersionsApis
+from twisted_kafka.server.apis.brokers.sasl import SaslApis
 from twisted_kafka.server.dispatch import ApiRegistry, api
 from twisted_kafka.server.kafka_apis import KafkaApis
 from twisted_kafka.server.request_handler import KafkaRequestHandler

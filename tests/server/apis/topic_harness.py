@@ -45,8 +45,8 @@ from twisted_kafka.server.apis.administration.describe_configs import DescribeCo
 from twisted_kafka.server.apis.administration.features import FeatureApis
 from twisted_kafka.server.apis.administration.partitions import PartitionApis
 from twisted_kafka.server.apis.administration.topics import TopicApis
-from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
-from twisted_kafka.server.apis.cluster.metadata import MetadataApis
+from twisted_kafka.server.apis.brokers.api_versions import VersionsApis
+from twisted_kafka.server.apis.brokers.metadata import MetadataApis
 from twisted_kafka.server.dispatch import ApiRegistry, Limited, ReadyResponse
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.timer import Timer

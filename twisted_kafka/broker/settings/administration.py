@@ -16,7 +16,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.server.apis.administration.alter_configs import AlterConfigApis
 from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
 from twisted_kafka.server.apis.administration.describe_configs import DescribeConfigApis
-from twisted_kafka.server.apis.cluster.telemetry import TelemetryApis
+from twisted_kafka.server.apis.brokers.telemetry import TelemetryApis
 from twisted_kafka.server.authorization import IAuthorization
 from twisted_kafka.telemetry.client_metrics_manager import ClientMetricsManager
 from twisted_kafka.telemetry.exposed_metrics import ExposedMetrics

@@ -31,7 +31,7 @@ from twisted_kafka.protocol.messages.inter_broker import (
     UpdateMetadataTopicState,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.server.apis.cluster.control import ControlApis
+from twisted_kafka.server.apis.brokers.control import ControlApis
 
 LISTENERS = {
     "broker.id": "1",

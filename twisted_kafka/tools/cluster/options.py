@@ -9,13 +9,13 @@ from typing import Any, Final, NoReturn
 from twisted.logger import Logger
 from twisted.python import usage
 
-from twisted_kafka.cluster.plan import MOST_BROKERS, plan_brokers
-from twisted_kafka.cluster.service import ClusterService, ClusterSettings
 from twisted_kafka.config.broker_config import parse_overrides
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.properties import load_properties
 from twisted_kafka.system.start_up import CLUSTER_COMMAND
 from twisted_kafka.tap import EXIT_STATUS_BAD_START, stop_cleanly_on_signals
+from twisted_kafka.tools.cluster.plan import MOST_BROKERS, plan_brokers
+from twisted_kafka.tools.cluster.service import ClusterService, ClusterSettings
 
 _log = Logger()
 

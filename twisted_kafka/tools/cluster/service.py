@@ -12,12 +12,12 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from twisted_kafka.cluster.child import Child
-from twisted_kafka.cluster.plan import HOST, BrokerPlan, ClusterError, choose_ports, plan_brokers
-from twisted_kafka.cluster.readiness import known_brokers, zookeeper_serves
-from twisted_kafka.cluster.zookeeper_server import ZooKeeperNotFoundError, find_java, find_zookeeper
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.system.interpreter import MEMORY_SETTINGS
+from twisted_kafka.tools.cluster.child import Child
+from twisted_kafka.tools.cluster.plan import HOST, BrokerPlan, ClusterError, choose_ports, plan_brokers
+from twisted_kafka.tools.cluster.readiness import known_brokers, zookeeper_serves
+from twisted_kafka.tools.cluster.zookeeper_server import ZooKeeperNotFoundError, find_java, find_zookeeper
 
 _log = Logger()
 

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.protocol import ProcessProtocol
 from twisted.python.failure import Failure
 
-from twisted_kafka.cluster import tied
+from twisted_kafka.tools.cluster import tied
 
 _TAIL_BYTES: Final = 4096
 
