@@ -93,7 +93,7 @@ class OneThread:
         self._handler = KafkaRequestHandler(requests, apis.handle, "one-thread", bundles=apis)
         self._parker = requests.add_handler()
         self._parker.role = self._handler
-        requests.release_idle(self._parker)
+        requests.release_idle(self._parker, 0)
         self._watch = StallWatch([requests], clock, "one-thread")  # not started: nobody takes over
         self.channels = [self._connect(40_000 + number) for number in range(connections)]
 
@@ -133,12 +133,12 @@ class OneThread:
         deadline = time.monotonic() + ANSWER_S
         while channel.in_flight is not None:
             if self._requests.has_large_next:
-                self._requests.claim_idle()
+                self._requests.claim_idle(0)
                 self._handler.step(self._parker, 1.0)
-                self._requests.release_idle(self._parker)
+                self._requests.release_idle(self._parker, 0)
             elif self._parker.park(0):  # another thread has woken this handler, and left it what is queued
                 self._handler.step(self._parker, 1.0)
-                self._requests.release_idle(self._parker)
+                self._requests.release_idle(self._parker, 0)
             self._processor.run_pending()
             self._processor.handle_requests()
             if time.monotonic() > deadline:

@@ -59,6 +59,8 @@ _BROKER_APIS: Final = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, Api
 _NO_ERROR_COUNTS: Final[Mapping[int, int]] = {}
 """The error counts of a request without response."""
 
+_WAITING: Final = (Later, Future)
+
 _log = Logger(__name__)
 
 
@@ -284,17 +286,11 @@ class KafkaApis:
 
     def _finish(self, request: Request, api: Api, message: _Decoded, result: Result | Later, shared_by: int = 1) -> None:
         """Send a handler's result, now or when its future is done. ``shared_by`` requests were handled together."""
-        if request.context.denials is not None:
-            request.context.denials.end()
-        kept: _Decoded = None
-        if isinstance(result, Later):
-            kept, result = result.request, result.answer
-        if isinstance(result, Future):
-            request.local_complete_ns = self._clock.monotonic_ns()
-            if kept is None:
-                kept = self._frames.keep(request, api.request_class, result)
-            result.add_done_callback(lambda future: self._complete(request, api, kept, future, shared_by))
-            self._note_waiting(request)
+        context = request.context
+        if context.denials is not None:
+            context.denials.end()
+        if isinstance(result, _WAITING):
+            self._wait_for(request, api, result, shared_by)
             return
         if self._quotas.is_enabled and self._throttler is not None:
             try:
@@ -314,7 +310,6 @@ class KafkaApis:
             return
         # Measured and Limited are returned only while quotas are enabled.
         response: Response = result  # type: ignore[assignment]
-        context = request.context
         try:
             if not isinstance(response, ReadyResponse):  # the handler of a ReadyResponse has noted its errors
                 if api.error_places.lists:
@@ -326,6 +321,18 @@ class KafkaApis:
             self._fail(request, api, message, error)
             return
         self._channel.send_response(request, parts, size_bytes)
+
+    def _wait_for(self, request: Request, api: Api, result: "Later | Future[Any]", shared_by: int) -> None:
+        """Send the result of a future when it is done."""
+        request.local_complete_ns = self._clock.monotonic_ns()
+        if isinstance(result, Later):
+            kept: _Decoded = result.request
+            future = result.answer
+        else:
+            future = result
+            kept = self._frames.keep(request, api.request_class, future)
+        future.add_done_callback(lambda future: self._complete(request, api, kept, future, shared_by))
+        self._note_waiting(request)
 
     def _send_step(self, request: Request, api: Api, step: AuthenticationStep) -> None:
         context = request.context

@@ -105,12 +105,14 @@ class BoundedQueue(Generic[V]):
     def put(self, item: V) -> bool:
         """Append an item; return False if there is no room for it."""
         size_bytes = self._size_of(item) + ENTRY_BYTES
+        items = self._items
         with self._lock:
-            if self._bytes + size_bytes > self._max_bytes or len(self._items) >= self._max_items:
+            held_bytes = self._bytes + size_bytes
+            if held_bytes > self._max_bytes or len(items) >= self._max_items:
                 return False
-            self._items.append(item)
-            self._bytes += size_bytes
-            return True
+            items.append(item)
+            self._bytes = held_bytes
+        return True
 
     def take(self, most: int, enough_bytes: int = sys.maxsize) -> list[V]:
         """Remove the first items and return them: at most ``most``, and none behind the one that makes them ``enough_bytes``."""

@@ -112,7 +112,7 @@ def test_it_may_poll_busily_while_all_handlers_sleep_and_nothing_is_queued(stage
     assert not stage.processor.may_poll_busily()
     assert stage.processor.handle_requests()
     assert stage.processor.may_poll_busily()
-    assert stage.channel.claim_idle() is not None
+    assert stage.channel.claim_idle(0) is not None
     assert not stage.processor.may_poll_busily(), "a handler is awake"
 
 
@@ -232,7 +232,7 @@ def test_stalled_thread_has_lost_the_loop_even_if_a_later_leader_has_the_same_fo
     stage.request()
     assert not stage.processor.handle_requests()
     take_next_role(second)
-    stage.channel.release_idle(second)
+    stage.channel.release_idle(second, 0)
     take_next_role(third)
     stage.processor.leader = third
 

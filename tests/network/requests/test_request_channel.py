@@ -319,9 +319,9 @@ def test_a_handler_leaves_requests_to_a_network_thread_that_handles_them() -> No
     setup.send()
     sleeper = Sleeper(setup, setup.parkers[0])
     assert sleeper.is_asleep
-    assert setup.channel.claim_idle() is setup.parkers[0]
+    assert setup.channel.claim_idle(setup.clock.monotonic_ns()) is setup.parkers[0]
     assert setup.number() == 1
-    setup.channel.release_idle(setup.parkers[0])
+    setup.channel.release_idle(setup.parkers[0], setup.clock.monotonic_ns())
     setup.processor.is_handling = False
     setup.send()
     setup.channel.wake_handler()
@@ -345,14 +345,14 @@ def test_a_handler_that_has_finished_leaves_requests_to_another_one_that_is_at_w
 
 def test_a_place_is_claimed_once_and_only_of_a_handler_that_sleeps() -> None:
     setup = Setup()
-    assert setup.channel.claim_idle() is None
+    assert setup.channel.claim_idle(setup.clock.monotonic_ns()) is None
     sleeper = Sleeper(setup, setup.parkers[0])
     setup.clock.advance_ms(3)
-    assert setup.channel.claim_idle() is setup.parkers[0]
-    assert setup.channel.claim_idle() is None
+    assert setup.channel.claim_idle(setup.clock.monotonic_ns()) is setup.parkers[0]
+    assert setup.channel.claim_idle(setup.clock.monotonic_ns()) is None
     setup.clock.advance_ms(5)
     assert setup.channel.idle_ns() == 3 * MS
-    setup.channel.release_idle(setup.parkers[0])
+    setup.channel.release_idle(setup.parkers[0], setup.clock.monotonic_ns())
     setup.clock.advance_ms(7)
     assert setup.channel.idle_ns() == 10 * MS
     setup.channel.send_shutdown_request()
@@ -379,7 +379,7 @@ def test_a_handler_that_has_slept_for_nothing_is_awake() -> None:
     assert setup.channel.receive(setup.parkers[0], 0.001) is None
     setup.clock.advance_ms(5)
     assert setup.channel.idle_ns() == 0
-    assert setup.channel.claim_idle() is None
+    assert setup.channel.claim_idle(setup.clock.monotonic_ns()) is None
 
 
 # how long handlers sleep
@@ -552,8 +552,9 @@ def test_a_request_that_is_looked_at_by_a_stalled_handler_wakes_another_one() ->
     setup.clock.advance_ms(1)
 
     class Large(Request):
-        @property
-        def is_large(self) -> bool:
+        def __getattribute__(self, name: str) -> object:
+            if name != "is_large":
+                return super().__getattribute__(name)
             setup.channel.check_stalls()
             setup.channel.check_stalls()
             return True

@@ -98,21 +98,23 @@ def validate_and_assign_offsets(records: Buffer, context: ValidationContext) -> 
     from clients, more than one batch), InvalidRecordsError and InvalidTimestampsError (for single records, which are listed),
     RecordTooLargeError, UnsupportedCompressionTypeError, InvalidProducerEpochError.
     """
-    try:
-        return _validate(records, context)
-    except RecordTooLargeError:
-        # The records may be allowed, but their memory must not add up: a few kilobytes become 64 MiB.
-        with _LARGE_PAYLOADS:
-            context.takes_large = True
-            return _validate(records, context)
-
-
-def _validate(records: Buffer, context: ValidationContext) -> LogAppendInfo:
     view = records if type(records) is memoryview else memoryview(records)
-    if len(view) >= HEADER_SIZE:
-        header = _unpack_header(view)
-        if header[1] == len(view) - LOG_OVERHEAD and header[3] == _LATEST_MAGIC:
-            return _validate_batch(view, header, context)  # exactly one batch of format 2, the usual case
+    try:
+        if len(view) >= HEADER_SIZE:
+            header = _unpack_header(view)
+            if header[1] == len(view) - LOG_OVERHEAD and header[3] == _LATEST_MAGIC:
+                return _validate_batch(view, header, context)  # exactly one batch of format 2, the usual case
+        return _validate_batches(view, context)
+    except RecordTooLargeError:
+        if context.takes_large:
+            raise
+    # The records may be allowed, but their memory must not add up: a few kilobytes become 64 MiB.
+    with _LARGE_PAYLOADS:
+        context.takes_large = True
+        return _validate_batches(view, context)
+
+
+def _validate_batches(view: memoryview, context: ValidationContext) -> LogAppendInfo:
     size = batch_size(view)
     if size is None or size > len(view):
         return LogAppendInfo(b"", (), 0)

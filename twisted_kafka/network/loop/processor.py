@@ -297,11 +297,13 @@ class Processor:
         (``ILoopHooks.handle_requests``.)
         """
         request_channel = self._request_channel
-        follower = request_channel.claim_idle() if request_channel.has_work else None
+        if not request_channel.has_work:
+            return True
+        started_ns = self._steady_ns()
+        follower = request_channel.claim_idle(started_ns)
         if follower is None:
             return True
         leader = self.leader
-        started_ns = self._steady_ns()
         # What this thread has done to the sockets happens before it releases the lock here, the stall watch takes the lock before
         # it wakes the follower, and so the follower sees all of it. This thread touches them again only if, with the lock held, it
         # finds that nobody has taken the loop away.
@@ -327,11 +329,12 @@ class Processor:
         if not is_leader:
             return False
         leader.busy_since_ns = 0
+        ended_ns = self._steady_ns()
         if handler.has_ended:
             follower.wake()
         else:
-            request_channel.release_idle(follower)
-        self._handled_ns += self._steady_ns() - started_ns
+            request_channel.release_idle(follower, ended_ns)
+        self._handled_ns += ended_ns - started_ns
         self.run_pending()
         return True
 

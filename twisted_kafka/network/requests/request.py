@@ -71,6 +71,7 @@ class Request:
         "dequeued_ns",
         "frame",
         "is_kept",
+        "is_large",
         "local_complete_ns",
         "memory_pool",
         "parts",
@@ -92,7 +93,12 @@ class Request:
         self.frame: Buffer = frame
         self.body_offset = body_offset
         self.processor = processor
-        self.request_bytes = len(frame)
+        self.request_bytes = size = len(frame)
+        self.is_large = size > LARGE_BYTES
+        """Whether it is handled while its processor reads others.
+
+        Validating and writing it take long, mostly without the interpreter lock.
+        """
         self.response_bytes = 0
         self.received_ns = received_ns
         self.dequeued_ns = self.local_complete_ns = self.response_ready_ns = 0
@@ -105,14 +111,6 @@ class Request:
         self.is_kept = False
         """Whether its handler has left it to be handled later, with its frame."""
         self._unanswered = [True]
-
-    @property
-    def is_large(self) -> bool:
-        """Whether it is handled while its processor reads others.
-
-        Validating and writing it take long, mostly without the interpreter lock.
-        """
-        return self.request_bytes > LARGE_BYTES
 
     def claim(self) -> bool:
         """Return True to the first caller only: that caller may answer the request."""

@@ -142,7 +142,11 @@ class RequestChannel:
     @property
     def has_work(self) -> bool:
         """Whether a network thread can take something from the queue in the place of an idle handler."""
-        return bool(self._queue) and bool(self._idle) and not self.has_large_next
+        queue = self._queue
+        try:
+            return bool(queue) and bool(self._idle) and not queue[0].is_large
+        except IndexError:  # another thread has taken it
+            return False
 
     @property
     def has_large_next(self) -> bool:
@@ -161,7 +165,7 @@ class RequestChannel:
             HAS_INTERPRETER_LOCK and any(each is not parker and each.is_at_work for each in self._parkers)
         )
 
-    def claim_idle(self) -> Parker | None:
+    def claim_idle(self, now_ns: int) -> Parker | None:
         """Claim the place of an idle handler, to handle requests in its stead; None if no handler is idle.
 
         To be followed by ``release_idle``, ``Parker.wake`` or ``replace``.
@@ -170,12 +174,12 @@ class RequestChannel:
             parker = self._idle.pop()
         except IndexError:
             return None
-        parker.end_idle(self._steady_ns())
+        parker.end_idle(now_ns)
         return parker
 
-    def release_idle(self, parker: Parker) -> None:
+    def release_idle(self, parker: Parker, now_ns: int) -> None:
         """Return a claimed place to the handler that has it. It is still asleep."""
-        parker.parked_since_ns = self._steady_ns()
+        parker.parked_since_ns = now_ns
         self._idle.append(parker)
 
     def replace(self, follower: Parker, leader: Parker) -> None:
@@ -247,9 +251,9 @@ class RequestChannel:
             self._sleep(parker, timeout_s)
             return None
         queue = self._queue
-        if not timeout_s and (not queue or self.has_large_next):  # no exception each time that a network thread is done
-            return None
         try:
+            if not timeout_s and (not queue or queue[0].is_large):  # no exception each time that a network thread is done
+                return None
             request: Request | RequestBundle | ShutdownRequest | WakeupRequest = queue.popleft()
         except IndexError:
             if timeout_s:

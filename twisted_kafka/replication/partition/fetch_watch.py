@@ -33,8 +33,9 @@ class FetchWatches:
 
     def changed(self, topic_partition: TopicPartition) -> None:
         """Let the next fetch of each follower read the partition; complete fetches that wait for it."""
-        for watch in self._by_partition.get(topic_partition, ()):
-            watch.changed(topic_partition)
+        if self._by_partition:  # otherwise there are no followers, and no need to hash
+            for watch in self._by_partition.get(topic_partition, ()):
+                watch.changed(topic_partition)
 
     def add(self, topic_partition: TopicPartition, watch: "FetchWatch") -> None:
         """Report changes of a partition to the watch."""

@@ -46,8 +46,9 @@ class VersionsApis:
             name, version = request.client_software_name, request.client_software_version
             if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-            context.connection.software_name = bounded_text(name)
-            context.connection.software_version = bounded_text(version)
+            connection = context.connection
+            if connection.software_name != name or connection.software_version != version:
+                connection.software_name, connection.software_version = bounded_text(name), bounded_text(version)
         authenticator = context.connection.authenticator
         if authenticator is not None:
             authenticator.versions_told()
