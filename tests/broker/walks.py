@@ -1,6 +1,8 @@
-"""The walks of requests in docs/walks.md: which functions a request crosses, followed in a running broker.
+"""The walks of requests: which functions of the package a request crosses, followed in a running broker.
 
-As a program, write them: python -m tests.broker.walks
+As a program, this prints them, each function where a thread first calls it, indented by depth: python -m tests.broker.walks. Not
+listed are generated codecs, lambdas, the reactor, and the work of threads between requests. The first request of its kind crosses
+more (codecs are compiled, caches filled); these are later ones.
 """
 
 import socket
@@ -12,12 +14,15 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import twisted_kafka
 from twisted_kafka.network.loop import stall_watch
+from twisted_kafka.protocol.api import response_class
 from twisted_kafka.protocol.compiler.codec import Message
-from twisted_kafka.protocol.headers import request_header_version
+from twisted_kafka.protocol.headers import parse_response_header, request_header_version
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from twisted_kafka.protocol.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol
 from twisted_kafka.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -25,13 +30,17 @@ from twisted_kafka.protocol.messages.offsets import (
 )
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs" / "walks.md"
 PACKAGE = str(ROOT / "twisted_kafka") + "/"
-BEGIN, END = "<!-- walks -->\n", "<!-- end of walks -->\n"
 TIMEOUT_S = 20
 
 ROOTS = ("KafkaTransport.doRead", "KafkaApis.handle", "Processor.process_new_responses")
@@ -143,13 +152,16 @@ class Client:
         self._socket = socket.create_connection(("127.0.0.1", broker.listeners[0].port), TIMEOUT_S)
         self._stream = self._socket.makefile("rb")
 
-    def ask(self, request: Message, version: int) -> None:
-        """Send a request and wait for its response."""
+    def ask(self, request: Message, version: int) -> Any:
+        """Send a request and return its response."""
         tags = b"\0" if request_header_version(request.KEY, version) == 2 else b""
         frame = struct.pack(">hhih", request.KEY, version, 7, -1) + tags + request.encode(version)
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
         size = int.from_bytes(self._stream.read(4))
-        assert len(self._stream.read(size)) == size
+        answer = self._stream.read(size)
+        assert len(answer) == size
+        _, offset = parse_response_header(request.KEY, version, answer)
+        return response_class(request.KEY).decode(answer, version, offset)
 
     def close(self) -> None:
         self._stream.close()
@@ -171,43 +183,78 @@ def _commit(topic: str) -> tuple[Message, int]:
     return OffsetCommitRequest(group_id="group", topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])]), 8
 
 
+def _fetch(topic: str) -> tuple[Message, int]:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topics = [FetchTopic(topic=topic, partitions=[partition])]
+    return FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=topics), 11
+
+
+def _join(client: Client, group: str) -> Callable[[], object]:
+    """Return the request with which the first member of a group joins, with the id that the broker has given it."""
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+    options: dict[str, Any] = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer"}
+    request = JoinGroupRequest(group_id=group, protocols=[protocol], **options)
+    request.member_id = client.ask(request, 5).member_id
+    return partial(client.ask, request, 5)
+
+
+def _end(client: Client, transactional_id: str) -> Callable[[], object]:
+    """Return the request that commits a transaction with one partition."""
+    init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=10_000)
+    producer = client.ask(init, 3)
+    identity: dict[str, Any] = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+    topics = [AddPartitionsToTxnTopic(name="topic-0", partitions=[0])]
+    client.ask(
+        AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=transactional_id,
+            v3_and_below_topics=topics,
+            **{f"v3_and_below_{name}": value for name, value in identity.items()},
+        ),
+        2,
+    )
+    return partial(client.ask, EndTxnRequest(transactional_id=transactional_id, committed=True, **identity), 3)
+
+
 def follow_walks() -> dict[str, dict[str, list[Step]]]:
     """Return the functions that one request crosses, by name of the request and title of the thread."""
     walks = {}
     with followed_broker() as (broker, follower):
         client = Client(broker)
-        for topic in ["__consumer_offsets", *(f"topic-{number}" for number in range(WARM_UPS))]:
+        internal = ["__consumer_offsets", "__transaction_state"]
+        for topic in [*internal, *(f"topic-{number}" for number in range(WARM_UPS))]:
             client.ask(*_create(topic))
-        for name, make in (("Produce", _produce), ("OffsetCommit", _commit)):
+        for name, make in (("Produce", _produce), ("Fetch", _fetch), ("OffsetCommit", _commit)):
             for _ in range(WARM_UPS):
                 client.ask(*make("topic-0"))
             walks[name] = follower.follow(partial(client.ask, *make("topic-0")))
+        for name, prepare in (("JoinGroup", _join), ("EndTxn", _end)):
+            for number in range(WARM_UPS):
+                prepare(client, f"warm-{number}")()
+            walks[name] = follower.follow(prepare(client, "last"))
         walks["CreateTopics"] = follower.follow(lambda: client.ask(*_create("last")))
         client.close()
     return walks
 
 
-def written_walks() -> str:
-    return DOCUMENT.read_text().partition(BEGIN)[2].partition(END)[0]
+def size_of(threads: dict[str, list[Step]]) -> tuple[int, int]:
+    """Return how many functions and files a walk crosses."""
+    steps = {step[1:] for walk in threads.values() for step in walk}
+    return len(steps), len({module for _, module in steps})
 
 
 def as_text(walks: dict[str, dict[str, list[Step]]]) -> str:
-    """Return the section of the document: a list of calls for each walk and thread, indented by depth."""
+    """Return a list of calls for each walk and thread, indented by depth."""
     lines = []
     for name, threads in walks.items():
-        total = sum(map(len, threads.values()))
-        lines += [f"### {name}: {total} functions", "", "```"]
+        functions, files = size_of(threads)
+        deepest = 1 + max(step.depth for walk in threads.values() for step in walk)
+        lines.append(f"{name}: {functions} functions in {files} files, {deepest} deep")
         for thread in (each for each in THREADS.values() if each in threads):
             lines.append(f"[{thread}]")
             lines += [f"{'  ' * depth + function:<72} {module}" for depth, function, module in threads[thread]]
-        lines += ["```", ""]
+        lines.append("")
     return "\n".join(lines)
 
 
-def write() -> None:
-    before, begin, rest = DOCUMENT.read_text().partition(BEGIN)
-    DOCUMENT.write_text(before + begin + as_text(follow_walks()) + END + rest.partition(END)[2])
-
-
 if __name__ == "__main__":
-    write()
+    print(as_text(follow_walks()))
