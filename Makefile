@@ -30,7 +30,7 @@ $(BIN)/python:
 		{ echo "Python 3.11 or newer with venv is required; set it with: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# The checkout itself is put on the path (docs/adr/0004): changes take effect at once, and twistd finds twisted/plugins.
+# The checkout itself is put on the path (setup.py says how): changes take effect at once, and twistd finds twisted/plugins.
 $(VENV)/.run-installed: pyproject.toml setup.py etc/pypy-constraints.txt | $(BIN)/python
 	$(INSTALL) --editable .
 	$(COMPILE)
@@ -126,7 +126,7 @@ SMOKE_PYTHON ?= $(PYTHON)
 smoke: $(VENV)/.dev-installed
 	$(BIN)/python .ci/smoke.py --python $(SMOKE_PYTHON)
 
-# Tests a sample of mutants of eight packages (docs/adr/0022-mutants.md); for others: MUTANTS="--packages log --sample 100 --seed 2".
+# Tests a sample of mutants of eight packages (benchmarks/mutants.py); for others: MUTANTS="--packages log --sample 100 --seed 2".
 mutants: $(VENV)/.dev-installed
 	$(BIN)/python -m benchmarks.mutants $(MUTANTS)
 

@@ -1,6 +1,8 @@
 """The computed part of the packaging: README links and packages.
 
-The static metadata is in pyproject.toml.
+The static metadata is in pyproject.toml. setuptools-scm takes the version from the git tag; an sdist has it in PKG-INFO, and a
+source tree with neither gets ``fallback_version``. Links into the source tree work in a clone and lead nowhere on a package
+index, hence ``index_readme``. Absolute links in the README would lead offline clones, and branches, to other versions.
 """
 
 import re
@@ -44,6 +46,7 @@ setup(
         # Has no __init__.py: Twisted searches every twisted/plugins on the path, and its own package is not shadowed.
         "twisted.plugins",
     ],
-    # Says that all packages are below the checkout: an editable installation then puts it on the path (docs/adr/0004).
+    # Says that all packages are below the checkout. An editable installation then writes a .pth file, and no import hook, which
+    # would slow every start of the interpreter and hide twisted/plugins from twistd.
     package_dir={"": "."},
 )

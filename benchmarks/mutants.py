@@ -2,9 +2,18 @@
 
     python -m benchmarks.mutants [--packages log network] [--sample 20] [--seed 1] [--all] [--modules cleaner partition]
 
-mutmut creates the mutants and runs the tests that reach the changed function; docs/adr/0022-mutants.md describes the mutations. A
-mutant that passes all tests has survived: a test is missing, or the mutant is equivalent. `tests/mutants.toml` lists the accepted
-survivors with the reasons.
+mutmut creates the mutants and runs the tests that reach the changed function. A mutant that passes all tests has survived: a test
+is missing, or the mutant is equivalent. `tests/mutants.toml` lists the accepted survivors with the reasons.
+
+- There are 9,000 mutants. A run takes a sample of 20 per package, chosen by the seed. Tests run in order of duration, so most
+  mutants die in the first second.
+- Only the package's own tests (and those of its neighbours) count, without those marked slow and long.
+- The mutations are mutmut's of operators, comparisons, numbers, booleans, loops and conditions. Excluded are those that mypy
+  rejects (a value becomes None, an argument is removed) and those of texts. Two are added: a call that is a statement is removed,
+  and `if x` becomes `if not x`. Logging calls are left alone. mutmut does not mutate decorated functions and module-level code.
+- Tests run several times in one process: one that changes a value of its module fails the second time.
+
+At least 90 % have to be killed. It is not part of `.ci/run`: a sample of 160 is too small to fail a change.
 """
 
 import argparse

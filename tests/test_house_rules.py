@@ -141,10 +141,3 @@ def test_only_those_that_need_it_may_transfer_a_part() -> None:
     for name in MAY_TRANSFER_A_PART:
         with case(name=name):
             assert list(_raw_transfers(ast.parse((PACKAGE / name).read_text())))
-
-
-def test_each_decision_has_a_number_of_its_own_and_is_listed() -> None:
-    decisions = sorted(path.name for path in (PACKAGE.parent / "docs" / "adr").glob("0*.md"))
-    assert [name[:4] for name in decisions] == [f"{number:04}" for number in range(1, len(decisions) + 1)]
-    listed = (PACKAGE.parent / "docs" / "adr" / "README.md").read_text()
-    assert [name for name in decisions if f"({name})" not in listed] == []

@@ -27,6 +27,7 @@ _log = Logger()
 EXIT_STATUS_BAD_START = 1
 EXIT_STATUS_FATAL = 1
 EXIT_STATUS_STOPPED = 0
+"""Of an orderly stop on a signal. twistd itself would end as if the signal had killed it (143 for SIGTERM)."""
 
 OPEN_FILES = 10_240
 """What macOS really allows a process whose hard limit is "unlimited"."""

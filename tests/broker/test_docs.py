@@ -135,6 +135,20 @@ def test_the_site_has_every_page() -> None:
     assert all((ROOT / name).exists() for name in from_the_top if name.isupper() or name == "README.md")
 
 
+def test_decisions_have_a_status_and_their_index_fits_a_screen() -> None:
+    folder = ROOT / "docs" / "adr"
+    decisions = sorted(folder.glob("0*.md"))
+    index = (folder / "README.md").read_text()
+    assert re.findall(r"^- \[\d{4}\]\(([^)]*)\): ", index, re.MULTILINE) == [path.name for path in decisions]
+    numbers = [path.name[:4] for path in decisions]
+    assert len(set(numbers)) == len(numbers)
+    assert len(index.splitlines()) <= 45
+    headers = [path.read_text().splitlines()[:4] for path in decisions]
+    assert all(re.fullmatch(r"# \d{4}: .+", header[0]) for header in headers)
+    assert [header[2] for header in headers if not re.fullmatch(r"Status: (proposed|accepted)", header[2])] == []
+    assert [header[3] for header in headers if not re.fullmatch(r"Date: \d{4}-\d\d-\d\d", header[3])] == []
+
+
 def _anchors(path: Path) -> set[str]:
     """Return the anchors of a document's headings as repository hosts make them."""
     headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)

@@ -34,7 +34,7 @@ def channel_builders(metrics: MetricsRegistry, sasl_resources: "Callable[[], Sas
     def transports_of(config: KafkaConfig, end_point: EndPoint, principals: Any) -> IChannelBuilder:
         if end_point.security_protocol in (PLAINTEXT, SASL_PLAINTEXT):
             return PLAINTEXT_BUILDER
-        from twisted_kafka.network.tls.ssl_channel_builder import SslChannelBuilder  # loaded when needed (docs/adr/0006)
+        from twisted_kafka.network.tls.ssl_channel_builder import SslChannelBuilder  # loaded when needed (twisted_kafka.tls)
 
         rules = config.for_listener(end_point.listener_name, "ssl.principal.mapping.rules")
         by_rules = ssl_principal_builder(str(rules))

@@ -34,6 +34,6 @@ def connector_for(
 def _transports(config: KafkaConfig, listener_name: str, reactor: Any, protocol: str) -> IConnector:
     if protocol.endswith(PLAINTEXT):
         return PlaintextConnector(reactor)
-    from twisted_kafka.client.tls_connector import TlsConnector  # loaded only if needed: docs/adr/0006
+    from twisted_kafka.client.tls_connector import TlsConnector  # loaded only if needed (twisted_kafka.tls)
 
     return TlsConnector(config, listener_name, reactor)

@@ -214,7 +214,9 @@ class LogManager:
     def _adopt_future_log(self, topic_partition: TopicPartition, topic_id: bytes | None) -> UnifiedLog | None:
         """Replace a lost log by its future log and return it. Returns None if this topic has no future log.
 
-        With a new log the move would continue, and truncate the future log to nothing (docs/adr/0023-lost-source-of-a-move.md).
+        The source of a move is lost if its disk dies and leaves ``log.dirs``. Apache Kafka then creates an empty log, and the move
+        truncates the copy to nothing. The caller does this only while all directories are online, as the log may be in one that is
+        not. If the source comes back, the start takes the log with the later epoch and offset and renames the other to ``-stray``.
         """
         future = self._future_logs.get(topic_partition)
         if future is None or (topic_id is not None and future.topic_id not in (None, topic_id)):

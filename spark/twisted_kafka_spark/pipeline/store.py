@@ -2,7 +2,9 @@
 
 The first folder's name has the version of the schema. An hour of a source is one file, as bounded as its names are.
 A write makes its files elsewhere, renames them into their hours, and then deletes the replaced files. Only the newest file of an
-hour and a source counts, so a reader during the write, or after a kill, gets either the old or the new state of an hour.
+hour and a source counts, so a reader during the write, or after a kill, gets either the old or the new state of an hour. Spark's
+dynamic overwrite deletes an hour before it moves the new one there, so a kill in between loses it. A table format (Delta, Iceberg)
+would need a jar in executors and readers. Two writes of one source at once do not see each other.
 """
 
 from __future__ import annotations

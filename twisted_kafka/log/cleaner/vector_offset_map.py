@@ -3,6 +3,10 @@
 The hash of a key consists of four 32-bit multilinear hashes of its 32-bit words, with secret random coefficients (Lemire and
 Kaser, "Strongly universal string hashing is fast"): for any two keys, even chosen by an attacker, the probability of a collision
 is 2**-128. Keys longer than 128 bytes are hashed with BLAKE2b first.
+
+An entry takes 24 bytes, as in Kafka's cleaner; a dictionary of digests takes 224 and half a microsecond per key. Without numpy, and
+for logs below 1 MB, plain_offset_map does the same with a dictionary. Blocks are of 1 MB, not Kafka's 256 KB, in which numpy's
+overhead took a third of the time. Figures: docs/performance-parts.md, "Compaction".
 """
 
 import math

@@ -13,7 +13,9 @@ names as an int may be empty too: the attribute is its count, and the fields of 
 returns None for any other message, and for a malformed one: the message's own decoder says what that is. ``write`` writes what the
 message with these values would be.
 
-The functions are generated from the message's declaration, for each version on first use (`protocol/compiler/flat_source.py`).
+Produce, Fetch and ListOffsets have forms. For OffsetCommit and Heartbeat a form would win less than 1.1 times
+(docs/performance-history.md, "Flat forms"). The functions are generated from the message's declaration, for each version on first
+use (`protocol/compiler/flat_source.py`).
 """
 
 import typing
