@@ -4,6 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from twisted_kafka.tls import der
 from twisted_kafka.tls.der import OCTET_STRING, SEQUENCE, DerError, dotted, element, elements, expect
 
 
@@ -33,6 +34,11 @@ def test_an_element_is_its_tag_its_contents_and_its_end(tag: int, contents: byte
             element(data[:cut], 6)
     with pytest.raises(DerError):
         element(data[:-1], 6)
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 255, 256, 65_535, 65_536])
+def test_an_element_is_written_with_the_shortest_length(size: int) -> None:
+    assert der.encoded(OCTET_STRING, bytes(size)) == encoded(OCTET_STRING, bytes(size))
 
 
 @pytest.mark.parametrize("length", [b"\x80", b"\x85\0\0\0\0\0", b"\xff", b"\x82\1", b"\x84\0\0\0"])

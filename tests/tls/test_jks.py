@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from twisted_kafka.tls.jks import ENTRIES_MAX, MAGIC, JksError, KeyEntry, decrypt_key, read_jks
+from twisted_kafka.tls.jks import ENTRIES_MAX, MAGIC, JksError, KeyEntry, decrypt_key, encrypt_key, read_jks, write_jks
 
 PASSWORD = "store-secret"
 PROTECTOR = bytes.fromhex("060a2b060104012a02110101")
@@ -53,6 +53,28 @@ def protected(secret: bytes, password: str, algorithm: bytes = PROTECTOR) -> byt
     body = bytes(one ^ other for one, other in zip(secret, stream, strict=False))
     check = hashlib.sha1(password.encode("utf-16-be") + secret).digest()
     return der(0x30, der(0x30, algorithm + b"\5\0") + der(4, salt + body + check))
+
+
+def test_a_store_is_written_as_its_format_says() -> None:
+    keys = [KeyEntry("one", b"protected", (b"own", b"ca")), KeyEntry("\u00e9", b"", ())]
+    now_ms = 0x0102_0304_0506_0708
+    date = bytes(range(1, 9))
+    written = write_jks(keys, {"two": b"root"}, PASSWORD, now_ms)
+    entries = [key("one", b"protected", [b"own", b"ca"]), key("\u00e9", b"", []), trusted("two", b"root")]
+    dated = [each.replace(DATE, date, 1) for each in entries]
+    assert written == store(*dated)
+
+
+@pytest.mark.parametrize("size", [0, 1, 20, 21, 300])
+def test_an_encrypted_key_can_be_decrypted(size: int) -> None:
+    secret = bytes(index % 251 for index in range(size))
+    entry = encrypt_key("one", secret, [b"own"], "key-secret", bytes(range(20)))
+    assert (entry.alias, entry.chain) == ("one", (b"own",))
+    assert (
+        decrypt_key(entry, "key-secret")
+        == secret
+        == decrypt_key(KeyEntry("one", protected(secret, "key-secret"), ()), "key-secret")
+    )
 
 
 @pytest.mark.parametrize("version", [1, 2])
