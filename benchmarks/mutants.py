@@ -3,7 +3,8 @@
     python -m benchmarks.mutants [--packages log network] [--sample 20] [--seed 1] [--all] [--modules cleaner partition]
 
 mutmut creates the mutants and runs the tests that reach the changed function. A mutant that passes all tests has survived: a test
-is missing, or the mutant is equivalent. `tests/mutants.toml` lists the accepted survivors with the reasons.
+is missing, or the mutant is equivalent. `tests/mutants.toml` lists the accepted survivors by function and mutation, with the
+reasons; a test finds those of code that is gone.
 
 - There are 9,000 mutants. A run takes a sample of 20 per package, chosen by the seed. Tests run in order of duration, so most
   mutants die in the first second.
@@ -19,6 +20,7 @@ At least 90 % have to be killed. It is not part of `.ci/run`: a sample of 160 is
 import argparse
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -60,15 +62,38 @@ track_dependencies = false
 use_git_change_detection = false
 """
 KILLED = ("killed", "timeout", "segfault", "suspicious")
+TOKEN = re.compile(r"\w+(?:\.\w+)*|[-+*/<>=!%&|^]+|\S")
+TOKENS_BEFORE = 2
+TOKENS_AFTER = 1
 
 
 @dataclass(frozen=True)
 class Survivor:
-    """A mutant that passed all tests: its function, the original lines, and the changed lines."""
+    """A mutant that passed all tests: its function, the original line, and the changed line."""
 
     function: str
     was: str
     now: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The function and the mutation, which stay the same while other code changes."""
+        return self.function, mutation(self.was, self.now)
+
+
+def mutation(was: str, now: str) -> str:
+    """Return the tokens that differ, with some before and after them: ``if size < 0 => if size <= 0``, ``without log.flush``."""
+    call = re.match(r"[\w.]+(?=\()", was)
+    if now == "pass" and call:
+        return f"without {call[0]}"
+    old, new = list(TOKEN.finditer(was)), list(TOKEN.finditer(now))
+    same = [one[0] == other[0] for one, other in zip(old, new, strict=False)]
+    before = same.index(False) if False in same else len(same)
+    same_after = [one[0] == other[0] for one, other in zip(reversed(old[before:]), reversed(new[before:]), strict=False)]
+    after = same_after.index(False) if False in same_after else len(same_after)
+    first, after = max(before - TOKENS_BEFORE, 0), max(after - TOKENS_AFTER, 0)
+    parts = ((text, tokens[first : len(tokens) - after]) for text, tokens in ((was, old), (now, new)))
+    return " => ".join(text[tokens[0].start() : tokens[-1].end()] for text, tokens in parts)
 
 
 # The process that runs the mutants of one package
@@ -180,22 +205,22 @@ def prepare(package: str) -> Path:
 def survivor(name: str, diff: str) -> Survivor:
     module, _, mangled = name.rpartition(".")
     function = mangled.partition("__mutmut_")[0].removeprefix("x_").removeprefix("xǁ").replace("ǁ", ".")
-    lines = [line for line in diff.splitlines() if not line.startswith(("---", "+++"))]
-    was, now = ("\n".join(line[1:].strip() for line in lines if line.startswith(sign)) for sign in "-+")
+    lines = [line.partition("  # ")[0] for line in diff.splitlines() if not line.startswith(("---", "+++"))]
+    was, now = (" ".join(line[1:].strip() for line in lines if line.startswith(sign)) for sign in "-+")
     return Survivor(f"{module.removeprefix('twisted_kafka.')}.{function}", was, now)
 
 
-def accepted() -> dict[Survivor, str]:
-    entries = tomllib.loads(ACCEPTED.read_text()).get("survivor", [])
-    return {Survivor(each["function"], each["was"], each["now"]): each["reason"] for each in entries}
+def accepted() -> set[tuple[str, str]]:
+    """Return the functions and mutations of the accepted survivors."""
+    return {(function, each) for function, mutations in tomllib.loads(ACCEPTED.read_text()).items() for each in mutations}
 
 
-def report(package: str, directory: Path, known: dict[Survivor, str]) -> tuple[int, int]:
+def report(package: str, directory: Path, known: set[tuple[str, str]]) -> tuple[int, int]:
     """Print the results of a package; return the number of killed mutants, and of those that could have been killed."""
     count = json.loads((directory / "count.json").read_text())
     results = json.loads((directory / "results.json").read_text())
     survived = [(survivor(name, diff), status) for name, status, diff in results if status not in KILLED]
-    missed = [(each, status) for each, status in survived if each not in known]
+    missed = [(each, status) for each, status in survived if each.key not in known]
     killed, possible = len(results) - len(survived), len(results) - len(survived) + len(missed)
     print(
         f"{package}: {killed} of {possible} killed ({killed / max(possible, 1):.0%}), "
@@ -203,9 +228,7 @@ def report(package: str, directory: Path, known: dict[Survivor, str]) -> tuple[i
     )
     for each, status in missed:
         print(f"  {each.function}" + ("" if status == "survived" else f" ({status})"))
-        for sign, text in (("-", each.was), ("+", each.now)):
-            for line in text.splitlines():
-                print(f"    {sign} {line}")
+        print(f"    - {each.was}\n    + {each.now}\n    {json.dumps(each.key[1])}")
     return killed, possible
 
 
