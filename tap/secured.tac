@@ -1,6 +1,6 @@
 """One broker with TLS, SCRAM, ACLs and quotas as a Twisted application file: twistd -n -y tap/secured.tac
 
-The settings are those of etc/secured.properties. docs/operations.md says how to make the certificates and the first users.
+The settings are those of etc/secured.properties. docs/operations-security.md says how to make the certificates and the first users.
 """
 
 from pathlib import Path

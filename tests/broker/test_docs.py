@@ -97,7 +97,7 @@ def test_documents_name_keys_that_exist_and_all_of_our_own() -> None:
         ".".join(path.relative_to(ROOT / "twisted_kafka").with_suffix("").parts) for path in (ROOT / "twisted_kafka").rglob("*.py")
     }
     assert named - set(BROKER_KEYS) - modules - CLIENTS_KEYS == set()
-    operations = (ROOT / "docs" / "operations.md").read_text()
+    operations = (ROOT / "docs" / "operations-settings.md").read_text()
     assert [key for key in sorted(EXTENSION_KEYS) if f"`{key}`" not in operations] == []
 
 

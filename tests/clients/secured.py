@@ -1,4 +1,4 @@
-"""The broker of etc/secured.properties, started with the commands of docs/operations.md: TLS, SCRAM and ACLs."""
+"""The broker of etc/secured.properties, started with the commands of docs/operations-security.md: TLS, SCRAM and ACLs."""
 
 import subprocess
 import sys

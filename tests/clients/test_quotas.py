@@ -159,7 +159,7 @@ def test_producers_are_held_within_five_percent(
 def test_consumers_get_no_more_than_their_quota(
     start_broker: Callable[..., ServedBroker], client: str, request: pytest.FixtureRequest
 ) -> None:
-    """They get less: a fetch that exceeds the quota is empty, as from Apache Kafka (docs/operations.md)."""
+    """They get less: a fetch that exceeds the quota is empty, as from Apache Kafka (docs/operations-settings.md)."""
     if client == "java":
         request.getfixturevalue("java")
     limited = Limited(start_broker)

@@ -1,4 +1,4 @@
-"""The broker of etc/secured.properties, with the commands of docs/operations.md."""
+"""The broker of etc/secured.properties, with the commands of docs/operations-security.md."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What docs/operations.md says of a cluster, done with Apache Kafka's tools while clients write and read."""
+"""What docs/operations-cluster.md says of a cluster, done with Apache Kafka's tools while clients write and read."""
 
 import shutil
 from collections.abc import Iterator

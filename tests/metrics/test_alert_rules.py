@@ -58,7 +58,7 @@ def test_each_alert_names_metrics_and_labels_that_a_broker_has(page: str) -> Non
 
 
 def test_each_alert_is_explained() -> None:
-    explained = (ROOT / "docs" / "operations.md").read_text()
+    explained = (ROOT / "docs" / "operations-monitoring.md").read_text()
     assert [name for name in re.findall(r"- alert: (\w+)", RULES.read_text()) if f"`{name}`" not in explained] == []
 
 

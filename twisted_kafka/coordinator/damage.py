@@ -8,7 +8,7 @@ from twisted_kafka.protocol.errors import CorruptRecordError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 SKIP_KEY: Final = "coordinator.load.skip.damaged.batches"
-"""The broker's key; see "A damaged partition of groups or transactions" in docs/operations.md."""
+"""The broker's key; see "A damaged partition of groups or transactions" in docs/operations-storage.md."""
 
 _log = Logger()
 
