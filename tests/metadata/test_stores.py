@@ -11,7 +11,7 @@ from zope.interface.verify import verifyObject
 
 from tests.zookeeper import needs_zookeeper
 from twisted_kafka.metadata.embedded import SqliteStore
-from twisted_kafka.metadata.shared import SharedStore, open_shared, share, unshare
+from twisted_kafka.metadata.shared import SharedStore, new_connect, open_shared, share, unshare
 from twisted_kafka.metadata.store import (
     BadVersionError,
     Check,
@@ -60,7 +60,8 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
     if request.param == EMBEDDED:
         stores = Stores(lambda threaded: SqliteStore(tmp_path / "metadata.sqlite", threaded=threaded))
     elif request.param == SHARED:
-        connect = share(SystemClock())
+        connect = new_connect()
+        share(connect, SystemClock())
         stores = Stores(lambda threaded: open_shared(connect, threaded=threaded))
     else:
         needs_zookeeper()

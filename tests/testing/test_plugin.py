@@ -142,6 +142,74 @@ def test_a_failed_test_shows_what_its_clients_do_wrong(pytester: pytest.Pytester
     result.stdout.fnmatch_lines(["*- diagnoses of kafka -*", "A client at 127.0.0.1 was disconnected: *the client speaks HTTP*"])
 
 
+def test_the_sessions_broker_is_each_tests_own(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import time
+
+        import pytest
+
+        seen = []
+
+        @pytest.mark.parametrize("number", range(3))
+        def test_each(kafka_broker, kafka_topic, number):
+            assert kafka_broker.records(kafka_topic) == []
+            assert kafka_topic not in seen
+            seen.append(kafka_topic)
+            kafka_broker.produce(kafka_topic, "1")
+            assert (list(kafka_broker.faults), len(kafka_broker.requests), kafka_broker.clock.is_held) == ([], 0, False)
+            assert abs(kafka_broker.clock.now.timestamp() - time.time()) < 600
+            kafka_broker.clock.advance(days=8)
+            kafka_broker.clock.hold()
+            kafka_broker.faults.inject(api="Produce", delay_ms=1).__enter__()
+
+        def test_topic_alone_has_a_broker(kafka_topic):
+            assert kafka_topic == "kafka-topic"
+
+        @pytest.mark.kafka(num_partitions=2)
+        def test_topic_of_a_cluster(kafka_cluster, kafka_topic):
+            assert kafka_cluster.partitions(kafka_topic) == [0, 1]
+
+        @pytest.mark.kafka(num_partitions=3)
+        def test_the_marker_is_the_topics(kafka, kafka_topic):
+            assert kafka.partitions(kafka_topic) == [0, 1, 2]
+
+        @pytest.mark.kafka(num_partitions=3, rules="faults.json")
+        def test_the_marker_has_no_effect(kafka_broker): ...
+        """,
+    )
+    result.assert_outcomes(passed=6, errors=1)
+    result.stdout.fnmatch_lines(
+        ["@pytest.mark.kafka(num_partitions=3, rules='faults.json'): kafka_broker is one broker for all tests, so that none can *"]
+    )
+    assert "Traceback" not in result.stdout.str()
+
+
+def test_a_traceback_shows_the_test_alone(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        def test_records(kafka):
+            kafka.records("none")
+
+        def test_wait(kafka, kafka_topic):
+            kafka.wait_for_offset(kafka_topic, 0, 1, timeout_s=0.01)
+
+        def test_rule(kafka):
+            with kafka.faults.inject(api="Produce", error="OOPS"):
+                pass
+
+        def test_request(kafka):
+            kafka.requests.of("Produce").wait_for(timeout_s=0.01)
+        """,
+    )
+    result.assert_outcomes(failed=4)
+    result.stdout.fnmatch_lines(["*BrokerError: topic 'none' cannot be read: UNKNOWN_TOPIC_OR_PARTITION"])
+    for hidden in ("kafka.py", "broker.py", "faults.py", "requests.py", "contextlib"):
+        assert f"{hidden}:" not in result.stdout.str()
+
+
 def test_pytest_imports_the_broker_as_it_is(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,

@@ -9,6 +9,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from zope.interface import implementer
@@ -37,12 +38,15 @@ _lock: Final = threading.Lock()
 _numbers: Final = itertools.count(1)
 
 
-def share(clock: IClock) -> str:
-    """Make a tree; return the ``zookeeper.connect`` of its brokers."""
-    connect = f"{IN_PROCESS}{next(_numbers)}"
+def new_connect() -> str:
+    """Return a ``zookeeper.connect`` for a tree that will be shared."""
+    return f"{IN_PROCESS}{next(_numbers)}"
+
+
+def share(connect: str, clock: IClock, path: Path | str = IN_MEMORY) -> None:
+    """Share the tree in a file, or a new one in memory, until ``unshare``. Raises StoreUnavailableError for a file in use."""
     with _lock:
-        _trees[connect] = SqliteStore(IN_MEMORY, clock, threaded=False)
-    return connect
+        _trees[connect] = SqliteStore(path, clock, threaded=False)
 
 
 def unshare(connect: str) -> None:

@@ -7,16 +7,20 @@ from twisted_kafka.testing.clock import Clock
 
 if TYPE_CHECKING:
     from twisted_kafka.recording.recording_proxy import RecordingProxy
-    from twisted_kafka.testing.broker import Broker, BrokerError
+    from twisted_kafka.testing.broker import Broker
     from twisted_kafka.testing.cluster import Cluster
     from twisted_kafka.testing.control.server import ControlServer
     from twisted_kafka.testing.faults import Fault, Faults, Rule
     from twisted_kafka.testing.groups import DescribedGroup, GroupMember
+    from twisted_kafka.testing.kafka import BrokerError, Kafka
+    from twisted_kafka.testing.records import Record
     from twisted_kafka.testing.requests import RecordedRequest, Requests, Selection
     from twisted_kafka.testing.rules_file import RulesError, load_rules
     from twisted_kafka.testing.snapshot import Snapshot, SnapshotError
+    from twisted_kafka.testing.waiting import Aio
 
 __all__ = [
+    "Aio",
     "Broker",
     "BrokerError",
     "Clock",
@@ -26,6 +30,8 @@ __all__ = [
     "Fault",
     "Faults",
     "GroupMember",
+    "Kafka",
+    "Record",
     "RecordedRequest",
     "RecordingProxy",
     "Requests",
@@ -38,14 +44,17 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Aio": "testing.waiting",
     "Broker": "testing.broker",
-    "BrokerError": "testing.broker",
+    "BrokerError": "testing.kafka",
     "Cluster": "testing.cluster",
     "ControlServer": "testing.control.server",
     "DescribedGroup": "testing.groups",
     "Fault": "testing.faults",
     "Faults": "testing.faults",
     "GroupMember": "testing.groups",
+    "Kafka": "testing.kafka",
+    "Record": "testing.records",
     "RecordedRequest": "testing.requests",
     "RecordingProxy": "recording.recording_proxy",
     "Requests": "testing.requests",

@@ -8,36 +8,39 @@ with Cluster(brokers=3) as cluster:
 """
 
 import contextlib
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, NamedTuple
 
 from twisted_kafka.broker.temporary_directory import make_temporary_directory
-from twisted_kafka.log.directories.log_directory import CLEAN_SHUTDOWN_FILE
-from twisted_kafka.metadata.shared import share, unshare
+from twisted_kafka.metadata.shared import new_connect, share, unshare
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.records.record import Record
-from twisted_kafka.testing.broker import Broker, BrokerError
+from twisted_kafka.protocol.messages.metadata import MetadataRequest
+from twisted_kafka.protocol.messages.partitions import ElectLeadersRequest, ElectLeadersRequestTopicPartitions
+from twisted_kafka.recording.replay import Report
+from twisted_kafka.testing.broker import Broker
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.faults import Faults
-from twisted_kafka.testing.groups import lag_of
+from twisted_kafka.testing.kafka import REQUEST_TIMEOUT_S, BrokerError, Kafka, check
 from twisted_kafka.testing.requests import Requests
 from twisted_kafka.testing.rules_file import Rules, read_rules
+from twisted_kafka.testing.waiting import check_may_block
+
+__tracebackhide__ = True
 
 MAX_BROKERS: Final = 20
 _MOST_COPIES: Final = 3
 _WAIT_S: Final = 15.0
-_OWN_CLIENT: Final = re.compile(r"broker-\d+-")
 _LISTENER: Final = "PLAINTEXT://127.0.0.1:{port}"
+_METADATA: Final = "metadata"
+_NO_BROKER: Final = "no broker of the cluster runs: use it inside its with block, or start one with start_broker"
 
 
-class Cluster:
+class Cluster(Kafka):
     """Brokers 1 to N, with one clock and one metadata store.
 
-    ``faults`` are about requests to each of them; ``cluster[2].faults`` are one broker's, and count first.
-    They share a process, so that none can be paused alone or cut off from the network: ``twisted-kafka cluster`` has processes.
+    ``cluster[2]`` is one broker, whether it runs or not: its ``faults`` count before the cluster's, and it can ``stop``, ``start``,
+    be ``killed`` and be ``down`` alone. Iteration and ``len`` are about the running brokers.
     """
 
     def __init__(
@@ -55,15 +58,19 @@ class Cluster:
         have the next ones; 0 takes free ones.
         """
         self._rules = read_rules(rules)
-        self.faults = Faults(self._rules)
         if not 1 <= brokers <= MAX_BROKERS:
             raise ValueError(f"brokers={brokers}: expected 1 to {MAX_BROKERS}")
         for key in ("broker.id", "listeners", "log.dirs", "zookeeper.connect"):
             if key in (properties or {}):
                 raise ValueError(f"{key} is the cluster's to set")
         self.clock = clock if clock is not None else Clock()
+        self.faults = Faults(self._rules)
+        self.requests = Requests()
         copies = min(_MOST_COPIES, brokers)
-        self._properties = {
+        self._connect = new_connect()
+        self._is_sharing = self._is_starting = self._is_closed = False
+        self._directory, self._remove = make_temporary_directory(self)
+        shared = {
             "default.replication.factor": copies,
             "min.insync.replicas": min(2, copies),
             "offsets.topic.replication.factor": copies,
@@ -71,171 +78,207 @@ class Cluster:
             "transaction.state.log.min.isr": min(2, copies),
             "controlled.shutdown.retry.backoff.ms": 100,
             **(properties or {}),
+            "zookeeper.connect": self._connect,
         }
-        self._ports = {broker_id: port and port + broker_id - 1 for broker_id in range(1, brokers + 1)}
-        self._connect = ""
-        self._brokers: dict[int, Broker] = {}
-        self._requests: dict[int, Requests] = {}
-        self._directory: Path | None = None
-        self._remove: Callable[[], object] = _nothing
-
-    def start(self) -> None:
-        """Start all brokers, and wait until each knows of the others. Raises StartError, one line."""
-        self._directory, self._remove = make_temporary_directory(self)
-        self._connect = share(self.clock)
+        self._each: dict[int, Broker] = {}
         try:
-            for broker_id in self._ports:
-                self.start_broker(broker_id)
-            self._wait_for_brokers()
+            for broker_id in range(1, brokers + 1):
+                listener = _LISTENER.format(port=port and port + broker_id - 1)
+                own = {**shared, "broker.id": broker_id, "listeners": listener}
+                self._each[broker_id] = Broker(own, data_dir=self._home(broker_id), clock=self.clock, cluster=self)
+        except BaseException:
+            self._remove()
+            raise
+
+    def _home(self, broker_id: int) -> Path:
+        return self._directory / f"broker-{broker_id}"
+
+    def start(self) -> None:  # noqa: D102 Kafka's
+        self._start_again(self._each)
+
+    def _start_again(self, broker_ids: Collection[int]) -> None:
+        if self._is_closed:
+            raise RuntimeError("the cluster is closed, and its data is gone: make another one, or stop() instead of close()")
+        if not self._is_sharing:
+            (self._directory / _METADATA).mkdir(exist_ok=True)
+            share(self._connect, self.clock, self._directory / _METADATA / "tree.db")
+            self._is_sharing = True
+        self.requests.open()
+        self._is_starting = True
+        try:
+            for broker_id in broker_ids:
+                if not self._each[broker_id].is_running:
+                    self._each[broker_id].start()
+            self._is_starting = False
+            self.settle()
+            self._wait(self._out_of_sync, lambda seen: not seen, "all replicas in sync", _WAIT_S)
         except BaseException:
             self.stop()
             raise
 
-    def stop(self) -> None:
-        """Stop all, and remove the data. Harmless when it does not run."""
-        for broker_id in list(self._brokers):
-            self._end(broker_id)  # without moving leaderships, which nobody needs any more
-        unshare(self._connect)
-        self._connect = ""
-        self._remove()
+    def stop(self) -> None:  # noqa: D102 Kafka's
+        for broker in self._each.values():
+            if broker.is_running:
+                broker.stop(moves_leaders=False)  # which nobody needs any more
+        if self._is_sharing:
+            unshare(self._connect)
+            self._is_sharing = False
+        self.requests.close()
 
-    def reset(self) -> None:
-        """Return to the state at the start, at the same addresses, with all brokers. It takes as long as a start."""
+    def close(self) -> None:  # noqa: D102 Kafka's
         self.faults.clear()
         self.stop()
-        self.clock.reset()
-        for rule in self._rules:
-            self.faults.add(rule)
-        self.start()
+        for broker in self._each.values():
+            broker.close()
+        self._is_closed = True
+        self._remove()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
+    def clear_state(self) -> None:  # noqa: D102 Kafka's
+        super().clear_state()
+        for broker in self._each.values():
+            broker.clear_state()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.stop()
+    def _check_own_data(self) -> None:
+        """The directories are the cluster's own."""
+
+    def _directories(self) -> list[Path]:
+        return [self._directory / _METADATA, *(self._home(broker_id) / "log" for broker_id in self._each)]
+
+    def __iter__(self) -> Iterator[Broker]:
+        return iter(list(self.brokers.values()))
+
+    def __len__(self) -> int:
+        return len(self.brokers)
+
+    def __getitem__(self, broker_id: int) -> Broker:
+        """Return a broker, with its requests and faults. Raises KeyError, which lists the brokers."""
+        if broker_id not in self._each:
+            raise KeyError(f"there is no broker {broker_id}, only {sorted(self._each)}")
+        return self._each[broker_id]
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:  # noqa: D102 Kafka's
+        return {broker_id: broker for broker_id, broker in self._each.items() if broker.is_running}
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses for clients: host:port of each running broker."""
-        return ",".join(broker.bootstrap_servers for broker in self._brokers.values())
+        """The addresses for clients: host:port of each running broker, or of all of them if none runs."""
+        return ",".join(broker.bootstrap_servers for broker in (self.brokers or self._each).values())
 
-    def __iter__(self) -> Iterator[Broker]:
-        return iter(list(self._brokers.values()))
-
-    def __len__(self) -> int:
-        return len(self._brokers)
-
-    def __getitem__(self, broker_id: int) -> Broker:
-        """Return a running broker, with its requests and faults. Raises KeyError, which lists the running brokers."""
-        if broker_id not in self._brokers:
-            raise KeyError(f"broker {broker_id} does not run; these do: {sorted(self._brokers)}")
-        return self._brokers[broker_id]
+    @property
+    def diagnoses(self) -> list[str]:  # noqa: D102 Kafka's
+        return [line for broker in self._each.values() for line in broker.diagnoses]
 
     def told(self, count: int = 20) -> str:
-        """Return clients' last requests to each broker, including stopped ones, a line each; without requests of brokers."""
+        """Return clients' last requests to each broker, also to stopped ones, a line each."""
         lines = []
-        for broker_id, requests in sorted(self._requests.items()):
-            gone = "" if broker_id in self._brokers else ", which does not run"
-            asked = [each for each in requests.snapshot() if not _OWN_CLIENT.match(each.client_id or "")][-count:]
+        for broker_id, broker in self._each.items():
+            gone = "" if broker.is_running else ", which does not run"
+            asked = [each for each in self.requests.snapshot() if each.node == broker_id][-count:]
             lines.append(f"broker {broker_id}{gone}:" + ("" if asked else " no requests"))
             lines += map(str, asked)
-            lines += self._brokers[broker_id].diagnoses if broker_id in self._brokers else []
         return "\n".join(lines)
 
     # Brokers that go and come
 
     def kill(self, broker_id: int) -> None:
-        """End a broker without notice; the others see its session and connections end.
-
-        When it starts again, it recovers its logs as after a crash, and has everything that it had written.
-        """
-        self[broker_id]
-        self._end(broker_id)
-        assert self._directory is not None
-        (self._home(broker_id) / "log" / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
+        """End a broker without notice (``Broker.kill``); the others see its session and connections end."""
+        self._running(broker_id).kill()
 
     def stop_broker(self, broker_id: int) -> None:
         """Stop a broker as an operator does: it first gives up its leaderships (``controlled.shutdown.enable``)."""
-        self[broker_id].stop()
-        del self._brokers[broker_id]
+        self._running(broker_id).stop()
 
     def start_broker(self, broker_id: int) -> Broker:
         """Start a stopped broker, with its address and data."""
-        if broker_id not in self._ports:
-            raise KeyError(f"there is no broker {broker_id}, only {sorted(self._ports)}")
-        if broker_id in self._brokers:
+        broker = self[broker_id]
+        if broker.is_running:
             raise RuntimeError(f"broker {broker_id} runs")
-        if not self._connect:
+        if not self._is_sharing:
             raise RuntimeError("the cluster does not run: use it inside its with block, and a fixture in its own test")
-        properties = {
-            **self._properties,
-            "zookeeper.connect": self._connect,
-            "broker.id": broker_id,
-            "listeners": _LISTENER.format(port=self._ports[broker_id]),
-        }
-        broker = Broker(properties, data_dir=self._home(broker_id), clock=self.clock, cluster_faults=self.faults)
         broker.start()
-        self._ports[broker_id] = int(broker.bootstrap_servers.rpartition(":")[2])
-        self._brokers[broker_id], self._requests[broker_id] = broker, broker.requests
         return broker
 
-    def _home(self, broker_id: int) -> Path:
-        assert self._directory is not None, "the cluster has not started"
-        return self._directory / f"broker-{broker_id}"
+    def _running(self, broker_id: int) -> Broker:
+        if broker_id not in self.brokers:
+            raise KeyError(f"broker {broker_id} does not run; these do: {sorted(self.brokers)}")
+        return self._each[broker_id]
 
-    def _end(self, broker_id: int) -> None:
-        broker = self._brokers.pop(broker_id)
-        config = broker.embedded.config
-        config.adopt(config.updated({"controlled.shutdown.enable": "false"}))
-        broker.stop()
+    def any(self) -> Broker:  # noqa: D102 Kafka's
+        for broker in self.brokers.values():
+            return broker
+        raise BrokerError(_NO_BROKER)
+
+    def leader(self, topic: str, partition: int = 0) -> Broker:  # noqa: D102 Kafka's
+        return self[self._led_by(topic, partition, _WAIT_S)]
+
+    def coordinator(self, group: str) -> Broker:  # noqa: D102 Kafka's
+        found = [-1]
+
+        def coordinators() -> int:
+            found[0] = self.coordinator_id(group)
+            return found[0]
+
+        self._wait(coordinators, lambda seen: seen in self.brokers, f"a coordinator of group {group!r}", _WAIT_S)
+        return self[found[0]]
+
+    def controller(self) -> Broker:
+        """Wait until all brokers report the same controller, and return it. Raises TimeoutError."""
+        self.any()
+        found: list[int] = []
+
+        def controllers() -> list[int]:
+            found[:] = [broker.controller_id() for broker in self]
+            return found
+
+        self._wait(controllers, lambda seen: len(set(seen)) == 1 and seen[0] in self.brokers, "a controller", _WAIT_S)
+        return self[found[0]]
+
+    def replay(self, path: Path | str, timeout_s: float = 30.0) -> Report:  # noqa: D102 Kafka's
+        return self.any().replay(path, timeout_s)
 
     # Partitions
 
-    def create_topic(self, topic: str, partitions: int = 1, replication_factor: int = -1, **config: object) -> str:
-        """Create a topic, with Kafka's topic settings, ``_`` for ``.``, and wait until it has leaders; return its name."""
-        self._controller().create_topic(topic, partitions, replication_factor=replication_factor, **config)
-        for partition in range(partitions):
-            self.wait_for_leader(topic, partition)
-        return topic
-
     def leader_of(self, topic: str, partition: int = 0) -> int | None:
         """Return the id of a partition's leader; None if it has no leader. Raises BrokerError for an unknown partition."""
-        leader = self._state(topic, partition).leader_id
+        leader = self.partition_state(topic, partition).leader_id
         return None if leader < 0 else int(leader)
 
     def isr_of(self, topic: str, partition: int = 0) -> list[int]:
         """Return the ids of the replicas that are in sync, sorted. Raises BrokerError for an unknown partition."""
-        return sorted(self._state(topic, partition).isr_nodes)
+        return sorted(self.partition_state(topic, partition).isr_nodes)
 
     def elect(self, topic: str, partition: int = 0) -> None:
         """Make the preferred replica, the first one, the leader again. Raises BrokerError if it cannot lead."""
-        self._controller().elect_preferred(topic, partition)
-
-    def produce(self, topic: str, values: Iterable[bytes | str], *, key: bytes | None = None, partition: int = 0) -> int:
-        """Append records through the partition's leader, acks=all; return the offset of the first one. Raises BrokerError."""
-        return self.leader(topic, partition).produce(topic, values, key=key, partition=partition)
-
-    def records(self, topic: str, partition: int | None = None) -> list[Record]:
-        """Return the leader's records up to the high watermark, of all partitions or of one. Raises BrokerError."""
-        wanted = self.partitions(topic) if partition is None else [partition]
-        return [record for index in wanted for record in self.leader(topic, index).records(topic, index)]
+        wanted = ElectLeadersRequestTopicPartitions(topic=topic, partitions=[partition])
+        answer = self.controller().ask(ElectLeadersRequest(topic_partitions=[wanted], timeout_ms=int(REQUEST_TIMEOUT_S * 1000)))
+        for found in answer.replica_election_results[0].partition_result if answer.replica_election_results else ():
+            if found.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                check(found.error_code, f"no election for {topic}-{partition}", found.error_message)
 
     def wait_for_leader(self, topic: str, partition: int = 0, timeout_s: float = _WAIT_S) -> int:
         """Wait until all brokers report the same running leader of a partition; return its id. Raises TimeoutError."""
+        check_may_block("kafka.wait_for_leader")
+        return self._led_by(topic, partition, timeout_s)
+
+    def _led_by(self, topic: str, partition: int, timeout_s: float) -> int:
+        self.any()
+        found: list[int | None] = []
 
         def leaders() -> list[int | None]:
-            return [self._leader_seen_by(broker, topic, partition) for broker in self]
+            found[:] = [_leader_seen_by(broker, topic, partition) for broker in self]
+            return found
 
-        self._wait(
-            leaders, lambda seen: len(set(seen)) == 1 and seen[0] in self._brokers, f"a leader of {topic}-{partition}", timeout_s
-        )
-        found = self.leader_of(topic, partition)
-        assert found is not None
-        return found
+        def is_one(seen: list[int | None]) -> bool:
+            return len(set(seen)) == 1 and seen[0] in self.brokers
+
+        self._wait(leaders, is_one, f"a leader of {topic}-{partition}", timeout_s)
+        assert found[0] is not None
+        return found[0]
 
     def wait_for_isr(self, topic: str, partition: int, brokers: Iterable[int], timeout_s: float = _WAIT_S) -> None:
         """Wait until exactly these replicas of a partition are in sync. Raises TimeoutError, which says which were."""
+        check_may_block("kafka.wait_for_isr")
         wanted = sorted(brokers)
         self._wait(
             lambda: self.isr_of(topic, partition),
@@ -244,75 +287,43 @@ class Cluster:
             timeout_s,
         )
 
-    # Groups
+    def settle(self) -> None:
+        """Wait until all running brokers report the same brokers, topics and leaders. Raises TimeoutError."""
+        if not self._is_starting:
+            running = sorted(self.brokers)
+            self._wait(
+                lambda: [_seen_by(broker) for broker in self],
+                lambda seen: all(each == seen[0] and each.brokers == running for each in seen),
+                "brokers that report the same",
+                _WAIT_S,
+            )
 
-    def coordinator(self, group: str) -> Broker:
-        """Wait until a broker coordinates the group, and return it. Raises TimeoutError."""
-        found = [-1]
-
-        def coordinators() -> int:
-            found[0] = self._any().coordinator_id(group)
-            return found[0]
-
-        self._wait(coordinators, lambda seen: seen in self._brokers, f"a coordinator of group {group!r}", _WAIT_S)
-        return self[found[0]]
-
-    def lag(self, group: str, topic: str | None = None) -> int | None:
-        """Return how many records a group still has to read (``Broker.lag``)."""
-        return lag_of(self.coordinator(group).committed(group), topic, self)
-
-    # Offsets, as ``lag_of`` asks for them
-
-    def partitions(self, topic: str) -> list[int]:
-        """Return the numbers of a topic's partitions, sorted. Raises BrokerError."""
-        return self._any().partitions(topic)
-
-    def start_offset(self, topic: str, partition: int = 0) -> int:
-        """Return the offset of the first record that is still there. Raises BrokerError."""
-        return self.leader(topic, partition).start_offset(topic, partition)
-
-    def end_offset(self, topic: str, partition: int = 0) -> int:
-        """Return the offset after the last record. Raises BrokerError."""
-        return self.leader(topic, partition).end_offset(topic, partition)
-
-    def _wait_for_brokers(self) -> None:
-        everyone = set(self._brokers)
-        self._wait(
-            lambda: [set(broker.broker_ids()) for broker in self],
-            lambda seen: all(each == everyone for each in seen),
-            "all brokers known to each",
-            _WAIT_S,
-        )
-
-    def _wait(self, look: Callable[[], Any], is_there: Callable[[Any], bool], wanted: str, timeout_s: float) -> None:
-        self._any().wait_for(look, is_there, wanted, timeout_s)
-
-    def _leader_seen_by(self, broker: Broker, topic: str, partition: int) -> int | None:
-        with contextlib.suppress(BrokerError, StopIteration):
-            state = broker.partition_state(topic, partition)
-            return None if state.error_code == ErrorCode.LEADER_NOT_AVAILABLE else int(state.leader_id)
-        return None
-
-    def _state(self, topic: str, partition: int) -> Any:
-        return self._any().partition_state(topic, partition)
-
-    def leader(self, topic: str, partition: int = 0) -> Broker:
-        """Wait until a partition has a leader, and return that broker. Raises BrokerError and TimeoutError."""
-        return self[self.wait_for_leader(topic, partition)]
-
-    def _controller(self) -> Broker:
-        """Wait until all brokers report the same controller, and return it."""
-
-        def controllers() -> list[int]:
-            return [broker.controller_id() for broker in self]
-
-        self._wait(controllers, lambda seen: len(set(seen)) == 1 and seen[0] in self._brokers, "a controller", _WAIT_S)
-        return self[controllers()[0]]
-
-    def _any(self) -> Broker:
-        if not self._brokers:
-            raise BrokerError("no broker of the cluster runs: use it inside its with block, or start one with start_broker")
-        return next(iter(self._brokers.values()))
+    def _out_of_sync(self) -> list[str]:
+        """Return the partitions of which a replica on a running broker is not in sync."""
+        running = set(self.brokers)
+        return [
+            f"{topic.name}-{each.partition_index}"
+            for topic in self.any().ask(MetadataRequest(topics=None)).topics
+            for each in topic.partitions
+            if not running.intersection(each.replica_nodes) <= set(each.isr_nodes)
+        ]
 
 
-def _nothing() -> None: ...
+class _Seen(NamedTuple):
+    """What a broker reports to clients."""
+
+    brokers: list[int]
+    leaders: list[tuple[str, int, int]]
+
+
+def _seen_by(broker: Broker) -> _Seen:
+    answer = broker.ask(MetadataRequest(topics=None))
+    leaders = [(topic.name, each.partition_index, each.leader_id) for topic in answer.topics for each in topic.partitions]
+    return _Seen(sorted(each.node_id for each in answer.brokers), sorted(leaders))
+
+
+def _leader_seen_by(broker: Broker, topic: str, partition: int) -> int | None:
+    with contextlib.suppress(BrokerError):
+        state = broker.partition_state(topic, partition)
+        return None if state.error_code == ErrorCode.LEADER_NOT_AVAILABLE else int(state.leader_id)
+    return None

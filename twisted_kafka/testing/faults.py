@@ -5,7 +5,6 @@ with broker.faults.inject(api="Produce", topic="orders", nth=2, error="NOT_LEADE
 assert fault.fired == 1
 """
 
-import contextlib
 import dataclasses
 import itertools
 import random
@@ -13,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Final, Self
 
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
@@ -22,6 +22,8 @@ from twisted_kafka.server.error_counts import error_places
 from twisted_kafka.testing.answers import DISK_ERRORS, LEADER_APIS
 from twisted_kafka.testing.requests import api_key, api_name
 from twisted_kafka.testing.subjects import Partition, apis_that_name
+
+__tracebackhide__ = True
 
 CLOSE_TIMES: Final = ("before", "after")
 DISK_TROUBLES: Final = ("full", "stalled")
@@ -49,6 +51,7 @@ class Arrival:
     partitions: tuple[Partition, ...]
     groups: tuple[str, ...]
     message: Message | None
+    node: int = -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,11 +321,11 @@ class Fault:
         for call in due:
             call()
 
-    def drop_held(self) -> None:
-        """Forget the held requests: their broker stops."""
+    def drop_held(self, owner: object) -> None:
+        """Forget the requests held for one owner, a broker that stops."""
         with self._lock:
             if self._held is not None:
-                self._held = []
+                self._held = [held for held in self._held if held[0] is not owner]
 
     def end(self) -> None:
         """Release the held requests. Called when the rule is removed."""
@@ -392,19 +395,17 @@ class Faults:
         for fault in self._faults:
             fault.let_go(owner)
 
-    def drop_held(self) -> None:
-        """Forget the requests that rules hold: their broker stops. The rules stay in force."""
+    def drop_held(self, owner: object) -> None:
+        """Forget the requests held for one owner, a broker that stops. The rules stay in force."""
         for fault in self._faults:
-            fault.drop_held()
+            fault.drop_held(owner)
 
-    @contextlib.contextmanager
-    def inject(self, **rule: Any) -> Iterator[Fault]:
-        """Put a rule in force for a ``with`` block; the arguments are Rule's. Raises ValueError as Rule does."""
-        fault = self.add(Rule.from_mapping(rule))
-        try:
-            yield fault
-        finally:
-            self.remove(fault)
+    def inject(self, **rule: Any) -> "Injected":
+        """Put a rule in force for a ``with`` block, whose value is the Fault; the arguments are Rule's.
+
+        Raises ValueError as Rule does.
+        """
+        return Injected(self, Rule.from_mapping(rule))
 
     def __iter__(self) -> Iterator[Fault]:
         return iter(self._faults)
@@ -418,6 +419,24 @@ class Faults:
             return None
         with self._lock:
             return next((fault for fault in self._faults if fault.takes(arrival)), None)
+
+
+class Injected:
+    """A rule that is in force for a ``with`` block."""
+
+    def __init__(self, faults: Faults, rule: Rule) -> None:
+        faults.check(rule)
+        self._faults = faults
+        self._rule = rule
+        self._fault: Fault | None = None
+
+    def __enter__(self) -> Fault:
+        self._fault = self._faults.add(self._rule)
+        return self._fault
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if self._fault is not None:
+            self._faults.remove(self._fault)
 
 
 def told_request(arrival: Arrival) -> str:

@@ -1,7 +1,6 @@
 """Groups of a broker under test: their members, and how far they have read."""
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from twisted_kafka.group_coordinator.subscription import decode_assignment
 
@@ -36,16 +35,6 @@ class DescribedGroup(NamedTuple):
     members: tuple[GroupMember, ...]
 
 
-class IOffsets(Protocol):
-    """Where partitions begin and end: a broker, or a cluster."""
-
-    def partitions(self, topic: str) -> list[int]: ...  # noqa: D102
-
-    def start_offset(self, topic: str, partition: int = 0) -> int: ...  # noqa: D102
-
-    def end_offset(self, topic: str, partition: int = 0) -> int: ...  # noqa: D102
-
-
 def classic_group_of(described: Any) -> DescribedGroup:
     """Convert a group of a DescribeGroupsResponse."""
     members = (
@@ -78,19 +67,3 @@ def _assigned(protocol_type: str, assignment: bytes) -> tuple[tuple[str, int], .
     except ValueError:  # a client's own format
         return ()
     return tuple((each.topic, index) for each in decoded.assigned_partitions for index in each.partitions)
-
-
-def lag_of(committed: Mapping[tuple[str, int], int], topic: str | None, offsets: IOffsets) -> int | None:
-    """Return the number of records after the committed offsets, in one topic or all; None if nothing was committed.
-
-    A partition without a committed offset counts from its start.
-    """
-    topics = {name for name, _ in committed if topic in (None, name)}
-    if not topics:
-        return None
-    lag = 0
-    for name in topics:
-        for partition in offsets.partitions(name):
-            at = committed.get((name, partition))
-            lag += offsets.end_offset(name, partition) - (offsets.start_offset(name, partition) if at is None else at)
-    return lag

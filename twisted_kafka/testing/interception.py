@@ -54,9 +54,13 @@ class Interceptor:
 
     own_client_id = OWN_CLIENT_ID
 
-    def __init__(self, faults: Sequence[Faults], requests: Requests, clock: IClock) -> None:
-        """``faults`` are the broker's own and its cluster's; the first one with a rule that fires counts."""
+    def __init__(self, faults: Sequence[Faults], requests: Requests, clock: IClock, node: Callable[[], int]) -> None:
+        """``faults`` are the broker's own and its cluster's; the first one with a rule that fires counts.
+
+        ``node`` returns the broker's id.
+        """
         self._faults = faults
+        self.node = node
         self.requests = requests
         self.clock = clock
         self.sessions = FetchSessions()
@@ -201,7 +205,7 @@ class Handling:
         except Exception:  # noqa: BLE001 KafkaApis reports the fault; a token without a header has no message
             message = None
         sender = context.client_id, str(context.principal), context.connection_id
-        return Arrival(context.api_key, context.api_version, *sender, partitions, groups, message)
+        return Arrival(context.api_key, context.api_version, *sender, partitions, groups, message, self._interceptor.node())
 
 
 class Responses:
@@ -331,6 +335,7 @@ class Responses:
                 arrival.client_id,
                 arrival.principal,
                 request.context.connection_id,
+                arrival.node,
                 arrival.message,
                 arrival.partitions,
                 arrival.groups,

@@ -6,25 +6,29 @@ def test_an_order_is_billed(kafka, kafka_topic):
 """
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Generator, Iterator
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
     from twisted_kafka.testing.broker import Broker
     from twisted_kafka.testing.cluster import Cluster
+    from twisted_kafka.testing.kafka import Kafka
     from twisted_kafka.testing.rules_file import Rules
 
+T = TypeVar("T", bound="Kafka")
+
 _SHOWN_REQUESTS = 20
-_BROKERS = pytest.StashKey["list[Broker]"]()
-_CLUSTER = pytest.StashKey["Cluster"]()
-_SHARED = pytest.StashKey["tuple[Broker, int]"]()
-"""The broker of the session, and the number of its last request before the test."""
+_OF_TEST = pytest.StashKey["dict[str, Kafka]"]()
+"""What a test's own fixtures have made, by their names."""
+_OF_SESSION = pytest.StashKey["Broker"]()
 _OWN_PACKAGE = "twisted_kafka."
+_numbers = itertools.count(1)
 
 
 class _AsItIs(MetaPathFinder):
@@ -85,11 +89,16 @@ def _in_one_line() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def kafka_broker() -> "Iterator[Broker]":
-    """One Kafka broker for the whole session (twisted_kafka.testing.Broker); each xdist worker has its own."""
+def kafka_broker(request: pytest.FixtureRequest) -> "Iterator[Broker]":
+    """One Kafka broker for the whole session (twisted_kafka.testing.Broker); each xdist worker has its own.
+
+    Rules, requests and changes of the clock end with each test. Topics and groups stay; the fixture kafka_topic has a new name for
+    each test.
+    """
     from twisted_kafka.testing.broker import Broker
 
     with Broker() as broker:
+        request.config.stash[_OF_SESSION] = broker
         yield broker
 
 
@@ -102,17 +111,7 @@ def kafka(request: pytest.FixtureRequest) -> "Iterator[Broker]":
     with _in_one_line():
         broker = Broker(marked.settings, persona=marked.persona, rules=marked.rules)
         broker.start()
-    request.node.stash[_BROKERS] = [broker]
-    try:
-        yield broker
-    finally:
-        broker.stop()
-
-
-@pytest.fixture
-def kafka_topic(kafka: "Broker") -> str:
-    """The name of a new topic with one partition, on this test's broker."""
-    return kafka.create_topic("kafka-topic")
+    yield from _owned(request, "kafka", broker)
 
 
 @pytest.fixture
@@ -127,20 +126,49 @@ def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
     with _in_one_line():
         cluster = Cluster(3, marked.settings, rules=marked.rules)
         cluster.start()
-    request.node.stash[_CLUSTER] = cluster
+    yield from _owned(request, "kafka_cluster", cluster)
+
+
+def _owned(request: pytest.FixtureRequest, name: str, kafka: "T") -> "Iterator[T]":
+    """Yield a fixture's value, and close it."""
+    request.node.stash.setdefault(_OF_TEST, {})[name] = kafka
     try:
-        yield cluster
+        yield kafka
     finally:
-        cluster.stop()
+        kafka.close()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> None:
-    """Remember where the test's requests begin, if it shares a broker with others."""
-    broker = getattr(item, "funcargs", {}).get("kafka_broker")
-    if broker is not None:
-        last = broker.requests.numbered()[-1:]
-        item.stash[_SHARED] = broker, last[0][0] if last else 0
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest) -> str:
+    """The name of a new topic, on the broker or cluster that the test uses; on a broker of its own if it uses none.
+
+    It has the broker's num.partitions, 1 by default: @pytest.mark.kafka(num_partitions=3) makes them 3.
+    """
+    used = next((name for name in ("kafka", "kafka_cluster", "kafka_broker") if name in request.fixturenames), "kafka")
+    name = f"kafka-topic-{next(_numbers)}" if used == "kafka_broker" else "kafka-topic"
+    topic: str = request.getfixturevalue(used).create_topic(name)
+    return topic
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test with a marker that would have no effect."""
+    used = getattr(item, "fixturenames", ())
+    marker = item.get_closest_marker("kafka")
+    if marker is not None and "kafka_broker" in used and not {"kafka", "kafka_cluster"}.intersection(used):
+        what = ", ".join([*map(repr, marker.args), *(f"{name}={value!r}" for name, value in marker.kwargs.items())])
+        why = "kafka_broker is one broker for all tests, so that none can configure it: use the fixture kafka"
+        pytest.fail(f"@pytest.mark.kafka({what}): {why}", pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """End the rules, the requests and the changes of the clock that a test made on the session's broker."""
+    try:
+        yield
+    finally:
+        broker = item.config.stash.get(_OF_SESSION, None)
+        if broker is not None and broker.is_running:
+            broker.clear_state()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -148,13 +176,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Add the last requests of its broker to a failed test's report."""
     report = yield
     if report.when == "call" and report.failed:
-        for broker in item.stash.get(_BROKERS, []):
-            report.sections.append(("requests to kafka", broker.requests.told(_SHOWN_REQUESTS)))
-            if broker.diagnoses:
-                report.sections.append(("diagnoses of kafka", "\n".join(broker.diagnoses)))
-        if _SHARED in item.stash:
-            shared, since = item.stash[_SHARED]
-            report.sections.append(("requests to kafka_broker", shared.requests.told(_SHOWN_REQUESTS, since)))
-        if _CLUSTER in item.stash:
-            report.sections.append(("requests to kafka_cluster", item.stash[_CLUSTER].told(_SHOWN_REQUESTS)))
+        used: dict[str, Kafka] = {}
+        if _OF_TEST in item.stash:
+            own = item.stash[_OF_TEST]
+            used.update(own)
+        if "kafka_broker" in getattr(item, "fixturenames", ()) and _OF_SESSION in item.config.stash:
+            used["kafka_broker"] = item.config.stash[_OF_SESSION]
+        for name, kafka in used.items():
+            report.sections.append((f"requests to {name}", kafka.told(_SHOWN_REQUESTS)))
+            if kafka.diagnoses:
+                report.sections.append((f"diagnoses of {name}", "\n".join(kafka.diagnoses)))
     return report

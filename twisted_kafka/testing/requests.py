@@ -4,16 +4,20 @@ assert broker.requests.of("Produce").where(acks=-1, topic="orders").count() == 3
 """
 
 import itertools
+import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.testing.subjects import Partition
+from twisted_kafka.testing.waiting import LOOK_S, Aio, check_may_block, is_cancelled
+
+__tracebackhide__ = True
 
 MAX_REQUESTS: Final = 10_000
 """Only this many of the latest requests are kept."""
@@ -55,12 +59,16 @@ class RecordedRequest:
     principal: str
     """``User:ANONYMOUS``."""
     connection: str
+    node: int
+    """The id of the broker that answered it."""
     fields: Message | None
-    """The request; None if it could not be read."""
+    """The request with its fields, in the spelling of ``where``: ``fields.acks``, ``fields.topic_data[0].name``.
+
+    None if it could not be read."""
     partitions: tuple[Partition, ...]
     groups: tuple[str, ...]
     response: Message | None
-    """The answer of KafkaApis, even if a fault kept it from the client; None if there was no answer."""
+    """The broker's answer, like ``fields``, even if a fault kept it from the client; None if there was no answer."""
     error: str | None
     """The first error of the response, by Kafka's name; None if there is no error."""
     outcome: str
@@ -76,6 +84,9 @@ class RecordedRequest:
     def topics(self) -> tuple[str, ...]:
         """The topics in the request, in order."""
         return tuple(dict.fromkeys(topic for topic, _ in self.partitions))
+
+    def __repr__(self) -> str:
+        return f"<{' '.join(str(self).split())}>"
 
     def __str__(self) -> str:
         about = [f"{topic}-{index}" if index is not None else topic for topic, index in self.partitions[:4]]
@@ -101,12 +112,21 @@ class RecordedRequest:
         return self.fields is not None and hasattr(self.fields, name) and bool(getattr(self.fields, name) == value)
 
 
-_PROPERTIES: Final = ("api", "version", "client_id", "principal", "connection", "error", "outcome", "fault")
+_PROPERTIES: Final = ("api", "version", "client_id", "principal", "connection", "node", "error", "outcome", "fault")
 _SUBJECTS: Final = ("topic", "partition", "group")
+_SHOWN: Final = 20
+"""The ``repr`` of a selection shows this many of the latest requests."""
+_OF_BROKER: Final = re.compile(r"broker-(\d+)-")
+"""Begins the client ids of brokers."""
 
 
-class Selection:
-    """Some of the recorded requests. A selection is live: it also includes matching requests that arrive later."""
+def is_of_broker(client_id: str | None) -> bool:
+    """Whether this is the client id of another broker of the cluster."""
+    return _OF_BROKER.match(client_id or "") is not None
+
+
+class Selection(Sequence[RecordedRequest]):
+    """Some of the recorded requests, oldest first. A selection is live: it also includes matching requests that arrive later."""
 
     def __init__(self, record: "Requests", key: ApiKey | None, wanted: dict[str, object]) -> None:
         self._record = record
@@ -150,8 +170,22 @@ class Selection:
         """Return the requests with their numbers, which increase and are unique in this process."""
         return [(number, each) for number, each in self._record.snapshot_numbered() if self._matches(each)]
 
+    @overload
+    def __getitem__(self, index: int) -> RecordedRequest: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[RecordedRequest]: ...
+
+    def __getitem__(self, index: int | slice) -> RecordedRequest | list[RecordedRequest]:
+        """Return a request, or a list of them for a slice, as they are now. Raises IndexError, which lists what there is."""
+        found = list(self)
+        try:
+            return found[index]
+        except IndexError:
+            raise IndexError(f"there are {len(found)} requests{self._told()}, none at {index}; {self._record.told()}") from None
+
     def __len__(self) -> int:
-        return self.count()
+        return len(self.numbered())
 
     def __bool__(self) -> bool:
         return self.count() > 0
@@ -159,9 +193,21 @@ class Selection:
     def __str__(self) -> str:
         return "\n".join(map(str, self)) or "no requests"
 
-    def count(self) -> int:
-        """Return the number of requests."""
-        return sum(1 for _ in self)
+    def __repr__(self) -> str:
+        found = list(self)
+        shown = found[-_SHOWN:]
+        more = [f"... {len(found) - len(shown)} earlier ones"] if len(found) > len(shown) else []
+        lines = "".join(f"\n  {each}" for each in [*more, *(" ".join(str(each).split()) for each in shown)])
+        return f"<{len(found)} requests{self._told()}{':' if found else ''}{lines}>"
+
+    def count(self, value: object = None) -> int:
+        """Return the number of requests, or how often ``value`` is among them."""
+        return len(self) if value is None else super().count(value)
+
+    @property
+    def aio(self) -> Aio:
+        """The wait for an asyncio loop: ``await kafka.requests.of("Produce").aio.wait_for(3)``."""
+        return Aio(self)
 
     @property
     def last(self) -> RecordedRequest | None:
@@ -170,13 +216,14 @@ class Selection:
 
     def wait_for(self, count: int = 1, timeout_s: float = 10.0) -> list[RecordedRequest]:
         """Wait for at least ``count`` requests; return them. Raises TimeoutError, with the number seen, after ``timeout_s``."""
+        check_may_block("kafka.requests.wait_for")
         found: list[RecordedRequest] = []
 
         def there() -> bool:
             found[:] = self
             return len(found) >= count
 
-        if not self._record.wait_until(there, timeout_s):
+        if not self._record.wait_until(there, timeout_s, LOOK_S):
             raise TimeoutError(
                 f"{len(found)} of {count} requests{self._told()} came {self._record.within(timeout_s)}; {self._record.told()}"
             )
@@ -191,8 +238,10 @@ class Selection:
 class Requests(Selection):
     """All answered requests, oldest first. Any thread may use it."""
 
-    def __init__(self) -> None:
+    def __init__(self, parent: "Requests | None" = None) -> None:
+        """``parent``, a cluster's, gets the requests of clients, too, but not those of other brokers."""
         super().__init__(self, None, {})
+        self._parent = parent
         self._recorded: deque[tuple[int, RecordedRequest]] = deque()
         self._bytes = 0
         self._changed = threading.Condition()
@@ -218,6 +267,8 @@ class Requests(Selection):
             self._changed.notify_all()
         for call in self._followers:
             call(request)
+        if self._parent is not None and not is_of_broker(request.client_id):
+            self._parent.add(request)
 
     def open(self) -> None:
         """The broker is running: let waits block."""
@@ -248,15 +299,15 @@ class Requests(Selection):
         """Return how long a wait lasted, in words."""
         return "before the broker stopped, or it does not run" if self._is_over else f"in {timeout_s:g} s"
 
-    def told(self, count: int = 20, since: int = 0) -> str:
-        """Return the last requests that follow number ``since``, a line each."""
-        last = [each for number, each in self.snapshot_numbered() if number > since][-count:]
+    def told(self, count: int = 20) -> str:
+        """Return the last requests, a line each."""
+        last = self.snapshot()[-count:]
         return "the last requests were:\n" + "\n".join(map(str, last)) if last else "there were no requests"
 
-    def wait_until(self, condition: Callable[[], bool], timeout_s: float, look_s: float | None = None) -> bool:
+    def wait_until(self, condition: Callable[[], bool], timeout_s: float, look_s: float) -> bool:
         """Wait until ``condition`` is true, and check it after each request and every ``look_s``.
 
-        Return False after ``timeout_s``, or when the broker has stopped.
+        Return False after ``timeout_s``, when the broker has stopped, or when the task that waits was cancelled.
         """
         from twisted_kafka.timing.clock import SystemClock
 
@@ -268,8 +319,8 @@ class Requests(Selection):
             if condition():
                 return True
             left_s = (due_ns - clock.monotonic_ns()) / 1e9
-            if left_s <= 0 or self._is_over:
+            if left_s <= 0 or self._is_over or is_cancelled():
                 return False
             with self._changed:
                 if (self._recorded[-1] if self._recorded else None) is seen and not self._is_over:
-                    self._changed.wait(left_s if look_s is None else min(left_s, look_s))
+                    self._changed.wait(min(left_s, look_s))

@@ -67,7 +67,7 @@ def _run(options: argparse.Namespace) -> int:
             print(json.dumps({**line, "pid": os.getpid()}), flush=True)
             ending.wait()
     finally:
-        served.stop()
+        served.close()
     return 0
 
 

@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.records.record import Header, Record, SimpleRecord
+from twisted_kafka.protocol.records.record import Header
 from twisted_kafka.recording.batches_form import read_value, write_value
 from twisted_kafka.recording.message_form import write_message
 from twisted_kafka.testing.control.call import Fields
 from twisted_kafka.testing.control.errors import bad
+from twisted_kafka.testing.records import NOW, Record
 from twisted_kafka.testing.requests import RecordedRequest
 from twisted_kafka.testing.subjects import Partition
 
@@ -50,10 +51,10 @@ def _written(request: RecordedRequest, message: Any) -> Any:
     return None if message is None or request.api not in _TITLES else write_message(message, request.version)
 
 
-def write_record(partition: int, record: Record) -> dict[str, Any]:
+def write_record(record: Record) -> dict[str, Any]:
     """Return a record: bytes as text if they are UTF-8, else as ``{"base64": ...}``."""
     return {
-        "partition": partition,
+        "partition": record.partition,
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
         "key": write_value(record.key),
@@ -62,17 +63,17 @@ def write_record(partition: int, record: Record) -> dict[str, Any]:
     }
 
 
-def read_record(form: Any, now_ms: int) -> SimpleRecord:
+def read_record(form: Any) -> Record:
     """Return a record to write: a value alone, or an object with key, value, headers and timestamp_ms. Raises ControlError."""
     if not isinstance(form, dict) or "base64" in form:
-        return SimpleRecord(now_ms, None, _bytes(form))
+        return Record(_bytes(form))
     fields = Fields(form, "a record")
     key, value, headers = fields.any("key"), fields.any("value"), fields.any("headers")
-    timestamp_ms = fields.number("timestamp_ms", now_ms)
+    timestamp_ms = fields.number("timestamp_ms", NOW)
     fields.end()
     if timestamp_ms > _MAX_TIMESTAMP_MS:
         raise bad(f"timestamp_ms is {str(timestamp_ms)[:40]}: expected at most {_MAX_TIMESTAMP_MS}")
-    return SimpleRecord(timestamp_ms, _bytes(key), _bytes(value), _headers([] if headers is None else headers))
+    return Record(_bytes(value), _bytes(key), tuple(_headers([] if headers is None else headers)), timestamp_ms)
 
 
 def _headers(form: Any) -> list[Header]:

@@ -9,22 +9,19 @@ from twisted_kafka.testing.control.forms import write_partitions
 def list_groups(call: Call) -> Any:
     """Return the groups of all brokers with their states."""
     call.asked.end()
-    states: dict[str, str] = {}
-    for broker in call.target.brokers().values():
-        states |= broker.groups()
-    return {"groups": [{"group": group, "state": state} for group, state in sorted(states.items())]}
+    return {"groups": [{"group": group, "state": state} for group, state in call.target.kafka.groups().items()]}
 
 
 def get_group(call: Call) -> Any:
     """Return a group: its ``state`` (Dead if it does not exist), its ``members``, its ``offsets``, its ``lag``."""
     call.asked.end()
     (group,) = call.names
-    coordinator = call.target.coordinator(group)
+    kafka = call.target.kafka
     offsets = [
         {"topic": topic, "partition": partition, "committed": offset}
-        for (topic, partition), offset in sorted(coordinator.committed(group).items())
+        for (topic, partition), offset in sorted(kafka.committed(group).items())
     ]
-    described = coordinator.described_group(group)
+    described = kafka.described_group(group)
     members = [
         {
             "member_id": member.member_id,
@@ -34,4 +31,4 @@ def get_group(call: Call) -> Any:
         }
         for member in described.members
     ]
-    return {"group": group, "state": described.state, "members": members, "offsets": offsets, "lag": call.target.lag(group, None)}
+    return {"group": group, "state": described.state, "members": members, "offsets": offsets, "lag": kafka.lag(group)}

@@ -25,6 +25,11 @@ class Target:
         """Whether the listener has stopped, so that waits have no reader."""
 
     @property
+    def kafka(self) -> Broker | Cluster:
+        """What is controlled."""
+        return self._served
+
+    @property
     def clock(self) -> Clock:
         """The clock of all brokers."""
         return self._served.clock
@@ -36,8 +41,7 @@ class Target:
 
     def brokers(self) -> Mapping[int, Broker]:
         """Return the running brokers by id."""
-        brokers = self._served if isinstance(self._served, Cluster) else (self._served,)
-        return {broker.embedded.broker_id: broker for broker in brokers if broker.is_running}
+        return self._served.brokers
 
     def broker(self, broker_id: int) -> Broker:
         """Return a running broker. Raises ControlError."""
@@ -45,20 +49,6 @@ class Target:
         if broker_id not in brokers:
             raise ControlError(404, f"no broker {broker_id} runs: expected one of {', '.join(map(str, sorted(brokers))) or 'none'}")
         return brokers[broker_id]
-
-    def any(self) -> Broker:
-        """Return any running broker. Raises ControlError."""
-        for broker in self.brokers().values():
-            return broker
-        raise ControlError(409, "no broker runs")
-
-    def leader(self, topic: str, partition: int) -> Broker:
-        """Return the broker that leads a partition. Raises BrokerError, and TimeoutError if none does soon."""
-        return self._served.leader(topic, partition) if isinstance(self._served, Cluster) else self.any()
-
-    def coordinator(self, group: str) -> Broker:
-        """Return the broker that coordinates a group. Raises BrokerError, and TimeoutError if none does soon."""
-        return self._served.coordinator(group) if isinstance(self._served, Cluster) else self.any()
 
     def cluster(self) -> Cluster:
         """Return the cluster. Raises ControlError if this is a single broker."""
@@ -78,14 +68,6 @@ class Target:
             for broker_id, broker in self.brokers().items():
                 for fault in broker.faults:
                     yield broker_id, broker.faults, fault
-
-    def create_topic(self, name: str, partitions: int, replication_factor: int, config: Mapping[str, object]) -> None:
-        """Create a topic, with Kafka's settings. Raises BrokerError."""
-        self._served.create_topic(name, partitions, replication_factor, **config)
-
-    def lag(self, group: str, topic: str | None) -> int | None:
-        """Return how many records a group still has to read; None if it has committed nothing (``Broker.lag``)."""
-        return self._served.lag(group, topic)
 
     @contextlib.contextmanager
     def changed(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ MAX_PARTITIONS: Final = 1000
 def list_topics(call: Call) -> Any:
     """Return the topics with their partitions' leaders, replicas and offsets."""
     call.asked.end()
-    return {"topics": [_topic_form(call, name) for name in call.target.any().topics()]}
+    return {"topics": [_topic_form(call, name) for name in call.target.kafka.topics()]}
 
 
 def get_topic(call: Call) -> Any:
@@ -32,7 +32,7 @@ def create_topic(call: Call) -> Any:
     given.end()
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise bad(f"partitions is {partitions}: expected 1 to {MAX_PARTITIONS}")
-    call.target.create_topic(name, partitions, replication_factor, config)
+    call.target.kafka.create_topic(name, partitions, replication_factor, **config)
     return _topic_form(call, name)
 
 
@@ -40,7 +40,7 @@ def delete_topic(call: Call) -> Any:
     """Delete a topic."""
     call.asked.end()
     (name,) = call.names
-    call.target.any().delete_topic(name)
+    call.target.kafka.delete_topic(name)
     return {}
 
 
@@ -52,8 +52,7 @@ def produce(call: Call) -> Any:
     given.end()
     if not forms:
         raise bad("records is []: expected at least one")
-    now_ms = call.target.clock.wall_ms()
-    offset = call.target.leader(name, partition).append(name, [read_record(form, now_ms) for form in forms], partition)
+    offset = call.target.kafka.produce(name, [read_record(form) for form in forms], partition=partition)
     return {"topic": name, "partition": partition, "offset": offset, "count": len(forms)}
 
 
@@ -65,28 +64,27 @@ def list_records(call: Call) -> Any:
     asked.end()
     most = min(limit, MAX_RECORDS)
     found: list[Any] = []
-    for index in call.target.any().partitions(name) if partition is None else [partition]:
-        for record in call.target.leader(name, index).records(name, index):
+    for index in call.target.kafka.partitions(name) if partition is None else [partition]:
+        for record in call.target.kafka.records(name, index):
             if record.offset >= start:
                 if len(found) == most:
                     return {"records": found, "more": True}
-                found.append(write_record(index, record))
+                found.append(write_record(record))
     return {"records": found, "more": False}
 
 
 def _topic_form(call: Call, name: str) -> dict[str, Any]:
     partitions = []
-    for index in call.target.any().partitions(name):
-        leader = call.target.leader(name, index)
-        state = leader.partition_state(name, index)
+    for index in call.target.kafka.partitions(name):
+        state = call.target.kafka.partition_state(name, index)
         partitions.append(
             {
                 "partition": index,
                 "leader": state.leader_id,
                 "replicas": list(state.replica_nodes),
                 "isr": list(state.isr_nodes),
-                "start_offset": leader.start_offset(name, index),
-                "end_offset": leader.end_offset(name, index),
+                "start_offset": call.target.kafka.start_offset(name, index),
+                "end_offset": call.target.kafka.end_offset(name, index),
             }
         )
     return {"name": name, "partitions": partitions}

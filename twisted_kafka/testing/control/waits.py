@@ -55,7 +55,7 @@ def _wait(target: Target, condition: _Condition, timeout_s: float) -> Any:
             return False
         return condition.is_there(seen[0])
 
-    requests = target.any().requests
+    requests = target.kafka.requests
     if requests.wait_until(is_there, timeout_s, _LOOK_S):
         return seen[0]
     text = f"waited {timeout_s:g} s for {condition.wanted}; the last value was {seen[0]!r}"
@@ -67,13 +67,13 @@ def _wait(target: Target, condition: _Condition, timeout_s: float) -> Any:
 def _for_state(target: Target, given: Fields) -> _Condition:
     group, state = given.take("group", str), given.take("state", str)
     check_state(state)
-    return _Condition(f"group {group!r} {state}", lambda: target.coordinator(group).group_state(group), lambda seen: seen == state)
+    return _Condition(f"group {group!r} {state}", lambda: target.kafka.group_state(group), lambda seen: seen == state)
 
 
 def _for_offset(target: Target, given: Fields) -> _Condition:
     topic, partition, offset = given.take("topic", str), given.number("partition", 0), given.number("offset")
     wanted = f"end of {topic}-{partition} at {offset} or more"
-    return _Condition(wanted, lambda: target.leader(topic, partition).end_offset(topic, partition), lambda seen: seen >= offset)
+    return _Condition(wanted, lambda: target.kafka.end_offset(topic, partition), lambda seen: seen >= offset)
 
 
 def _for_committed(target: Target, given: Fields) -> _Condition:
@@ -81,7 +81,7 @@ def _for_committed(target: Target, given: Fields) -> _Condition:
     partition, offset = given.number("partition", 0), given.number("committed")
     return _Condition(
         f"group {group!r} at {offset} or more of {topic}-{partition}",
-        lambda: target.coordinator(group).committed(group).get((topic, partition)),
+        lambda: target.kafka.committed(group).get((topic, partition)),
         lambda seen: seen is not None and seen >= offset,
     )
 
@@ -89,7 +89,7 @@ def _for_committed(target: Target, given: Fields) -> _Condition:
 def _for_lag(target: Target, given: Fields) -> _Condition:
     group, lag, topic = given.take("group", str), given.number("lag"), given.take("topic", str, None)
     wanted = f"group {group!r} with a lag of {lag} or less" + (f" in {topic}" if topic else "")
-    return _Condition(wanted, lambda: target.lag(group, topic), lambda seen: seen is not None and seen <= lag)
+    return _Condition(wanted, lambda: target.kafka.lag(group, topic), lambda seen: seen is not None and seen <= lag)
 
 
 def _for_requests(target: Target, given: Fields) -> _Condition:

@@ -1,0 +1,557 @@
+"""What a test does with Kafka, whether it is one broker or a cluster: topics, records, groups, waits, recordings.
+
+    with Broker() as kafka:  # or Cluster()
+        kafka.create_topic("orders")
+        ...  # clients connect to kafka.bootstrap_servers
+        kafka.wait_for_offset("orders", 0, 3)
+        assert [record.value for record in kafka.records("orders")] == [b"1", b"2", b"3"]
+
+A Broker sends each request to itself. A Cluster sends it to the leader of the partition, the group's coordinator or the controller.
+"""
+
+import abc
+import contextlib
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+from twisted_kafka.broker.errors import StartError
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from twisted_kafka.protocol.messages.groups import DescribeGroupsRequest, FindCoordinatorRequest, ListGroupsRequest
+from twisted_kafka.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from twisted_kafka.protocol.messages.offsets import OffsetFetchRequest
+from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
+from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.recording.recording import Recording
+from twisted_kafka.recording.replay import Report
+from twisted_kafka.testing.clock import Clock
+from twisted_kafka.testing.faults import Faults, Rule
+from twisted_kafka.testing.groups import NO_GROUP, DescribedGroup, check_state, classic_group_of, consumer_group_of
+from twisted_kafka.testing.recorder import RequestRecorder
+from twisted_kafka.testing.records import Headers, Record, Value, Values, batches_of, records_of
+from twisted_kafka.testing.requests import Requests
+from twisted_kafka.testing.snapshot import Snapshot, SnapshotError, first_line
+from twisted_kafka.testing.waiting import LOOK_S, Aio, check_may_block
+
+__tracebackhide__ = True
+
+REQUEST_TIMEOUT_S: Final = 30.0
+NOT_RUNNING: Final = "the broker does not run: use it inside its with block, and a fixture in its own test"
+_TIMEOUT_MS: Final = int(REQUEST_TIMEOUT_S * 1000)
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_FETCH_BYTES: Final = 8 * 1024 * 1024
+_NO_COORDINATOR: Final = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""Until a first client asks for the coordinator, the topic of groups does not exist."""
+_OF_MODULES: Final = ("kafka-python", ("KafkaProducer", "KafkaConsumer", "KafkaAdminClient", "TopicPartition", "admin", "errors"))
+
+
+class BrokerError(Exception):
+    """The broker rejected a request of the test. The text is one line, with Kafka's name of the error."""
+
+
+class INode(Protocol):
+    """A broker, as its requests are sent to it."""
+
+    @property
+    def broker_id(self) -> int:
+        """Its id."""
+
+    @property
+    def supported_apis(self) -> Mapping[int, tuple[int, int]]:
+        """The first and last version of each API that it serves."""
+
+    def ask(self, request: Message) -> Any:
+        """Send a request of the kit; return the response. Raises BrokerError."""
+
+
+class Kafka(abc.ABC):
+    """One broker or several under test. The methods need no client, but a PLAINTEXT listener.
+
+    The requests of these methods are not in ``requests``, and no fault applies to them.
+    """
+
+    clock: Clock
+    """The brokers' clock."""
+    faults: Faults
+    """The rules for requests to any of the brokers."""
+    _rules: Sequence[Rule]
+    requests: Requests
+    """The clients' requests to any of the brokers, oldest first."""
+
+    # Life
+
+    @property
+    @abc.abstractmethod
+    def brokers(self) -> Mapping[int, INode]:
+        """The running brokers by id."""
+
+    @property
+    @abc.abstractmethod
+    def bootstrap_servers(self) -> str:
+        """The addresses for clients, host:port; they stay after a stop. Raises RuntimeError before the start."""
+
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Start and serve, at the same addresses and with the same data as before a stop. Raises StartError, one line."""
+
+    @abc.abstractmethod
+    def stop(self) -> None:
+        """Stop as an operator does. The data, the addresses, the rules and the clock stay. Harmless when it does not run."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Stop, and remove the data and the rules. A ``with`` block ends with it."""
+
+    def reset(self) -> None:
+        """Return to the state at the start, at the same addresses: no topics, groups or requests, and the same rules and time.
+
+        It takes as long as a start, and closes connections. Raises ValueError if the test chose the data's directory.
+        """
+        self._check_own_data()
+        self.faults.clear()
+        self.clock.release()
+        self.stop()
+        try:
+            for directory in self._directories():
+                shutil.rmtree(directory, ignore_errors=True)
+            self.clear_state()
+        finally:
+            self.start()
+
+    def clear_state(self) -> None:
+        """Forget requests, and return to the rules and the time of the start. The data stays."""
+        self.faults.clear()
+        self.clock.reset()
+        self.requests.clear()
+        for rule in self._rules:
+            self.faults.add(rule)
+
+    def snapshot(self) -> Snapshot:
+        """Copy topics, records, groups, offsets, transactions, settings, ACLs and users. The brokers restart for this.
+
+        The restart is like an operator's: requests under way are answered, connections are closed, and clients reconnect to the
+        same addresses. Requests that a rule delays or holds are dropped. Rules, requests and the clock stay.
+        Raises SnapshotError if the files cannot be copied; the brokers then run with their present state.
+        """
+        with self._telling("no snapshot was taken"), self._stopped():
+            return Snapshot(self._directories())
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restore a snapshot of this, or of one with the same number of brokers and log directories; restart like ``snapshot``.
+
+        If a broker acknowledged more than the snapshot contains, clients see a broker that lost data: an idempotent producer
+        fails. Raises ValueError if the number of log directories differs. Raises SnapshotError if the files cannot be copied, or
+        if a broker does not start with them; the brokers then run with their present state.
+        """
+        directories, ran = self._directories(), list(self.brokers)
+        snapshot.check(directories)
+        with self._telling("the snapshot was not restored"), self._stopped(), snapshot.put(directories):
+            self._start_again(ran)
+
+    @contextlib.contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        """Raise SnapshotError for errors of files, and of the start after them."""
+        try:
+            yield
+        except (OSError, StartError) as error:
+            state = "runs with its previous state" if self.is_running else "has stopped"
+            raise SnapshotError(f"{what}, and the broker {state}: {first_line(error)}") from error
+
+    @contextlib.contextmanager
+    def _stopped(self) -> Iterator[None]:
+        """Stop for a ``with`` block, which may change the log directories; then start what ran, unless the block has."""
+        if not self.is_running:
+            raise RuntimeError(NOT_RUNNING)
+        ran = list(self.brokers)
+        self.stop()
+        try:
+            yield
+        finally:
+            if not self.is_running:
+                self._start_again(ran)
+
+    def _start_again(self, broker_ids: Collection[int]) -> None:
+        """Start these brokers."""
+        self.start()
+
+    @abc.abstractmethod
+    def _check_own_data(self) -> None:
+        """Raise ValueError if the data was there before the test."""
+
+    @abc.abstractmethod
+    def _directories(self) -> list[Path]:
+        """Return the directories with the data."""
+
+    def restart(self) -> None:
+        """Stop and start as an operator does: clients reconnect to the same addresses, and find the same data."""
+        self.stop()
+        self.start()
+
+    @contextlib.contextmanager
+    def down(self) -> Iterator[None]:
+        """Be stopped for a ``with`` block: clients get no connection."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a broker runs."""
+        return bool(self.brokers)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    # The brokers for a request
+
+    @abc.abstractmethod
+    def leader(self, topic: str, partition: int = 0) -> INode:
+        """Return the broker that leads a partition; wait for one. Raises BrokerError and TimeoutError."""
+
+    @abc.abstractmethod
+    def coordinator(self, group: str) -> INode:
+        """Return the broker that coordinates a group; wait for one. Raises TimeoutError."""
+
+    @abc.abstractmethod
+    def controller(self) -> INode:
+        """Return the controller; wait for one. Raises TimeoutError."""
+
+    def any(self) -> INode:
+        """Return a running broker. Raises RuntimeError if none runs."""
+        for broker in self.brokers.values():
+            return broker
+        raise RuntimeError(NOT_RUNNING)
+
+    # Topics
+
+    def create_topic(self, topic: str, partitions: int = -1, replication_factor: int = -1, **config: object) -> str:
+        """Create a topic, with Kafka's topic settings, ``_`` for ``.``; return its name. Raises BrokerError.
+
+        By default it has as many partitions and replicas as the broker's ``num.partitions`` and ``default.replication.factor``.
+        """
+        settings = [CreatableTopicConfig(name=name.replace("_", "."), value=_text(value)) for name, value in config.items()]
+        new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replication_factor, configs=settings)
+        (result,) = self.controller().ask(CreateTopicsRequest(topics=[new], timeout_ms=_TIMEOUT_MS)).topics
+        check(result.error_code, f"cannot create topic {topic!r}", result.error_message)
+        self.settle()
+        return topic
+
+    @abc.abstractmethod
+    def settle(self) -> None:
+        """Wait until all running brokers report the same brokers, topics and leaders. Raises TimeoutError."""
+
+    def topics(self) -> list[str]:
+        """Return the sorted names of the topics, without Kafka's internal ones."""
+        return sorted(topic.name for topic in self.any().ask(MetadataRequest(topics=None)).topics if not topic.is_internal)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic. Raises BrokerError."""
+        (result,) = self.controller().ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=_TIMEOUT_MS)).responses
+        check(result.error_code, f"cannot delete topic {topic!r}")
+
+    def partitions(self, topic: str) -> list[int]:
+        """Return the numbers of a topic's partitions, sorted. Raises BrokerError."""
+        return sorted(each.partition_index for each in self._described(topic).partitions)
+
+    def partition_state(self, topic: str, partition: int = 0) -> Any:
+        """Return a partition as clients see it: ``leader_id``, ``replica_nodes``, ``isr_nodes``. Raises BrokerError."""
+        for found in self._described(topic).partitions:
+            if found.partition_index == partition:
+                return found
+        raise BrokerError(f"there is no partition {partition} of {topic!r}")
+
+    # Records
+
+    def produce(
+        self,
+        topic: str,
+        values: Values,
+        *,
+        key: Value = None,
+        headers: Headers = (),
+        partition: int = 0,
+    ) -> int:
+        """Append records to a partition; return the offset of the first one. Raises BrokerError, TypeError and ValueError.
+
+        ``values`` is a value (bytes, or a text, or None for a tombstone), a Record, or several of them. ``key`` and ``headers`` (a
+        mapping, or pairs) are for each value that is not a Record.
+        """
+        found = records_of(values, key, headers)
+        leader = self.leader(topic, partition)
+        return min(_append(leader, topic, partition, batch) for batch in batches_of(found, self.clock.wall_ms()))
+
+    def append(self, topic: str, records: Iterable[Record], partition: int = 0) -> int:
+        """Append Records; the same as ``produce``."""
+        return self.produce(topic, records, partition=partition)
+
+    def records(self, topic: str, partition: int | None = None) -> list[Record]:
+        """Return all records of a topic, or of one of its partitions, including those of open and aborted transactions.
+
+        In a cluster, these are the leaders' records up to the high watermark. Raises BrokerError for an unknown topic.
+        """
+        wanted = self.partitions(topic) if partition is None else [partition]
+        return [record for index in wanted for record in self._read(topic, index)]
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        """Return the offset after the last record. Raises BrokerError."""
+        return self._offset(topic, partition, _LATEST)
+
+    def start_offset(self, topic: str, partition: int = 0) -> int:
+        """Return the offset of the first record that is still there. Raises BrokerError."""
+        return self._offset(topic, partition, _EARLIEST)
+
+    # Groups
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        """Return the offsets that a group has committed, by topic and partition."""
+        answer = self.coordinator(group).ask(OffsetFetchRequest(group_id=group, topics=None))
+        if answer.error_code in _NO_COORDINATOR:
+            return {}
+        check(answer.error_code, f"group {group!r} has no offsets")
+        return {(topic.name, each.partition_index): each.committed_offset for topic in answer.topics for each in topic.partitions}
+
+    def groups(self) -> dict[str, str]:
+        """Return the states of all groups, by group."""
+        states: dict[str, str] = {}
+        for broker in self.brokers.values():
+            answer = broker.ask(ListGroupsRequest())
+            if answer.error_code not in _NO_COORDINATOR:
+                states |= {each.group_id: each.group_state for each in answer.groups}
+        return dict(sorted(states.items()))
+
+    def group_state(self, group: str) -> str:
+        """Return the state of a group: Stable, Empty, PreparingRebalance, CompletingRebalance, or Dead if it does not exist.
+
+        A group of the consumer protocol (KIP-848) is Stable, Empty, Assigning or Reconciling.
+        """
+        return self.described_group(group).state
+
+    def described_group(self, group: str) -> DescribedGroup:
+        """Return the state of a group, and its members with their assignments."""
+        coordinator = self.coordinator(group)
+        (found,) = coordinator.ask(DescribeGroupsRequest(groups=[group])).groups
+        if found.error_code in _NO_COORDINATOR:
+            return DescribedGroup(NO_GROUP, ())
+        if found.group_state == NO_GROUP and ApiKey.CONSUMER_GROUP_DESCRIBE in coordinator.supported_apis:
+            (other,) = coordinator.ask(ConsumerGroupDescribeRequest(group_ids=[group])).groups
+            if not other.error_code:
+                return consumer_group_of(other)
+        check(found.error_code, f"group {group!r} cannot be described")
+        return classic_group_of(found)
+
+    def coordinator_id(self, group: str) -> int:
+        """Return the id of the broker that coordinates a group; -1 if none does yet."""
+        return int(self.any().ask(FindCoordinatorRequest(key=group)).node_id)
+
+    def lag(self, group: str, topic: str | None = None) -> int | None:
+        """Return how many records a group still has to read, in one topic or in all topics that it has committed offsets of.
+
+        A partition without a committed offset counts from its start. Returns None if the group has committed nothing.
+        """
+        committed = self.committed(group)
+        topics = {name for name, _ in committed if topic in (None, name)}
+        lag = 0
+        for name in topics:
+            for partition in self.partitions(name):
+                at = committed.get((name, partition))
+                lag += self.end_offset(name, partition) - (self.start_offset(name, partition) if at is None else at)
+        return lag if topics else None
+
+    # Waits
+
+    @property
+    def aio(self) -> Aio:
+        """The waits for an asyncio loop: ``await kafka.aio.wait_for_commit("g", "orders", 0, 3)``."""
+        return Aio(self)
+
+    def wait_for(self, look: Callable[[], Any], is_there: Callable[[Any], bool], wanted: str, timeout_s: float = 10.0) -> None:
+        """Wait until ``is_there(look())`` is true; check it after each request, too.
+
+        Raises TimeoutError, which names ``wanted``, the last value of ``look``, and the last requests.
+        """
+        check_may_block("kafka.wait_for")
+        self._wait(look, is_there, wanted, timeout_s)
+
+    def wait_for_offset(self, topic: str, partition: int, offset: int, timeout_s: float = 10.0) -> None:
+        """Wait until ``end_offset`` is at least ``offset``. Raises TimeoutError, which reports the last end offset."""
+        check_may_block("kafka.wait_for_offset")
+        self._wait(
+            lambda: self._end_or_none(topic, partition),
+            lambda end: end is not None and end >= offset,
+            f"end of {topic}-{partition} at {offset} or more",
+            timeout_s,
+        )
+
+    def wait_for_group(self, group: str, state: str = "Stable", timeout_s: float = 10.0) -> None:
+        """Wait until a group is in this state. Raises TimeoutError with its last state, and ValueError for an unknown state."""
+        check_may_block("kafka.wait_for_group")
+        check_state(state)
+        self._wait(lambda: self.group_state(group), lambda seen: seen == state, f"group {group!r} {state}", timeout_s)
+
+    def wait_for_commit(self, group: str, topic: str, partition: int, offset: int, timeout_s: float = 10.0) -> None:
+        """Wait until a group has committed at least this offset. Raises TimeoutError, which reports the committed offset."""
+        check_may_block("kafka.wait_for_commit")
+        self._wait(
+            lambda: self.committed(group).get((topic, partition), -1),
+            lambda seen: seen >= offset,
+            f"group {group!r} at {offset} or more of {topic}-{partition}",
+            timeout_s,
+        )
+
+    def wait_for_lag(self, group: str, most: int = 0, topic: str | None = None, timeout_s: float = 10.0) -> None:
+        """Wait until ``lag`` is at most ``most``. Raises TimeoutError, which reports the last lag."""
+        check_may_block("kafka.wait_for_lag")
+        where = f" in {topic}" if topic else ""
+        self._wait(
+            lambda: self._lag_or_why(group, topic),
+            lambda seen: isinstance(seen, int) and seen <= most,
+            f"group {group!r} with a lag of {most} or less{where}",
+            timeout_s,
+        )
+
+    def _lag_or_why(self, group: str, topic: str | None) -> int | str:
+        lag = self.lag(group, topic)
+        return f"no lag: the group has committed no offset{f' of {topic}' if topic else ''}" if lag is None else lag
+
+    def _end_or_none(self, topic: str, partition: int) -> int | None:
+        try:
+            return self.end_offset(topic, partition)
+        except BrokerError:  # the topic may be created yet
+            return None
+
+    def _wait(self, look: Callable[[], Any], is_there: Callable[[Any], bool], wanted: str, timeout_s: float) -> None:
+        seen: list[Any] = [None]
+
+        def there() -> bool:
+            seen[0] = look()
+            return is_there(seen[0])
+
+        if not self.requests.wait_until(there, timeout_s, LOOK_S):
+            raise TimeoutError(f"waited {timeout_s:g} s for {wanted}; the last value was {seen[0]!r}; {self.requests.told()}")
+
+    # Recordings and diagnoses
+
+    @contextlib.contextmanager
+    def record(self, path: Path | str) -> Iterator[Recording]:
+        """Write the clients' requests in a ``with`` block, and their answers, to a file. Raises OSError.
+
+        An existing file is replaced. Secrets are left out. The context value is the Recording, which counts the requests.
+        """
+        with Recording(path, self.clock, broker=self.bootstrap_servers) as recording:
+            end = self.requests.follow(RequestRecorder(recording).add)
+            try:
+                yield recording
+            finally:
+                end()
+
+    @abc.abstractmethod
+    def replay(self, path: Path | str, timeout_s: float = 30.0) -> Report:
+        """Send the requests of a recording; report answers that differ. Raises OSError and RecordingError.
+
+        Best use a recording that began with a new broker. ``timeout_s`` limits the wait for each answer.
+        """
+
+    @property
+    @abc.abstractmethod
+    def diagnoses(self) -> list[str]:
+        """The clients' mistakes that the brokers have seen, a line each, with advice."""
+
+    def told(self, count: int = 20) -> str:
+        """Return the last requests of clients, a line each."""
+        return self.requests.told(count)
+
+    if not TYPE_CHECKING:  # a type checker has to find misspelt names
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what a name of the module kafka is, as which the fixture ``kafka`` is easily taken."""
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            package, names = _OF_MODULES
+            if name in names or name.startswith("Kafka"):
+                text += (
+                    f": `kafka` is the fixture here, which hides {package}'s module of that name; "
+                    f"import what you need at the top, as in `from kafka import {name}`"
+                )
+            raise AttributeError(text, name=name, obj=self)
+
+    def _described(self, topic: str) -> Any:
+        wanted = [MetadataRequestTopic(name=topic)]
+        (found,) = self.any().ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False)).topics
+        check(found.error_code, f"topic {topic!r} cannot be read")
+        return found
+
+    def _read(self, topic: str, partition: int) -> list[Record]:
+        at, end, found = self.start_offset(topic, partition), self.end_offset(topic, partition), list[Record]()
+        leader = self.leader(topic, partition)
+        while at < end:
+            part = FetchPartition(partition=partition, fetch_offset=at, partition_max_bytes=_FETCH_BYTES)
+            request = FetchRequest(max_bytes=_FETCH_BYTES, topics=[FetchTopic(topic=topic, partitions=[part])])
+            answer = leader.ask(request).responses[0].partitions[0]
+            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention has deleted it meanwhile
+                at, found = self.start_offset(topic, partition), []
+                continue
+            check(answer.error_code, f"{topic}-{partition} cannot be read")
+            before = at
+            for batch in batches(answer.records or b""):
+                at = batch.last_offset + 1
+                if not batch.is_control:
+                    found += [
+                        Record(each.value, each.key, each.headers, each.timestamp_ms, topic, partition, each.offset)
+                        for each in batch.records()
+                        if before <= each.offset
+                    ]
+            if at == before:
+                raise BrokerError(f"{topic}-{partition} cannot be read: nothing at offset {at} of {end}")
+        return found
+
+    def _offset(self, topic: str, partition: int, position: int) -> int:
+        asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=position)])
+        answer = self.leader(topic, partition).ask(ListOffsetsRequest(replica_id=-1, topics=[asked])).topics[0].partitions[0]
+        check(answer.error_code, f"{topic}-{partition} has no offsets")
+        return int(answer.offset)
+
+
+def _append(leader: INode, topic: str, partition: int, batch: Sequence[SimpleRecord]) -> int:
+    """Append a batch, acks=all, in halves if it is too large for the topic; return the first offset. Raises BrokerError."""
+    data = PartitionProduceData(index=partition, records=build_batch(batch))
+    topics = [TopicProduceData(name=topic, partition_data=[data])]
+    answer = leader.ask(ProduceRequest(acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=topics)).responses[0].partition_responses[0]
+    if answer.error_code == ErrorCode.MESSAGE_TOO_LARGE and len(batch) > 1:
+        middle = len(batch) // 2
+        first = _append(leader, topic, partition, batch[:middle])
+        _append(leader, topic, partition, batch[middle:])
+        return first
+    check(answer.error_code, f"cannot produce to {topic}-{partition}")
+    return int(answer.base_offset)
+
+
+def check(code: int, what: str, why: str | None = None) -> None:
+    """Raise BrokerError for an error code."""
+    if code:
+        raise BrokerError(f"{what}: {ErrorCode(code).name}{f', {why}' if why else ''}")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
