@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from twisted_kafka.coordinator.append_errors import group_store_error
 from twisted_kafka.coordinator.effects import Effects, Write
-from twisted_kafka.group_coordinator.append_errors import group_store_error
 from twisted_kafka.group_coordinator.classic.membership import ClassicMembership, JoinAnswer
 from twisted_kafka.group_coordinator.classic.rebalance import Rebalancer
 from twisted_kafka.group_coordinator.consumer.classic_clients import ClassicClients

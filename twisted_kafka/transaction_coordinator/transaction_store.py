@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
+from twisted_kafka.coordinator.append_errors import transaction_log_error
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.coordinator.effects import Write
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.transaction_coordinator.append_errors import transaction_log_error
 from twisted_kafka.transaction_coordinator.transaction_metadata import TransactionMetadata
 from twisted_kafka.transaction_coordinator.transaction_records import (
     transaction_metadata,

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from concurrent.futures import Future
 
+from twisted_kafka.coordinator.append_errors import group_store_error
 from twisted_kafka.coordinator.effects import Effects
-from twisted_kafka.group_coordinator.append_errors import group_store_error
 from twisted_kafka.group_coordinator.classic.rebalance import Rebalancer
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_records import group_metadata

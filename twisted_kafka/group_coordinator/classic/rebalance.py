@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from twisted.logger import Logger
 
+from twisted_kafka.coordinator.append_errors import group_store_error
 from twisted_kafka.coordinator.effects import Effects
-from twisted_kafka.group_coordinator.append_errors import group_store_error
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_coordinator_config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from twisted_kafka.group_coordinator.group_records import group_metadata

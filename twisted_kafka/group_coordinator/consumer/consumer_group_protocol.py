@@ -2,9 +2,9 @@
 
 from twisted.logger import Logger
 
+from twisted_kafka.coordinator.append_errors import consumer_group_error
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.coordinator.effects import Write
-from twisted_kafka.group_coordinator.append_errors import consumer_group_error
 from twisted_kafka.group_coordinator.consumer.heartbeat_validation import check_epoch, is_full
 from twisted_kafka.group_coordinator.consumer.member_manager import MemberManager
 from twisted_kafka.group_coordinator.consumer.member_timers import REVOCATION

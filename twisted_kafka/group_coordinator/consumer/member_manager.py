@@ -5,9 +5,9 @@ from typing import Any, TypeVar
 
 from twisted.logger import Logger
 
+from twisted_kafka.coordinator.append_errors import consumer_group_error
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.coordinator.effects import Effects, Write
-from twisted_kafka.group_coordinator.append_errors import consumer_group_error
 from twisted_kafka.group_coordinator.classic.rebalance import Rebalancer
 from twisted_kafka.group_coordinator.consumer.member_timers import JOIN, REVOCATION, SESSION, SYNC, MemberTimers
 from twisted_kafka.group_coordinator.consumer.member_updater import Change, MemberUpdater, Update

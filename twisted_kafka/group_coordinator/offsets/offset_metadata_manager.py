@@ -8,9 +8,9 @@ from typing import Final, NamedTuple, TypeVar
 
 from twisted.logger import Logger
 
+from twisted_kafka.coordinator.append_errors import group_store_error, offset_commit_error
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.effects import Effects, Write, Writes
-from twisted_kafka.group_coordinator.append_errors import group_store_error, offset_commit_error
 from twisted_kafka.group_coordinator.classic.rebalance import Rebalancer
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_records import group_tombstone, offset_commit, offset_tombstone
