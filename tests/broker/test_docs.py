@@ -12,7 +12,7 @@ from pathlib import Path
 import twisted_kafka
 from tests.broker.api_table import api_table, written_table
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.environment import settings_in
+from twisted_kafka.config.command_line import settings_in
 from twisted_kafka.config.keys import BROKER_KEYS, EXTENSION_KEYS
 from twisted_kafka.config.properties import load_properties
 

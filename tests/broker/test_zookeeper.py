@@ -16,7 +16,7 @@ from tests.eventually import eventually
 from tests.ports import free_port
 from tests.zookeeper import Proxy, ZooKeeper, proxied
 from twisted_kafka.broker.broker import Broker, StartError
-from twisted_kafka.broker.registration.metadata_directory import METADATA_FILE
+from twisted_kafka.broker.registration.metadata_store import METADATA_FILE
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.znodes import BrokerNode, ClusterIdNode, ControllerNode, NumberNode
 from twisted_kafka.tools.main import main

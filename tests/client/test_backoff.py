@@ -2,7 +2,7 @@
 
 import pytest
 
-from twisted_kafka.client.backoff import ExponentialBackoff
+from twisted_kafka.client.node_client import ExponentialBackoff
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.cluster.cluster import Cluster, prepared, wait_for_progress
 from tests.cluster.faults import bear, ensure_nothing_is_wrong, kill_a_leader
 from tests.cluster.load import Load, Target
 from tests.cluster.tools import elect_preferred, reassign, set_default, spread, under_replicated
-from twisted_kafka.broker.registration.metadata_directory import METADATA_FILE
+from twisted_kafka.broker.registration.metadata_store import METADATA_FILE
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.properties import load_properties
 from twisted_kafka.tools.main import main

@@ -1,4 +1,4 @@
-from twisted_kafka.config.environment import settings_in
+from twisted_kafka.config.command_line import settings_in
 
 
 def test_names_are_those_of_kafkas_container_image() -> None:

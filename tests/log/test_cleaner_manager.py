@@ -17,9 +17,8 @@ from tests.log.support import NOW_MS
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.log.cleaner.cleaner import LogCleaningAbortedError
-from twisted_kafka.log.cleaner.log_cleaner import LogCleaner
+from twisted_kafka.log.cleaner.log_cleaner import MAX_DELAY_S, CleanerThrottle, LogCleaner
 from twisted_kafka.log.cleaner.offset_map import PLAIN_ENTRY_BYTES
-from twisted_kafka.log.cleaner.throttle import MAX_DELAY_S, CleanerThrottle
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry

@@ -9,7 +9,7 @@ from kazoo.exceptions import ConnectionDropped
 
 from tests.eventually import join
 from twisted_kafka.metadata.zookeeper.kazoo_handler import BufferedSocket, Handler, WakeUps
-from twisted_kafka.metadata.zookeeper.slots import Slots
+from twisted_kafka.metadata.zookeeper.session import Slots
 from twisted_kafka.timing.clock import ManualClock
 
 SHORT_S = 0.01

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from twisted_kafka.broker.registration.metadata_directory import METADATA_FILE
+from twisted_kafka.broker.registration.metadata_store import METADATA_FILE
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.znodes import ConfigNode

@@ -11,7 +11,6 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from twisted_kafka.client import node_connection_state as states
-from twisted_kafka.client.backoff import ExponentialBackoff
 from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner, PeerRefusedError
 from twisted_kafka.client.client_settings import ClientSettings, Node
 from twisted_kafka.client.connector import IConnector
@@ -38,7 +37,32 @@ SOFTWARE_NAME: Final = "twisted-kafka"
 
 _CORRELATION_IDS: Final = 0x7FFFFFFF
 
+MULTIPLIER: Final = 2.0
+"""How much longer a delay is after each failure."""
+
+JITTER: Final = 0.2
+"""Random variation of a delay, so that the clients of a failed broker do not all reconnect at once."""
+
+_EXPONENT_MAX: Final = 30
+
 _log = Logger()
+
+
+class ExponentialBackoff:
+    """Delays: ``first`` without a failure, twice as much after each, at most ``last``; with a jitter of 20 %. (Kafka's class.)"""
+
+    __slots__ = ("_first", "_last", "_random")
+
+    def __init__(self, first: float, last: float, random: Callable[[], float]) -> None:
+        """``random`` returns numbers from 0 to 1."""
+        self._first = first
+        self._last = max(first, last)
+        self._random = random
+
+    def delay(self, failures: int) -> float:
+        """Return the delay after this many failures in a row, in the unit of ``first``."""
+        delay = min(self._first * MULTIPLIER ** min(failures, _EXPONENT_MAX), self._last)
+        return delay * (1 - JITTER + 2 * JITTER * self._random())
 
 
 class PendingRequest:

@@ -12,13 +12,13 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.log.cleaner.cleaner import Cleaner, CleanerLimits, CleanerStats, LogCleaningAbortedError
 from twisted_kafka.log.cleaner.log_cleaner_manager import LogCleanerManager, Logs, LogToClean
-from twisted_kafka.log.cleaner.throttle import CleanerThrottle
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system.file_io import ShortFileError
 from twisted_kafka.system.threads import make_thread, repeat
+from twisted_kafka.timing.clock import IClock
 
 RECONFIGURABLE = frozenset(
     {
@@ -41,7 +41,29 @@ MIN_BLOCK_BYTES = 1 << 20
 _NO_DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 """Errors in writing the new segments after which the log is still intact."""
 
+MAX_DELAY_S = 10.0
+"""The longest wait of a throttled thread, so that a very low rate does not block it for hours."""
+
 _log = Logger()
+
+
+class CleanerThrottle:
+    """Computes the delays that keep the I/O rate of all cleaner threads together at ``bytes_per_second`` in the long term."""
+
+    def __init__(self, clock: IClock, bytes_per_second: float) -> None:
+        self.bytes_per_second = bytes_per_second
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._free_at_ns = 0
+
+    def delay_s(self, size_bytes: int) -> float:
+        """Record ``size_bytes`` read or written; returns how long to wait, which may be 0."""
+        now_ns = self._clock.monotonic_ns()
+        with self._lock:
+            self._free_at_ns = max(self._free_at_ns, now_ns) + int(size_bytes / max(1.0, self.bytes_per_second) * 1e9)
+            delay_s = min((self._free_at_ns - now_ns) / 1e9, MAX_DELAY_S)
+            self._free_at_ns = now_ns + int(delay_s * 1e9)
+            return delay_s
 
 
 class CleanerSettings(NamedTuple):

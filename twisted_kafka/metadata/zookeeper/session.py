@@ -28,7 +28,6 @@ from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metadata.zookeeper.acls import acls_of
 from twisted_kafka.metadata.zookeeper.connection import last_error, make_client
 from twisted_kafka.metadata.zookeeper.settings import ZooKeeperSettings
-from twisted_kafka.metadata.zookeeper.slots import Slots
 from twisted_kafka.timing.clock import IClock
 
 RENEWAL_PAUSE_S: Final = 1.0
@@ -43,6 +42,33 @@ _OVER: Final = (SessionState.EXPIRED, SessionState.CLOSED)
 AsyncResult = Any
 """``kazoo_handler.Result``; kazoo has no types."""
 Request = Callable[[KazooClient], AsyncResult]
+
+
+class Slots:
+    """Places for unanswered requests (``zookeeper.max.in.flight.requests``): a semaphore that wakes threads when half are free.
+
+    Otherwise a thread that sends many requests would be woken for each answer, to send one request.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self._enough = max(1, most // 2)
+        self._condition = threading.Condition(threading.Lock())
+
+    def acquire(self, timeout_s: float) -> bool:
+        """Take a place; return False if none becomes free within ``timeout_s``."""
+        with self._condition:
+            if not self._free and not self._condition.wait_for(lambda: self._free >= self._enough, timeout_s) and not self._free:
+                return False
+            self._free -= 1
+            return True
+
+    def release(self) -> None:
+        """Give a place back."""
+        with self._condition:
+            self._free += 1
+            if self._free >= self._enough:
+                self._condition.notify()
 
 
 class Sent(NamedTuple):
