@@ -43,9 +43,7 @@ def test_without_the_package_it_says_what_to_install() -> None:
     command = [sys.executable, "-S", "-m", "twisted_kafka.tools.main", "report", "log"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert (
-        done.stderr == "twisted-kafka: report needs the package twisted-kafka-spark: in a clone, pip install ./spark '.[spark]'\n"
-    )
+    assert done.stderr == f"twisted-kafka: report needs the package twisted-kafka-spark: pip install {ROOT / 'spark'}\n"
 
 
 def test_a_broker_starts_without_the_report(tmp_path: Path) -> None:

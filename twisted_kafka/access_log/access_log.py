@@ -17,6 +17,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import TopicNote, TransactionNote
 from twisted_kafka.network.requests.request_observer import IRequestObserver
+from twisted_kafka.system.installation import install_command
 from twisted_kafka.timing.clock import IClock
 
 
@@ -101,7 +102,7 @@ def _archive(config: KafkaConfig, directory: Path, node_id: int, clock: IClock) 
         try:
             import pyarrow.parquet  # noqa: F401
         except ImportError:
-            raise ConfigError("access.log.archive.format=parquet needs pyarrow: pip install 'twisted_kafka[parquet]'") from None
+            raise ConfigError(f"access.log.archive.format=parquet needs pyarrow: {install_command('parquet')}") from None
     return Archive(
         directory,
         node_id,

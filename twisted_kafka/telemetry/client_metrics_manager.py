@@ -20,6 +20,7 @@ from twisted_kafka.protocol.errors import (
 )
 from twisted_kafka.protocol.records.compression import Compression, decompress
 from twisted_kafka.system.client_text import bounded_text
+from twisted_kafka.system.installation import install_command
 from twisted_kafka.telemetry.exposed_metrics import ExposedMetrics
 from twisted_kafka.telemetry.otlp import MISSING, is_available, read_metrics
 from twisted_kafka.timing.clock import IClock
@@ -90,7 +91,11 @@ class ClientMetricsManager:
             self.log.error("Ignoring invalid configs of client metrics subscription {name}: {error}", name=name, error=error)
             return
         if parsed is not None and not is_available():
-            self.log.error("No client pushes metrics for subscription {name}: {why}", name=name, why=MISSING)
+            self.log.error(
+                "No client pushes metrics for subscription {name}: {why}",
+                name=name,
+                why=f"{MISSING}: {install_command('client-metrics')}",
+            )
         with self._lock:
             if parsed is None:
                 self._configs.pop(name, None)

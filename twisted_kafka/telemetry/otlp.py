@@ -11,7 +11,7 @@ _DELTA: Final = 1
 """AGGREGATION_TEMPORALITY_DELTA."""
 
 
-MISSING: Final = "the broker lacks a package: pip install 'twisted_kafka[client-metrics]'"
+MISSING: Final = "the broker was installed without its extra client-metrics"
 
 
 def is_available() -> bool:

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from twisted_kafka.system.installation import install_command
 from twisted_kafka.testing.faults import MAX_RULES, Rule
 
 MAX_FILE_BYTES: Final = 1024 * 1024
-MISSING: Final = "rules in YAML need a package: pip install 'twisted_kafka[testing]' (a .json file needs none)"
 
 
 Rules = Path | str | Iterable[Rule | Mapping[str, Any]]
@@ -85,7 +85,7 @@ def _read_yaml(path: Path, text: str) -> Any:
         from ruamel.yaml import YAML
         from ruamel.yaml.error import MarkedYAMLError, YAMLError
     except ImportError:
-        raise RulesError(f"{path}: {MISSING}") from None
+        raise RulesError(f"{path}: rules in YAML need a package: {install_command('testing')} (a .json file needs none)") from None
     try:
         return YAML(typ="safe", pure=True).load(text)
     except MarkedYAMLError as error:

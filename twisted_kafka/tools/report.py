@@ -5,6 +5,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from twisted_kafka.system.installation import present_installation
+
 COMMANDS: Final = {
     "report": "report on an access log, or on Apache Kafka's request log",
     "follow": "follow a log while it is written: rollups, and findings as they occur",
@@ -27,7 +29,7 @@ def run(arguments: Sequence[str]) -> int:
         if error.name != _PACKAGE:
             raise
         print(
-            f"twisted-kafka: {arguments[0]} needs the package twisted-kafka-spark: in a clone, pip install ./spark '.[spark]'",
+            f"twisted-kafka: {arguments[0]} needs the package twisted-kafka-spark: {present_installation().command_for_report()}",
             file=sys.stderr,
         )
         return EXIT_FAILED

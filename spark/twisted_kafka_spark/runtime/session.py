@@ -112,7 +112,7 @@ def start(
         from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise SparkUnavailableError(f"{error.name} is not installed: pip install 'twisted_kafka[spark]'") from None
+        raise SparkUnavailableError(f"{error.name} is not installed: pip install {error.name}") from None
     theirs = set_by_user(conf)
     os.environ.setdefault("PYSPARK_PYTHON", theirs.get("spark.pyspark.python", sys.executable))
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

@@ -9,6 +9,7 @@ from twisted_kafka.config.inter_broker_protocol import is_at_least
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.metadata.embedded import IN_PROCESS, SqliteStore
 from twisted_kafka.metadata.store import IMetadataStore
+from twisted_kafka.system.installation import install_command
 from twisted_kafka.timing.clock import IClock
 
 OLDEST_CLUSTER: Final = "2.8-IV0"
@@ -99,5 +100,8 @@ def _in_zookeeper(config: KafkaConfig, clock: IClock, *, threaded: bool) -> IMet
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "kazoo":
             raise
-        raise ConfigError("zookeeper.connect requires kazoo: pip install 'twisted_kafka[zookeeper]'") from None
+        raise ConfigError(
+            f"zookeeper.connect requires kazoo: {install_command('zookeeper')}. Without a ZooKeeper, remove the line "
+            "zookeeper.connect: the broker then keeps its own metadata"
+        ) from None
     return ZooKeeperStore(zookeeper_settings(config), clock, threaded=threaded)

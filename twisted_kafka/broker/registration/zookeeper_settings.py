@@ -13,6 +13,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metadata.zookeeper.settings import SaslCredentials, ZooKeeperSettings, split_connect
 from twisted_kafka.security.sasl.jaas import JaasError, options_of, parse_jaas
+from twisted_kafka.system.installation import install_command
 from twisted_kafka.tls.ciphers import OPENSSL_NAMES, TLS_1_3_SUITES
 from twisted_kafka.tls.ssl_settings import JKS, PEM, PKCS12, StoreSettings
 from twisted_kafka.tls.stores import KeyMaterial, load_key_store, load_trust_store
@@ -86,7 +87,7 @@ def _sasl(config: KafkaConfig) -> SaslCredentials | None:
     if any(entry.login_module != _LOGIN_MODULE for entry in entries) or not all(map(options.get, SaslCredentials._fields)):
         raise ConfigError(f"Invalid value for {_JAAS_KEY}: must be {_LOGIN_MODULE} required username=... password=...;")
     if find_spec("puresasl") is None:
-        raise ConfigError(f"{_JAAS_KEY} requires pure-sasl: pip install 'twisted_kafka[zookeeper-sasl]'")
+        raise ConfigError(f"{_JAAS_KEY} requires pure-sasl: {install_command('zookeeper-sasl')}")
     return SaslCredentials(options["username"], options["password"])
 
 

@@ -28,7 +28,7 @@ def compile_regex(regex: str) -> Any:
         re2 = importlib.import_module("re2")  # a shared library, needed only for groups with regular expressions
     except ImportError:
         raise InvalidRegularExpressionError(
-            "SubscribedTopicRegex is not supported: the broker lacks a package: pip install 'twisted_kafka[regex]'."
+            "SubscribedTopicRegex is not supported: the broker was installed without its extra regex."
         ) from None
     options = re2.Options()
     options.log_errors = False

@@ -23,6 +23,7 @@ from twisted_kafka.security.sasl.plain import PlainSaslServer, PlainServerCallba
 from twisted_kafka.security.sasl.scram import LOGIN_MODULE as SCRAM_LOGIN_MODULE
 from twisted_kafka.security.sasl.scram import ICredentials, ITokenCredentials, ScramSaslServer, ScramServerCallbackHandler
 from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS, ScramMechanism
+from twisted_kafka.system.installation import install_command
 from twisted_kafka.timing.clock import IClock
 
 PLAIN: Final = "PLAIN"
@@ -125,7 +126,7 @@ def _signed_handler(order: HandlerOrder, url: str) -> TokenCallbackHandler:
         from twisted_kafka.security.oauth.jwks import Jwks, JwksError, JwksSettings
         from twisted_kafka.security.oauth.signed import SignedTokens, TokenRules
     except ImportError as error:
-        raise ConfigError(f"{JWKS_URL} needs joserfc: pip install 'twisted_kafka[oauth]' ({error})") from None
+        raise ConfigError(f"{JWKS_URL} needs joserfc: {install_command('oauth')} ({error})") from None
 
     def number(key: str) -> int:
         value = order.setting(key)
@@ -186,7 +187,7 @@ def ensure_gssapi(listener_name: str) -> None:
     try:
         import gssapi  # noqa: F401
     except ImportError as error:
-        needs = "needs python-gssapi and the libraries of MIT Kerberos: pip install 'twisted_kafka[kerberos]'"
+        needs = f"needs python-gssapi and the libraries of MIT Kerberos: {install_command('kerberos')}"
         raise ConfigError(f"GSSAPI (listener {listener_name}) {needs} ({error})") from None
 
 
