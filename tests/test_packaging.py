@@ -172,3 +172,30 @@ def test_the_package_tells_the_version_that_is_installed(monkeypatch: pytest.Mon
     assert re.match(r"\d", twisted_kafka.__version__)
     monkeypatch.setattr(twisted_kafka, "__name__", "no_such_distribution")
     assert twisted_kafka.__version__ == "0+unknown"
+
+
+def test_a_tag_sets_the_versions_of_both_distributions(tmp_path: Path) -> None:
+    """A package index takes them: they have no local part."""
+    clone = tmp_path / "clone"
+    git = ["git", "-C", str(clone), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", "clone", "--quiet", "--no-tags", str(ROOT), str(clone)], check=True, timeout=100)
+    subprocess.run([*git, "tag", "v0.1.0a1"], check=True, timeout=100)
+    for folder in (clone, clone / "spark"):
+        command = [sys.executable, "-m", "setuptools_scm", "--root", str(clone), "--config", str(folder / "pyproject.toml")]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=True)
+        assert done.stdout.strip().splitlines()[-1] == "0.1.0a1"
+
+
+def test_news_fragments_have_a_kind_and_sentences() -> None:
+    kinds = {each["directory"] for each in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["towncrier"]["type"]}
+    for path in (ROOT / "newsfragments").iterdir():
+        if path.name not in ("README.md", ".gitignore"):
+            found = re.fullmatch(r"(?:\d+|\+[\w-]+)\.(\w+)(?:\.\d+)?\.md", path.name)
+            assert found, f"{path.name}: see newsfragments/README.md"
+            assert found[1] in kinds
+            assert re.fullmatch(r"[A-Z`].{20,500}[.:]\n", path.read_text(), re.DOTALL), path.name
+
+
+def test_the_first_entry_of_the_changelog_fits_a_screen() -> None:
+    entry = (ROOT / "CHANGELOG.md").read_text().partition("<!-- news -->")[2].strip()
+    assert len(re.split(r"^## ", entry, flags=re.MULTILINE)[1].splitlines()) <= 45, "write a news fragment (CONTRIBUTING.md)"
