@@ -120,8 +120,8 @@ def test_a_producer_is_held_and_another_is_not(start_broker: Callable[..., Serve
     assert re.search(r'^kafka_server_produce_throttle_time\{client_id="free"\} nan', page, re.MULTILINE | re.IGNORECASE)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("what", "direction"), [pytest.param("produce", "in", marks=pytest.mark.slow), ("consume", "out")])
+@pytest.mark.slow
+@pytest.mark.parametrize(("what", "direction"), [("produce", "in"), ("consume", "out")])
 def test_what_franz_go_is_told(start_broker: Callable[..., ServedBroker], what: str, direction: str) -> None:
     """It is told to wait with a response, never instead of one, and goes on after it."""
     limited = Limited(start_broker, "quota.window.num=2")

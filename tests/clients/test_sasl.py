@@ -191,6 +191,7 @@ def test_kafkajs(sasl: Sasl, mechanism: str) -> None:
     assert succeeds(over_tls, str(sasl.trusted), b"1\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_franz_go(sasl: Sasl, mechanism: str) -> None:
     program = go_program(sasl.folder, "sasl")
@@ -224,8 +225,8 @@ def test_java(sasl: Sasl, mechanism: str) -> None:
     assert b"SaslAuthenticationException" in done.stdout + done.stderr
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("version", [pytest.param("3.9", marks=pytest.mark.slow), LATER_KAFKA])
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.9", LATER_KAFKA])
 def test_kafka_configs_makes_changes_and_deletes_users(sasl: Sasl, version: str) -> None:
     if java_class_path() is None:
         pytest.skip("needs Java and Maven")
@@ -360,6 +361,7 @@ def test_each_client_logs_in_with_a_signed_token(sasl: Sasl, client: str) -> Non
         assert not can_list_topics(client, sasl.plain_text, bearing(client, lambda: sasl.bearer(-100)))
 
 
+@pytest.mark.slow
 def test_kafkajs_and_franz_go_log_in_with_a_signed_token(sasl: Sasl) -> None:
     commands = [[go_program(sasl.folder, "sasl"), sasl.plain_text, "OAUTHBEARER", "-"]]
     if kafkajs_ready():

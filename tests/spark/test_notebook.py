@@ -25,6 +25,7 @@ def test_it_has_neither_outputs_nor_numbers_of_a_run() -> None:
         assert cell.get("execution_count") is None
 
 
+@pytest.mark.slow
 def test_its_questions_are_answered(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
