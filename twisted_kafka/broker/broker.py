@@ -6,6 +6,7 @@
 For a program that runs a reactor, `twisted_kafka.service.BrokerService` wraps it in a Twisted service.
 """
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,7 +26,7 @@ from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.server.interception import IRequestInterceptor
-from twisted_kafka.system.threads import make_thread
+from twisted_kafka.system.threads import make_thread, why_not_real
 from twisted_kafka.timing.clock import IClock, SystemClock
 
 __all__ = ["Broker", "StartError", "StartInterruptedError"]
@@ -90,6 +91,7 @@ class Broker:
         self._main: MainReactor | None = None
         self._lock = threading.Lock()
         self._is_running = False
+        self._process_id = os.getpid()
 
     def _checked(self, settings: Mapping[str, str], edition: Edition) -> KafkaConfig:
         try:
@@ -100,6 +102,9 @@ class Broker:
 
     def start(self) -> None:
         """Start and serve; raise StartError, one line, after which nothing runs."""
+        if (why := why_not_real()) is not None:
+            self._remove_temporary()
+            raise StartError(why)
         with self._lock:
             if self._main is not None:
                 raise RuntimeError("a broker starts only once: make another one")
@@ -118,6 +123,8 @@ class Broker:
 
     def stop(self) -> None:
         """Stop: no new requests, answer those under way, write everything to disk. Harmless when it does not run."""
+        if os.getpid() != self._process_id:
+            return
         with self._lock:
             was_running, self._is_running = self._is_running, False
         if not was_running or self._main is None:
@@ -142,8 +149,8 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has started and not stopped."""
-        return self._is_running
+        """Whether it has started and not stopped. A process that was forked meanwhile has no broker."""
+        return self._is_running and os.getpid() == self._process_id
 
     @property
     def config(self) -> KafkaConfig:

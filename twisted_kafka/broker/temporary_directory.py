@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from twisted_kafka.system.durability import mark_temporary, unmark_temporary
+from twisted_kafka.system.forks import close_in_children
 
 PREFIX: Final = "twisted-kafka-"
 OWNED_FILE: Final = ".owned"
@@ -29,25 +30,37 @@ def make_temporary_directory(owner: object) -> tuple[Path, Callable[[], object]]
     _remove_orphans(Path(tempfile.gettempdir()))
     directory = Path(tempfile.mkdtemp(prefix=PREFIX))
     mark_temporary(directory)
-    descriptor = _own(directory)
-    return directory, weakref.finalize(owner, _remove, directory, descriptor, os.getpid())
+    return directory, weakref.finalize(owner, _remove, directory, _own(directory), os.getpid())
 
 
-def _own(directory: Path) -> int:
+class _Lock:
+    """A descriptor that keeps a file locked."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        close_in_children(self, _Lock.release)
+
+    def release(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _own(directory: Path) -> _Lock:
     # Named only when it is locked: a file of that name without a lock is an orphan's.
     unnamed = directory / f"{OWNED_FILE}.new"
     descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     unnamed.rename(directory / OWNED_FILE)
-    return descriptor
+    return _Lock(descriptor)
 
 
-def _remove(directory: Path, descriptor: int, process_id: int) -> None:
+def _remove(directory: Path, lock: _Lock, process_id: int) -> None:
     # A forked process also finalizes this broker when it ends, but the directory is not its own.
     if os.getpid() == process_id:
         shutil.rmtree(directory, ignore_errors=True)
         unmark_temporary(directory)
-        os.close(descriptor)
+        lock.release()
 
 
 def _remove_orphans(where: Path) -> None:

@@ -44,6 +44,7 @@ from twisted_kafka.metadata.store import (
 from twisted_kafka.metadata.watches import Watches
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.system.durability import has_to_last
+from twisted_kafka.system.forks import close_in_children, never_finalize
 from twisted_kafka.timing.clock import IClock, SystemClock
 
 FORMAT_VERSION: Final = 2
@@ -100,6 +101,7 @@ class SqliteStore:
         self._zxid = 0
         self._events: list[WatchEvent] = []
         self._database = self._open()
+        close_in_children(self, lambda store: never_finalize(store._database))  # SQLite's own end would write the parent's file
         self._worker = SerialWorker("metadata-watch-thread", threaded=threaded)
         self._watches = Watches(self._worker)
         self._followers: tuple[Watches, ...] = (self._watches,)

@@ -3,6 +3,7 @@
 No other module makes threads (``tests/test_house_rules.py``).
 """
 
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,24 @@ class UncaughtErrors:
 
 
 UNCAUGHT_ERRORS: Final = UncaughtErrors()
+
+_AS_PROGRAM: Final = "or start the broker as a program of its own, as `twisted-kafka test-server` does"
+
+
+def why_not_real() -> str | None:
+    """Return one line with advice if gevent or eventlet has replaced the threads of this process; None otherwise.
+
+    Greenlets take turns on one thread, which a broker that waits for another of its threads would keep for ever.
+    """
+    gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
+    if gevent is not None:
+        patched = [name for name in ("threading", "select", "queue") if gevent.is_module_patched(name)]
+        if patched:
+            advice = "gevent.monkey.patch_all(thread=False, select=False, queue=False)"
+            return f"gevent has patched {', '.join(patched)}, and a broker needs Python's own: use {advice}, {_AS_PROGRAM}"
+    if eventlet is not None and eventlet.is_monkey_patched("thread"):
+        return f"eventlet has patched threads, and a broker needs Python's own: leave out thread and select, {_AS_PROGRAM}"
+    return None
 
 
 def attempt(action: Callable[[], object], what: str) -> bool:

@@ -9,6 +9,7 @@ with Broker() as broker:
 
 import contextlib
 import difflib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -35,7 +36,7 @@ from twisted_kafka.recording.replay import Replay, Report
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.faults import Faults, Rule
 from twisted_kafka.testing.interception import OWN_CLIENT_ID, Interceptor
-from twisted_kafka.testing.kafka import NOT_RUNNING, REQUEST_TIMEOUT_S, BrokerError, Kafka
+from twisted_kafka.testing.kafka import REQUEST_TIMEOUT_S, BrokerError, Kafka
 from twisted_kafka.testing.requests import Requests
 from twisted_kafka.testing.rules_file import Rules, RulesError, read_rules
 from twisted_kafka.timing.clock import SystemClock
@@ -91,6 +92,7 @@ class Broker(Kafka):
         self._data_dir = data_dir
         self._persona = persona
         self._last_servers = ""  # for while it is stopped
+        self._process_id = os.getpid()
         self._was_started = self._is_closed = False
         self._remove: Callable[[], object] = _nothing
         self._is_temporary = data_dir is None and {"log.dir", "log.dirs"}.isdisjoint(self._properties)
@@ -133,6 +135,8 @@ class Broker(Kafka):
 
         In a cluster, the broker first gives up its leaderships, unless ``moves_leaders`` is false.
         """
+        if self.is_forked:
+            return
         if not moves_leaders:
             config = self._broker.config
             config.adopt(config.updated({"controlled.shutdown.enable": "false"}))
@@ -147,12 +151,14 @@ class Broker(Kafka):
     def kill(self) -> None:
         """End without notice to others, as after ``kill -9``; a start recovers the logs, with everything that was written."""
         if not self.is_running:
-            raise RuntimeError(NOT_RUNNING)
+            raise RuntimeError(self._why_not_running())
         self.stop(moves_leaders=False)
         for directory in self._directories():
             (directory / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
 
     def close(self) -> None:  # noqa: D102 Kafka's
+        if self.is_forked:
+            return
         self.faults.clear()
         self.stop()
         self.clock.release()
@@ -198,7 +204,7 @@ class Broker(Kafka):
     @property
     def bootstrap_servers(self) -> str:  # noqa: D102 Kafka's
         if not (servers := self._broker.bootstrap_servers or self._last_servers):
-            raise RuntimeError(NOT_RUNNING)
+            raise RuntimeError(self._why_not_running())
         return servers
 
     @property
@@ -254,7 +260,7 @@ class Broker(Kafka):
     @property
     def _address(self) -> tuple[str, int]:
         if not self.is_running:
-            raise RuntimeError(NOT_RUNNING)
+            raise RuntimeError(self._why_not_running())
         host, _, port = self.bootstrap_servers.split(",")[0].rpartition(":")
         return host.strip("[]"), int(port)
 

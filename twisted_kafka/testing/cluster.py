@@ -8,6 +8,7 @@ with Cluster(brokers=3) as cluster:
 """
 
 import contextlib
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -68,6 +69,7 @@ class Cluster(Kafka):
         self.requests = Requests()
         copies = min(_MOST_COPIES, brokers)
         self._connect = new_connect()
+        self._process_id = os.getpid()
         self._is_sharing = self._is_starting = self._is_closed = False
         self._directory, self._remove = make_temporary_directory(self)
         shared = {
@@ -117,6 +119,8 @@ class Cluster(Kafka):
             raise
 
     def stop(self) -> None:  # noqa: D102 Kafka's
+        if self.is_forked:
+            return
         for broker in self._each.values():
             if broker.is_running:
                 broker.stop(moves_leaders=False)  # which nobody needs any more
@@ -126,6 +130,8 @@ class Cluster(Kafka):
         self.requests.close()
 
     def close(self) -> None:  # noqa: D102 Kafka's
+        if self.is_forked:
+            return
         self.faults.clear()
         self.stop()
         for broker in self._each.values():
@@ -207,7 +213,7 @@ class Cluster(Kafka):
     def any(self) -> Broker:  # noqa: D102 Kafka's
         for broker in self.brokers.values():
             return broker
-        raise BrokerError(_NO_BROKER)
+        raise BrokerError(self._why_not_running() if self.is_forked else _NO_BROKER)
 
     def leader(self, topic: str, partition: int = 0) -> Broker:  # noqa: D102 Kafka's
         return self[self._led_by(topic, partition, _WAIT_S)]

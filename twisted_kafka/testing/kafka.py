@@ -11,6 +11,7 @@ A Broker sends each request to itself. A Cluster sends it to the leader of the p
 
 import abc
 import contextlib
+import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -46,6 +47,7 @@ from twisted_kafka.testing.waiting import LOOK_S, Aio, check_may_block
 __tracebackhide__ = True
 
 REQUEST_TIMEOUT_S: Final = 30.0
+_FORKED: Final = "the broker runs in the process from which this one was forked: here, clients can use its bootstrap_servers"
 NOT_RUNNING: Final = "the broker does not run: use it inside its with block, and a fixture in its own test"
 _TIMEOUT_MS: Final = int(REQUEST_TIMEOUT_S * 1000)
 _LATEST: Final = -1
@@ -93,7 +95,17 @@ class Kafka(abc.ABC):
     requests: Requests
     """The clients' requests to any of the brokers, oldest first."""
 
+    _process_id: int
+
     # Life
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process was forked from the one with the brokers: here, only ``bootstrap_servers`` is of use."""
+        return os.getpid() != self._process_id
+
+    def _why_not_running(self) -> str:
+        return _FORKED if self.is_forked else NOT_RUNNING
 
     @property
     @abc.abstractmethod
@@ -176,7 +188,7 @@ class Kafka(abc.ABC):
     def _stopped(self) -> Iterator[None]:
         """Stop for a ``with`` block, which may change the log directories; then start what ran, unless the block has."""
         if not self.is_running:
-            raise RuntimeError(NOT_RUNNING)
+            raise RuntimeError(self._why_not_running())
         ran = list(self.brokers)
         self.stop()
         try:
@@ -241,7 +253,7 @@ class Kafka(abc.ABC):
         """Return a running broker. Raises RuntimeError if none runs."""
         for broker in self.brokers.values():
             return broker
-        raise RuntimeError(NOT_RUNNING)
+        raise RuntimeError(self._why_not_running())
 
     # Topics
 

@@ -21,6 +21,7 @@ from twisted_kafka.log.environment import TruncatedLog
 from twisted_kafka.log.files import make_directory, remove_if_there, sync_directory, write_atomically
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system.forks import close_in_children
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
@@ -101,6 +102,7 @@ class LogDirectory:
                 raise BlockingIOError from None
             raise
         _held_here.add(name)
+        close_in_children(self, LogDirectory.release)
         return fd
 
     def release(self) -> None:

@@ -24,6 +24,7 @@ from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas, ConnectionThrottledError, TooManyConnectionsError
 from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, IBlockedAcceptor, IConnectionProcessor
 from twisted_kafka.network.log_rate_limit import LogRateLimit
+from twisted_kafka.system.forks import close_in_children
 from twisted_kafka.timing.clock import IClock
 
 ACCEPTS_PER_TURN = NEW_CONNECTIONS
@@ -113,11 +114,8 @@ class Acceptor:
         self._is_out_of_resources = False
         self._rejections = LogRateLimit(clock.monotonic_ns)
         self._socket = self._bind()
-
-    @property
-    def port(self) -> int:
+        self.port = int(self._socket.getsockname()[1])
         """The bound port."""
-        return int(self._socket.getsockname()[1])
 
     def _bind(self) -> socket.socket:
         host, port = self.end_point.host, self.end_point.port
@@ -128,6 +126,7 @@ class Acceptor:
             # A listener without a host binds to all addresses, preferring IPv4.
             family, kind, protocol, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
             listening = socket.socket(family, kind, protocol)
+            close_in_children(listening, socket.socket.close)
         except OSError as error:
             raise BindError(f"Socket server failed to bind to {host}:{port}: {why_not_bound(error)}") from error
         try:
@@ -211,6 +210,7 @@ class Acceptor:
         for _ in range(ACCEPTS_PER_TURN):
             try:
                 connected, peer = self._socket.accept()
+                close_in_children(connected, socket.socket.close)
             except BlockingIOError:
                 return
             except OSError as error:

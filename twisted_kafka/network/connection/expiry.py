@@ -7,7 +7,6 @@ searched for on demand: every tenth of ``connections.max.idle.ms``, and when the
 from collections.abc import Callable, Collection
 from typing import Any
 
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from twisted_kafka.network.connection.channel import KafkaChannel
@@ -63,19 +62,41 @@ def idle_check_s(idle_ms: int) -> float:
     return min(idle_ms / 1000 / IDLE_CHECKS, MAX_IDLE_CHECK_S)
 
 
-def start_check(check: Callable[[], object], interval_s: float, reactor: Any) -> LoopingCall:
-    """Call ``check`` periodically on ``reactor``'s thread. An exception is logged and does not end the calls."""
+class PeriodicCheck:
+    """Calls ``check`` periodically on a reactor's thread. An exception is logged and does not end the calls.
 
-    def run() -> None:
+    Twisted's LoopingCall would install the default reactor of the process, which is the application's to choose.
+    """
+
+    def __init__(self, check: Callable[[], object], interval_s: float, reactor: Any) -> None:
+        self._check = check
+        self._interval_s = interval_s
+        self._reactor = reactor
+        self._next: Any = None
+
+    def start(self) -> None:
+        """Call ``check`` after the first interval."""
+        self._next = self._reactor.callLater(self._interval_s, self._run)
+
+    def stop(self) -> None:
+        """End the calls."""
+        if self._next is not None and self._next.active():
+            self._next.cancel()
+        self._next = None
+
+    def _run(self) -> None:
+        self.start()  # first: the check may stop the calls
         try:
-            check()
-        except Exception:  # noqa: BLE001 a LoopingCall would stop
+            self._check()
+        except Exception:  # noqa: BLE001 the next check may succeed
             _log.failure("Checking connections failed")
 
-    call = LoopingCall(run)
-    call.clock = reactor
-    call.start(interval_s, now=False)
-    return call
+
+def start_check(check: Callable[[], object], interval_s: float, reactor: Any) -> PeriodicCheck:
+    """Start a PeriodicCheck and return it."""
+    periodic = PeriodicCheck(check, interval_s, reactor)
+    periodic.start()
+    return periodic
 
 
 def close_after_last_response(channel: KafkaChannel, reactor: Any) -> None:

@@ -28,7 +28,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -38,6 +37,7 @@ from twisted_kafka.network.connection.connection_stats import ConnectionStats
 from twisted_kafka.network.connection.expiry import (
     GRACE_S,
     HOLDERS_CHECK_S,
+    PeriodicCheck,
     close_after_last_response,
     idle_channels,
     idle_check_s,
@@ -169,7 +169,7 @@ class Processor:
         self._unsent = HeldBytes(UNSENT_BYTES)
         self._refusals = LogRateLimit(clock.monotonic_ns)
         self._unreadable_files = LogRateLimit(clock.monotonic_ns)
-        self._checks: list[LoopingCall] = []
+        self._checks: list[PeriodicCheck] = []
         self.leader = Parker()
         """The thread that runs the loop."""
         self._follower: Parker | None = None  # while the leader handles requests, the idle handler that may succeed it

@@ -18,6 +18,7 @@ from twisted.logger import Logger
 from zope.interface import Interface, implementer
 
 from twisted_kafka.network.loop.busy_poll import BusyPoll
+from twisted_kafka.system.forks import close_in_children
 from twisted_kafka.timing.clock import IClock, SystemClock
 
 try:
@@ -265,6 +266,12 @@ if KQueueReactor is not None:  # pragma: no cover BSD and macOS
 
 def make_reactor(clock: IClock) -> ReactorBase:
     """Make the best reactor of this platform, for a thread of its own. Run it with ``run(installSignalHandlers=False)``."""
+    reactor = _make_reactor(clock)
+    close_in_children(reactor, _close_copies)
+    return reactor
+
+
+def _make_reactor(clock: IClock) -> ReactorBase:
     if EPollReactor is not None:
         return ProcessorReactor(clock)
     if KQueueReactor is not None:  # pragma: no cover BSD and macOS
@@ -311,6 +318,20 @@ def close_reactor(reactor: ReactorBase) -> None:
         reactor._poller.close()
     elif KQueueReactor is not None and isinstance(reactor, KQueueReactor):  # pragma: no cover BSD and macOS
         reactor._kq.close()
+
+
+def _close_copies(reactor: Any) -> None:
+    """Close a forked process's copies of the reactor's descriptors. Nothing is removed from the poll, which the parent shares."""
+    for selectable in {*reactor.getReaders(), *reactor.getWriters()}:
+        connection = getattr(selectable, "socket", None)
+        if connection is not None:
+            connection.close()
+    for reader in reactor._internalReaders:
+        reader.connectionLost(None)
+    for name in ("_poller", "_kq"):
+        close = getattr(getattr(reactor, name, None), "close", None)
+        if close is not None:
+            close()
 
 
 def _do_nothing() -> None:

@@ -10,6 +10,8 @@ import sys
 import threading
 from typing import Protocol
 
+from twisted_kafka.system.forks import close_in_children
+
 _CLOCK_MONOTONIC = 1
 _TFD_CLOEXEC = os.O_CLOEXEC if hasattr(os, "O_CLOEXEC") else 0
 _COUNT_BYTES = 8
@@ -31,7 +33,7 @@ class IWakeUpTimer(Protocol):
 class TimerFd:
     """A timer of the Linux kernel."""
 
-    __slots__ = ("_fd", "_settime")
+    __slots__ = ("__weakref__", "_fd", "_settime")
 
     def __init__(self) -> None:
         """Raises OSError or AttributeError if the system has no such timers."""
@@ -43,6 +45,7 @@ class TimerFd:
         self._fd = libc.timerfd_create(_CLOCK_MONOTONIC, _TFD_CLOEXEC)
         if self._fd < 0:
             raise OSError(ctypes.get_errno(), "timerfd_create")
+        close_in_children(self, TimerFd.close)
 
     def start(self, delay_s: float) -> None:
         """``IWakeUpTimer.start``."""
@@ -57,7 +60,9 @@ class TimerFd:
 
     def close(self) -> None:
         """``IWakeUpTimer.close``."""
-        os.close(self._fd)
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 class SleepTimer:
