@@ -16,7 +16,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.server.apis.administration.alter_configs import AlterConfigApis
 from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
 from twisted_kafka.server.apis.administration.describe_configs import DescribeConfigApis
-from twisted_kafka.server.apis.brokers.telemetry import TelemetryApis
+from twisted_kafka.server.apis.brokers.telemetry import ClientMetricsApis, TelemetryApis
 from twisted_kafka.server.authorization import IAuthorization
 from twisted_kafka.telemetry.client_metrics_manager import ClientMetricsManager
 from twisted_kafka.telemetry.exposed_metrics import ExposedMetrics
@@ -70,5 +70,7 @@ class Administration:
         return [
             DescribeConfigApis(self._config, self._configs, metadata, describer, self.loggers, groups, authorization),
             AlterConfigApis(admin, resources, self.loggers, self._config.broker_id, authorization),
-            TelemetryApis(self._client_metrics, authorization),
+            ClientMetricsApis(self._client_metrics, authorization),
+            # As in Kafka, clients are asked for metrics only where something reports them.
+            *([TelemetryApis(self._client_metrics)] if self._config.optional_string("metrics.listener") else []),
         ]

@@ -21,8 +21,7 @@ from twisted_kafka.telemetry.client_metrics_manager import ACCEPTED, ClientMetri
 class TelemetryApis:
     """Client metrics: clients fetch their subscription and push metrics."""
 
-    def __init__(self, client_metrics: ClientMetricsManager, authorization: IAuthorization = ALLOW_ALL) -> None:
-        self._authorization = authorization
+    def __init__(self, client_metrics: ClientMetricsManager) -> None:
         self._client_metrics = client_metrics
 
     @api(GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse, versions=(0, 0))
@@ -53,6 +52,14 @@ class TelemetryApis:
             is_last=request.terminating,
         )
         return PushTelemetryResponse()
+
+
+class ClientMetricsApis:
+    """The subscriptions, which are kept whether clients are asked for metrics or not."""
+
+    def __init__(self, client_metrics: ClientMetricsManager, authorization: IAuthorization = ALLOW_ALL) -> None:
+        self._authorization = authorization
+        self._client_metrics = client_metrics
 
     @api(ListConfigResourcesRequest, ListConfigResourcesResponse, versions=(0, 0))
     def list_resources(self, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
