@@ -50,10 +50,11 @@ class Fetches:
     def __init__(self) -> None:
         self.answer: Future[FetchResponse] = Future()
 
-    @api(FetchRequest, FetchResponse, versions=(4, 12), direct="fetch_one")
+    @api(FetchRequest, FetchResponse, versions=(4, 12))
     def fetch(self, context: RequestContext, request: FetchRequest) -> Result:
         raise AssertionError("decoded")
 
+    @fetch.undecoded
     def fetch_one(self, context: RequestContext, frame: Buffer, offset: int) -> Result:
         return self.answer
 
@@ -64,23 +65,26 @@ class Commits:
     def __init__(self) -> None:
         self.handled: list[list[str]] = []
 
-    @api(OffsetCommitRequest, OffsetCommitResponse, versions=(2, 5), together=("read", "commit", "respond"))
+    @api(OffsetCommitRequest, OffsetCommitResponse, versions=(2, 5))
     def commit_one(self, context: RequestContext, request: OffsetCommitRequest) -> Result:
         self.handled.append([f"{request.group_id} alone"])
         return OffsetCommitResponse()
 
+    @commit_one.read_together
     def read(self, context: RequestContext, frame: Buffer, offset: int) -> tuple[str, str] | None:
         group = OffsetCommitRequest.decode(frame, context.api_version, offset).group_id
         if group == "unreadable":
             raise ValueError(group)
         return None if group == "alone" else (group[0], group)
 
+    @commit_one.handle_together
     def commit(self, common: str, groups: Sequence[str]) -> list[str]:
         self.handled.append(list(groups))
         if common == "x":
             raise GroupAuthorizationError("no")
         return [group.upper() for group in groups]
 
+    @commit_one.answer_together
     def respond(self, context: RequestContext, group: str, result: str) -> Result:
         assert result == group.upper()
         if group.endswith("!"):

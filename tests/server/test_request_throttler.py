@@ -53,17 +53,20 @@ class Family:
     def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> Result:
         return self._handle(context)
 
-    @api(ProduceRequest, ProduceResponse, versions=(0, 11), together=("read", "together", "one"))
+    @api(ProduceRequest, ProduceResponse, versions=(0, 11))
     def produce(self, context: RequestContext, request: ProduceRequest) -> Result:
         return self._handle(context)
 
+    @produce.read_together
     def read(self, context: RequestContext, frame: Buffer, offset: int) -> tuple[str, str]:
         return "key", "item"
 
+    @produce.handle_together
     def together(self, key: str, items: list[str]) -> list[str]:
         self._broker.advance_ms(self.takes_ms)
         return items
 
+    @produce.answer_together
     def one(self, context: RequestContext, item: str, result: str) -> Result:
         return self.answer(context)
 

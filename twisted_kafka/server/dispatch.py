@@ -7,12 +7,25 @@
     registry = ApiRegistry([GroupApis(...), ...])
 
 Dispatch, the ApiVersions response and the documentation's table of APIs all use the registry; there is no second list.
+
+A handler returns one of these, or a future of it:
+
+| type | returned by |
+|---|---|
+| `Message`, the response | most handlers |
+| `ReadyResponse` | ApiVersions, Metadata, Fetch, Produce of one batch: it encodes itself, and may be shared by requests |
+| `Measured` | Fetch, while quotas are enabled: the bytes of its response count |
+| `Limited` | CreateTopics, CreatePartitions, DeleteTopics, while quotas are enabled |
+| `Outcome` | Produce with acks=0; SaslAuthenticate (`AuthenticationStep`) |
+| `Later` | Produce and OffsetCommit: a future, and the request without what is no longer needed |
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from copy import copy
-from typing import Any, NamedTuple, Protocol, TypeVar
+from functools import update_wrapper
+from types import MethodType
+from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, Protocol, Self, TypeVar, overload
 
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
@@ -178,20 +191,81 @@ class Together(NamedTuple):
 
 _NO_VERSIONS = (0, -1)
 
+_S = TypeVar("_S")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class _Declaration(NamedTuple):
-    request_class: type[Message]
-    response_class: type[Message]
-    versions: tuple[int, int]
-    direct: str | None
-    together: tuple[str, str, str] | None
+class ApiMethod(Generic[_S, _P, _R]):
+    """A method that handles an API: what ``@api`` makes of it. Its decorators add other ways to handle the same requests.
+
+        @api(ProduceRequest, ProduceResponse, versions=(0, 12))
+        def produce(self, context: RequestContext, request: ProduceRequest) -> Answer: ...
+
+        @produce.undecoded
+        def produce_one(self, context: RequestContext, frame: Buffer, offset: int) -> Answer | None: ...
+
+    On an object of its class it is the plain method.
+    """
+
+    def __init__(
+        self,
+        function: Callable[Concatenate[_S, _P], _R],
+        request_class: type[Message],
+        response_class: type[Message],
+        versions: tuple[int, int],
+    ) -> None:
+        self.function: Final = function
+        self.request_class: Final = request_class
+        self.response_class: Final = response_class
+        self.versions: Final = versions
+        self._undecoded: Callable[..., Any] | None = None
+        self._together: dict[str, Callable[..., Any]] = {}
+        update_wrapper(self, function)
+
+    def __call__(self, instance: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Call it as a function, with the object as first argument."""
+        return self.function(instance, *args, **kwargs)
+
+    @overload
+    def __get__(self, instance: None, owner: object = None) -> Self: ...
+    @overload
+    def __get__(self, instance: _S, owner: object = None) -> Callable[_P, _R]: ...
+    def __get__(self, instance: _S | None, owner: object = None) -> "Self | Callable[_P, _R]":
+        return self if instance is None else MethodType(self.function, instance)
+
+    def undecoded(self, method: _F) -> _F:
+        """Try this method first, with the undecoded frame (``Api.direct``)."""
+        self._undecoded = method
+        return method
+
+    def read_together(self, method: _F) -> _F:
+        """Read one of several requests that may be handled together (``Together.read``)."""
+        self._together["read"] = method
+        return method
+
+    def handle_together(self, method: _F) -> _F:
+        """Handle several requests together (``Together.handle``)."""
+        self._together["handle"] = method
+        return method
+
+    def answer_together(self, method: _F) -> _F:
+        """Answer one of several requests that were handled together (``Together.answer``)."""
+        self._together["answer"] = method
+        return method
+
+    def api_of(self, family: _S) -> "Api":
+        """Return the API as this object handles it. Raises TypeError if a method for handling requests together is missing."""
+        found = Api(self.request_class, self.response_class, self.versions, MethodType(self.function, family))
+        if self._undecoded is not None:
+            found.direct = MethodType(self._undecoded, family)
+        if self._together:
+            found.together = Together(**{name: MethodType(method, family) for name, method in self._together.items()})
+        return found
 
 
-_DECLARATIONS: dict[Callable[..., Any], _Declaration] = {}
-_BY_FAMILY: dict[type, dict[str, _Declaration]] = {}
-"""Keyed by the function that ``@api`` decorates."""
+_BY_FAMILY: dict[type, list[ApiMethod[Any, Any, Any]]] = {}
 
 
 class Api:
@@ -235,27 +309,17 @@ class Api:
 
 
 def api(
-    request_class: type[Message],
-    response_class: type[Message],
-    *,
-    versions: tuple[int, int],
-    direct: str | None = None,
-    together: tuple[str, str, str] | None = None,
-) -> Callable[[_F], _F]:
-    """Declare that a method handles ``request_class`` in ``versions``, given as first and last version.
-
-    ``direct`` names another method of the family, which is tried first (``Api.direct``), and ``together`` the three that handle
-    several requests at once (``Together``).
-    """
+    request_class: type[Message], response_class: type[Message], *, versions: tuple[int, int]
+) -> Callable[[Callable[Concatenate[_S, _P], _R]], ApiMethod[_S, _P, _R]]:
+    """Declare that a method handles ``request_class`` in ``versions``, given as first and last version."""
     if request_class.KEY != response_class.KEY:
         raise TypeError(f"{response_class.__name__} is not the response of {request_class.__name__}")
     low, high = request_class.VERSIONS
     if not low <= versions[0] <= versions[1] <= high:
         raise ValueError(f"{request_class.__name__} has versions {low} to {high}, not {versions}")
 
-    def declare(method: _F) -> _F:
-        _DECLARATIONS[method] = _Declaration(request_class, response_class, versions, direct, together)
-        return method
+    def declare(function: Callable[Concatenate[_S, _P], _R]) -> ApiMethod[_S, _P, _R]:
+        return ApiMethod(function, request_class, response_class, versions)
 
     return declare
 
@@ -277,7 +341,8 @@ class ApiRegistry:
         self.tells_supported = tells_supported
         self.apis: dict[int, Api] = {}
         for family in families:
-            for found in _declared(family):
+            for method in _methods_of(type(family)):
+                found = method.api_of(family)
                 if found.key in self.apis:
                     raise ValueError(f"{found.name} has two handlers")
                 if only is None or found.narrow(only.get(found.key, _NO_VERSIONS)):
@@ -289,21 +354,9 @@ class ApiRegistry:
         return {key: (self.apis[key].min_version, self.apis[key].max_version) for key in sorted(self.apis)}
 
 
-def _declared(family: object) -> Iterator[Api]:
-    for name, declaration in _declarations_of(type(family)).items():
-        found = Api(declaration.request_class, declaration.response_class, declaration.versions, getattr(family, name))
-        if declaration.direct is not None:
-            found.direct = getattr(family, declaration.direct)
-        if declaration.together is not None:
-            found.together = Together(*[getattr(family, each) for each in declaration.together])
-        yield found
-
-
-def _declarations_of(family: type) -> dict[str, _Declaration]:
-    """Return the declarations of a family's methods by name; they are looked for once."""
+def _methods_of(family: type) -> list[ApiMethod[Any, Any, Any]]:
+    """Return the methods that handle APIs, in order of their names. They are looked for once."""
     if family not in _BY_FAMILY:
-        methods = {name: getattr(family, name) for name in dir(family)}
-        _BY_FAMILY[family] = {
-            name: _DECLARATIONS[method] for name, method in methods.items() if callable(method) and method in _DECLARATIONS
-        }
+        methods = [getattr(family, name) for name in dir(family)]
+        _BY_FAMILY[family] = [method for method in methods if isinstance(method, ApiMethod)]
     return _BY_FAMILY[family]

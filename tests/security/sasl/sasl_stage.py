@@ -47,18 +47,21 @@ class GuardedApis:
     def __init__(self) -> None:
         self.callers: list[str] = []
 
-    @api(HeartbeatRequest, HeartbeatResponse, versions=(0, 4), together=("read", "beat_together", "answer"))
+    @api(HeartbeatRequest, HeartbeatResponse, versions=(0, 4))
     def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
         self.callers.append(str(context.principal))
         return HeartbeatResponse()
 
+    @heartbeat.read_together
     def read(self, context: RequestContext, frame: object, offset: int) -> Any:
         return "all", str(context.principal)
 
+    @heartbeat.handle_together
     def beat_together(self, key: object, items: list[str]) -> list[None]:
         self.callers += items
         return [None] * len(items)
 
+    @heartbeat.answer_together
     def answer(self, context: RequestContext, item: str, result: None) -> HeartbeatResponse:
         return HeartbeatResponse()
 

@@ -105,7 +105,7 @@ class FetchApis:
         self._max_bytes = config.int("fetch.max.bytes")
         self._prefers_replicas = replicas.reader.prefers_replicas
 
-    @api(FetchRequest, FetchResponse, versions=(0, LAST_VERSION), direct="fetch_one")
+    @api(FetchRequest, FetchResponse, versions=(0, LAST_VERSION))
     def fetch(self, context: RequestContext, request: FetchRequest) -> "Answer | Future[Answer]":
         """Read the partitions of the request and its session; wait up to ``max_wait_ms`` for ``min_bytes``."""
         version = context.api_version
@@ -125,6 +125,7 @@ class FetchApis:
         forgotten = _forgotten(request, uses_topic_ids) if request.forgotten_topics_data else ()
         return self._answer(context, params, session, fetches, forgotten)
 
+    @fetch.undecoded
     def fetch_one(self, context: RequestContext, frame: Buffer, offset: int) -> "Answer | Future[Answer] | None":
         """Handle the request if it is a consumer's with at most one partition; otherwise return None.
 

@@ -73,7 +73,7 @@ class OffsetApis:
         self._replicas = replicas
         self._offsets = replicas.offsets
 
-    @api(ListOffsetsRequest, ListOffsetsResponse, versions=(0, 9), direct="list_one_offset")
+    @api(ListOffsetsRequest, ListOffsetsResponse, versions=(0, 9))
     def list_offsets(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """Find an offset by timestamp, or a special one, in each partition."""
         if request.isolation_level not in (0, READ_COMMITTED):
@@ -100,6 +100,7 @@ class OffsetApis:
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
         return ListOffsetsResponse(topics=topics)
 
+    @list_offsets.undecoded
     def list_one_offset(self, context: RequestContext, frame: Buffer, offset: int) -> FoundResponse | None:
         """Handle the request if it has one partition and succeeds; otherwise return None.
 

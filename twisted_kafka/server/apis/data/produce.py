@@ -93,13 +93,7 @@ class ProduceApis:
         self._verification = verification
         self._authorization = authorization
 
-    @api(
-        ProduceRequest,
-        ProduceResponse,
-        versions=(0, 12),
-        direct="produce_one",
-        together=("read_batch", "append_together", "answer_one"),
-    )
+    @api(ProduceRequest, ProduceResponse, versions=(0, 12))
     def produce(self, context: RequestContext, request: ProduceRequest) -> "Answer | Future[Answer]":
         """Append each partition's records; respond immediately, when they are replicated, or not at all, depending on acks."""
         version = context.api_version
@@ -165,6 +159,7 @@ class ProduceApis:
             _drop_records(request)
         return when_done(results, respond)
 
+    @produce.undecoded
     def produce_one(self, context: RequestContext, frame: Buffer, offset: int) -> Answer | AppendedResponse | Later | None:
         """Handle the request if it has one valid batch for one partition, with acks 1 or -1; otherwise return None.
 
@@ -177,6 +172,7 @@ class ProduceApis:
         results = self._replicas.appender.append(one.timeout_ms, acks, {topic_partition: one.records})
         return self.answer_one(context, one, results if isinstance(results, Future) else results[topic_partition])
 
+    @produce.read_together
     def read_batch(self, context: RequestContext, frame: Buffer, offset: int) -> tuple[tuple[TopicPartition, int], OneBatch] | None:
         """Return the partition, the acks and the batch of a request with a single batch; None for other requests."""
         version = context.api_version
@@ -196,6 +192,7 @@ class ProduceApis:
         one.records = records
         return (topic_partition_of((one.name, one.index)), one.acks), one
 
+    @produce.handle_together
     def append_together(
         self, common: tuple[TopicPartition, int], each: Sequence[OneBatch]
     ) -> list[PartitionResult | PendingResults]:
@@ -203,6 +200,7 @@ class ProduceApis:
         topic_partition, acks = common
         return self._replicas.appender.append_each(topic_partition, acks, [(one.records, one.timeout_ms) for one in each])
 
+    @produce.answer_together
     def answer_one(
         self, context: RequestContext, one: OneBatch, result: PartitionResult | PendingResults
     ) -> Answer | AppendedResponse | Later:

@@ -93,12 +93,7 @@ class GroupOffsetApis:
         self._metadata = metadata
         self._clock = clock
 
-    @api(
-        OffsetCommitRequest,
-        OffsetCommitResponse,
-        versions=(0, 9),
-        together=("read_commit", "commit_together", "answer_commit"),
-    )
+    @api(OffsetCommitRequest, OffsetCommitResponse, versions=(0, 9))
     def offset_commit(
         self, context: RequestContext, request: OffsetCommitRequest
     ) -> "OffsetCommitResponse | Future[OffsetCommitResponse]":
@@ -115,6 +110,7 @@ class GroupOffsetApis:
         result = self._groups.commit_offsets(_sender(request), offsets, context.api_version)
         return when_done(result, lambda error: _committed(context, request, refused, error))
 
+    @offset_commit.read_together
     def read_commit(self, context: RequestContext, frame: Buffer, offset: int) -> tuple[int, _Commit] | None:
         """Return the partition of the request's group, and the commit; None if it must be handled alone."""
         if context.api_version == 0:
@@ -131,10 +127,12 @@ class GroupOffsetApis:
         commit = OffsetCommit(_sender(request), offsets, context.api_version)
         return self._groups.partition_for(request.group_id), _Commit(request, refused, commit)
 
+    @offset_commit.handle_together
     def commit_together(self, partition: int, each: Sequence[_Commit]) -> "Sequence[ErrorCode | Future[ErrorCode]]":
         """Commit the offsets of groups in the same partition."""
         return self._groups.commit_each([one.commit for one in each])
 
+    @offset_commit.answer_together
     def answer_commit(
         self, context: RequestContext, one: _Commit, result: "ErrorCode | Future[ErrorCode]"
     ) -> OffsetCommitResponse | Later:
