@@ -1,6 +1,7 @@
 """Rules of the house that no tool checks; the layers are import-linter's (pyproject.toml)."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,3 +142,20 @@ def test_only_those_that_need_it_may_transfer_a_part() -> None:
     for name in MAY_TRANSFER_A_PART:
         with case(name=name):
             assert list(_raw_transfers(ast.parse((PACKAGE / name).read_text())))
+
+
+SAYS_NOTHING = (
+    re.compile(r"(One of the|The|An) ``\w+``( and ``\w+``)? of (a|an|the) [A-Z]\w+"),
+    re.compile(r"See (``)?[\w.]+(``)?\."),
+    re.compile(r"\(?``I?[A-Z]\w*\.\w+``\.?\)?\.?$"),
+    re.compile(r"Do nothing\b"),
+)
+"""Docstrings that add nothing to the names: without one, a reader loses nothing."""
+
+
+def test_no_docstring_says_nothing() -> None:
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                text = ast.get_docstring(node) or ""
+                assert not any(each.match(text) for each in SAYS_NOTHING), f"{path.name}: {node.name}: {text}"

@@ -5,8 +5,10 @@ import sys
 from importlib import import_module
 
 import pytest
+from zope.interface.interface import InterfaceClass
 
 from tests.public_api import MODULES, exported, public_api, shown, stored_api
+from twisted_kafka import plugins
 
 
 def test_the_public_api_is_the_stored_one() -> None:
@@ -21,6 +23,14 @@ def test_a_public_module_exports_what_the_api_pages_show(name: str) -> None:
     for each in exported(name):
         assert getattr(module, each) is not None
         assert getattr(getattr(module, each), "__doc__", None), f"{name}.{each} has no docstring"
+
+
+def test_each_method_of_a_plug_in_says_what_the_broker_expects() -> None:
+    for each in exported("twisted_kafka.plugins"):
+        found = getattr(plugins, each)
+        if isinstance(found, InterfaceClass):
+            for name, method in found.namesAndDescriptions():
+                assert method.__doc__, f"{each}.{name}"
 
 
 def test_the_api_pages_show_public_names_only() -> None:

@@ -7,6 +7,7 @@ from twisted.application import service
 from twisted.internet import threads
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
+from typing_extensions import override
 
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -34,6 +35,7 @@ class BrokerService(service.Service):
         self._was_started = False
         self.broker = Broker(config=config, reactor=reactor, on_fatal=on_fatal)
 
+    @override
     def startService(self) -> None:
         """Start the broker. If it raises StartError, nothing is left running."""
         if self._was_started and not self.broker.is_running:
@@ -42,6 +44,7 @@ class BrokerService(service.Service):
         self.broker.start()
         super().startService()  # type: ignore[no-untyped-call]
 
+    @override
     def stopService(self) -> "Deferred[None]":
         """Stop the broker; the Deferred fires when everything is on disk."""
         super().stopService()  # type: ignore[no-untyped-call]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from twisted.logger import Logger
 from twisted.python import usage
+from typing_extensions import override
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.command_line import make_config
@@ -75,6 +76,7 @@ class Options(usage.Options):
 
     opt_o = opt_override
 
+    @override
     def opt_version(self) -> None:
         """Show the version and exit."""
         from twisted_kafka import __version__
@@ -82,20 +84,24 @@ class Options(usage.Options):
         print(f"twisted_kafka {__version__}")  # noqa: T201  (the output of this option)
         sys.exit(0)
 
+    @override
     def getSynopsis(self) -> str:
         """Return the usage line, which names the command that was run."""
         return f"Usage: {SERVE_COMMAND} [options]" if _is_serve_command() else super().getSynopsis()
 
+    @override
     def getUsage(self, width: int | None = None) -> str:
         """Return the help: the options and some examples."""
         command = SERVE_COMMAND if _is_serve_command() else "twistd -n kafka"
         return f"{super().getUsage(width)}{_EXAMPLES.format(command=command)}"
 
+    @override
     def parseArgs(self, *args: str) -> None:
         """Reject positional arguments."""
         if args:
             raise usage.UsageError(f"Unexpected argument: {args[0]}")
 
+    @override
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
         """Parse the command line. An error ends the program with one line and status 1."""
         try:
@@ -103,6 +109,7 @@ class Options(usage.Options):
         except (usage.UsageError, ConfigError) as error:
             refuse(str(error))
 
+    @override
     def postOptions(self) -> None:
         """Build the configuration from the options. Empty values, usually from an unset shell variable, are rejected."""
         for name in ("config", "listeners", "data-dir", "broker-id"):
@@ -150,6 +157,7 @@ def _make_service(config: KafkaConfig, reactor: Any, report: Callable[[str], obj
     reactor.callWhenRunning(stop_cleanly_on_signals, reactor, received)
 
     class Service(BrokerService):
+        @override
         def startService(self) -> None:
             """Start. A signal meanwhile, for example while logs are being loaded, ends the program cleanly."""
             _interrupt_on_signals(self, received)

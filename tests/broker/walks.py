@@ -192,7 +192,7 @@ def _fetch(topic: str) -> tuple[Message, int]:
 def _join(client: Client, group: str) -> Callable[[], object]:
     """Return the request with which the first member of a group joins, with the id that the broker has given it."""
     protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
-    options: dict[str, Any] = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer"}
+    options: dict[str, Any] = {"session_timeout_ms": 600_000, "rebalance_timeout_ms": 600_000, "protocol_type": "consumer"}
     request = JoinGroupRequest(group_id=group, protocols=[protocol], **options)
     request.member_id = client.ask(request, 5).member_id
     return partial(client.ask, request, 5)
@@ -200,7 +200,7 @@ def _join(client: Client, group: str) -> Callable[[], object]:
 
 def _end(client: Client, transactional_id: str) -> Callable[[], object]:
     """Return the request that commits a transaction with one partition."""
-    init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=10_000)
+    init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=600_000)
     producer = client.ask(init, 3)
     identity: dict[str, Any] = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
     topics = [AddPartitionsToTxnTopic(name="topic-0", partitions=[0])]

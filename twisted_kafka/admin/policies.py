@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from twisted.logger import Logger
+from typing_extensions import override
 from zope.interface import Interface
 
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -38,6 +39,7 @@ class ConfigOrder(NamedTuple):
     entity_path: str
     configs: Mapping[str, str | None]
 
+    @override
     def __repr__(self) -> str:
         return f"ConfigOrder({self.entity_path!r}, {', '.join(self.configs)})"  # values may be passwords
 

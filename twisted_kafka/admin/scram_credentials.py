@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from twisted.logger import Logger
+from typing_extensions import override
 
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.protocol.errors import (
@@ -38,6 +39,7 @@ class Upsertion(NamedTuple):
     salt: bytes
     salted_password: bytes
 
+    @override
     def __repr__(self) -> str:
         return f"Upsertion({self.user!r}, mechanism {self.mechanism})"
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from typing import Generic, Protocol, TypeVar
 
+from typing_extensions import override
+
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.timing.clock import IClock
@@ -36,11 +38,13 @@ class _Wait(DelayedOperation, Generic[_R]):
         self._results = results
         self._future = future
 
+    @override
     def try_complete(self) -> bool:
         # What was done once counts, even if it has been undone since: check only the others.
         self._waiting = [each for each in self._waiting if not self._is_done(each.name)]
         return not self._waiting and self.force_complete()
 
+    @override
     def on_complete(self) -> None:
         for each in self._waiting:
             each.error = ErrorCode.REQUEST_TIMED_OUT

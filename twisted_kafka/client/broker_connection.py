@@ -7,6 +7,7 @@ from typing import Final
 from twisted.internet import interfaces
 from twisted.internet.protocol import Protocol
 from twisted.python.failure import Failure
+from typing_extensions import override
 from zope.interface import Interface
 
 from twisted_kafka.network.connection.framing import FrameReader, InvalidReceiveError
@@ -47,6 +48,7 @@ class BrokerConnection(Protocol):
         self.renew_at_s: float | None = None
         """When another connection has to take its place, in the reactor's seconds; None for never."""
 
+    @override
     def connectionMade(self) -> None:
         """Set the socket options and notify the owner."""
         self.transport.setTcpNoDelay(True)
@@ -66,6 +68,7 @@ class BrokerConnection(Protocol):
         """Send these parts as one frame."""
         self.transport.writeSequence([_SIZE.pack(sum(map(len, parts))), *parts])
 
+    @override
     def dataReceived(self, data: bytes) -> None:
         """Split bytes into frames and pass them to the owner."""
         try:
@@ -81,6 +84,7 @@ class BrokerConnection(Protocol):
         if self.transport is not None and not self._is_lost:
             self.transport.abortConnection()
 
+    @override
     def connectionLost(self, reason: Failure | None = None) -> None:
         """Notify the owner."""
         self._is_lost = True

@@ -7,6 +7,7 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
 from twisted.internet.protocol import Factory, Protocol
+from typing_extensions import override
 from zope.interface import Interface, implementer
 
 from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner
@@ -38,6 +39,7 @@ class ConnectionFactory(Factory):
     def __init__(self, connection: BrokerConnection) -> None:
         self._connection = connection
 
+    @override
     def buildProtocol(self, addr: object) -> Protocol:
         """Return the protocol."""
         return self._connection
@@ -89,4 +91,4 @@ class PlaintextConnector:
         return connecting
 
     def reconfigure(self, config: KafkaConfig) -> None:
-        """Do nothing: there are no settings."""
+        pass  # there are no settings

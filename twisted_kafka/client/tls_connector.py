@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IHandshakeListener, IOpenSSLClientConnectionCreator
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
+from typing_extensions import override
 from zope.interface import implementer
 
 from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner, PeerRefusedError
@@ -58,8 +59,9 @@ class TlsBrokerConnection(BrokerConnection):
         super().__init__(owner, max_response_bytes)
         self._host = host
 
+    @override
     def _begin(self) -> None:
-        """Do nothing: ``handshakeCompleted`` follows."""
+        pass  # ``handshakeCompleted`` follows
 
     def handshakeCompleted(self) -> None:
         """Verify the host name."""
@@ -72,6 +74,7 @@ class TlsBrokerConnection(BrokerConnection):
                 return
         self._secured()
 
+    @override
     def connectionLost(self, reason: Failure | None = None) -> None:
         """Notify the owner. An error of OpenSSL becomes a readable PeerRefusedError."""
         if reason is not None and isinstance(reason.value, SSL.Error):

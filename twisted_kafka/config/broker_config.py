@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple, Self, TypeVar
 
+from typing_extensions import override
+
 from twisted_kafka.config.effects import HONOURED, PLUGIN_HONOURED
 from twisted_kafka.config.endpoints import (
     EndPoint,
@@ -297,6 +299,7 @@ class KafkaConfig(TypedValues):
         name = self.optional_string("control.plane.listener.name")
         return None if name is None else name.upper()
 
+    @override
     def __repr__(self) -> str:
         shown = {key: HIDDEN if _is_secret(key) else text for key, text in self.originals.items()}
         return f"KafkaConfig({shown!r})"

@@ -8,6 +8,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from typing_extensions import override
+
 from twisted_kafka.protocol.records.builder import assemble_batch, build_batch, encode_records
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import SimpleRecord
@@ -41,6 +43,7 @@ class CoordinatorRecord:
         self.value = value
         self.value_version = value_version
 
+    @override
     def __repr__(self) -> str:
         return f"CoordinatorRecord({self.key!r}, {self.value!r})"
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from typing_extensions import override
 from zope.interface import Interface
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, encode_batch
@@ -123,10 +124,12 @@ class EndTransaction(Write):
         self.coordinator_epoch = coordinator_epoch
         self.committed = committed
 
+    @override
     def is_empty(self) -> bool:
         """Return False: the marker is always appended."""
         return False
 
+    @override
     def encode(self, now_ms: int, compression: Compression) -> Buffer:
         """Return the control batch, which is never compressed."""
         return end_transaction_marker(
@@ -137,10 +140,12 @@ class EndTransaction(Write):
             producer_epoch=self.ended.epoch,
         )
 
+    @override
     def keys(self, shard: Any) -> Collection[str]:
         """Return the keys that the transaction's pending records belong to."""
         return shard.keys_of_transaction(self.ended.producer_id)  # type: ignore[no-any-return]
 
+    @override
     def replay(self, shard: Any, base_offset: int) -> int:
         """Commit or discard the transaction's pending records; return the marker's offset."""
         shard.replay_end_transaction(self.ended.producer_id, self.committed)

@@ -43,32 +43,32 @@ class IndexedBatch(Protocol):
     """The properties of a batch that a segment and its indexes use."""
 
     @property
-    def base_offset(self) -> int: ...  # noqa: D102
+    def base_offset(self) -> int: ...
     @property
-    def last_offset(self) -> int: ...  # noqa: D102
+    def last_offset(self) -> int: ...
     @property
-    def max_timestamp_ms(self) -> int: ...  # noqa: D102
+    def max_timestamp_ms(self) -> int: ...
     @property
-    def position(self) -> int: ...  # noqa: D102
+    def position(self) -> int: ...
     @property
-    def size_bytes(self) -> int: ...  # noqa: D102
+    def size_bytes(self) -> int: ...
 
 
 class BatchLike(IndexedBatch, Protocol):
     """The properties of a batch that the log uses; ``validation.BatchInfo`` and ``BatchHeader`` have them."""
 
     @property
-    def producer_id(self) -> int: ...  # noqa: D102
+    def producer_id(self) -> int: ...
     @property
-    def producer_epoch(self) -> int: ...  # noqa: D102
+    def producer_epoch(self) -> int: ...
     @property
-    def base_sequence(self) -> int: ...  # noqa: D102
+    def base_sequence(self) -> int: ...
     @property
-    def last_sequence(self) -> int: ...  # noqa: D102
+    def last_sequence(self) -> int: ...
     @property
-    def is_transactional(self) -> bool: ...  # noqa: D102
+    def is_transactional(self) -> bool: ...
     @property
-    def is_control(self) -> bool: ...  # noqa: D102
+    def is_control(self) -> bool: ...
 
 
 class BatchHeader:

@@ -36,7 +36,7 @@ class TruncatedLog(Protocol):
     """How many of these truncations the checkpoints reflect."""
 
     @property
-    def log_start_offset(self) -> int: ...  # noqa: D102
+    def log_start_offset(self) -> int: ...
     @property
     def start_in_checkpoint(self) -> int:
         """The log start offset as it is in the checkpoint; 0 if the name of the first segment says it."""
@@ -64,11 +64,9 @@ class NoCheckpoints:
     """The checkpoints of a log that is in no log directory."""
 
     def checkpoint_truncated(self, log: TruncatedLog) -> bool:
-        """See Checkpoints."""
         return True
 
-    def checkpoint_start(self, log: TruncatedLog) -> None:
-        """See Checkpoints."""
+    def checkpoint_start(self, log: TruncatedLog) -> None: ...
 
 
 _NO_CHECKPOINTS = NoCheckpoints()

@@ -8,6 +8,8 @@ import random
 import threading
 from pathlib import Path
 
+from typing_extensions import override
+
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import FUTURE_DIRECTORY_SUFFIX, sync_directory, sync_file
@@ -64,6 +66,7 @@ class LogState:
         """See TruncatedLog."""
         self._active.jitter_ms = self._draw_jitter_ms()
 
+    @override
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.topic_partition} {self.log_start_offset}..{self.log_end_offset}>"
 
@@ -76,7 +79,6 @@ class LogState:
 
     @property
     def start_in_checkpoint(self) -> int:
-        """See TruncatedLog."""
         start = self.log_start_offset
         return start if start > self.segments.first.base_offset else 0
 

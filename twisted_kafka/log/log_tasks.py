@@ -26,8 +26,8 @@ class Logs(Protocol):
     clock: IClock
     cleaner: LogCleaner | None
 
-    def all_logs(self) -> list[UnifiedLog]: ...  # noqa: D102
-    def directory_failed(self, directory: LogDirectory, error: OSError) -> None: ...  # noqa: D102
+    def all_logs(self) -> list[UnifiedLog]: ...
+    def directory_failed(self, directory: LogDirectory, error: OSError) -> None: ...
 
 
 class LogTasks:

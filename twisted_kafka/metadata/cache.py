@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from typing_extensions import override
+
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -85,6 +87,7 @@ class PartitionState:
         if other:
             raise TypeError(f"unknown attributes of a partition: {', '.join(other)}")
 
+    @override
     def __repr__(self) -> str:
         return f"<{self.topic}-{self.partition} leader={self.leader} epoch={self.leader_epoch} isr={self.isr} of {self.replicas}>"
 

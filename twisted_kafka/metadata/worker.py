@@ -55,7 +55,7 @@ class SerialWorker:
         return count
 
     def pause(self, seconds: float) -> None:
-        """Do nothing for this long, or until the worker is closed; for a callable. A worker without a thread does not wait."""
+        """Wait for this long, or until the worker is closed; for a callable. A worker without a thread does not wait."""
         if self._thread is not None:
             with self._condition:
                 self._condition.wait_for(lambda: self._closed, seconds)

@@ -8,6 +8,8 @@ invalid data.
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Self
 
+from typing_extensions import override
+
 from twisted_kafka.metadata.znode_json import (
     BadNodeError,
     by_number,
@@ -110,6 +112,7 @@ class EndPointText(NamedTuple):
             raise BadNodeError(f"{text!r} is not an endpoint")
         return cls(listener_name, host.removeprefix("[").removesuffix("]"), int(port))
 
+    @override
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.listener_name}://{host}:{self.port}"

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from threading import get_ident
 
+from typing_extensions import override
+
 from twisted_kafka.timing.clock import IClock
 
 SAMPLE_SIZE = 1028
@@ -133,15 +135,18 @@ class TallyMeter(Meter):
         self._index = index
         super().__init__(clock)
 
+    @override
     def inc(self, amount: int = 1) -> None:
         """Add ``amount``."""
         self._tally.cell(get_ident())[self._index] += amount
 
+    @override
     def mark(self, amount: int = 1) -> None:
         """Count ``amount`` events."""
         self._tally.cell(get_ident())[self._index] += amount
 
     @property
+    @override
     def count(self) -> int:
         """The sum so far."""
         return self._tally.count(self._index)

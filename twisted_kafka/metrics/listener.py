@@ -17,6 +17,7 @@ from twisted.web.http import NOT_FOUND, HTTPChannel
 from twisted.web.http import Request as HttpRequest
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
+from typing_extensions import override
 
 from twisted_kafka.metrics.prometheus import CONTENT_TYPE, render
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -65,6 +66,7 @@ class MetricsPage(Resource):
             self._expires_ns = ended_ns + PAUSES * (ended_ns - started_ns)
         return self._page
 
+    @override
     def render_HEAD(self, request: Request) -> bytes:
         """Answer like GET, without the page. Twisted's own implementation logs a line for each request."""
         request.setHeader(b"content-length", b"%d" % len(self.render_GET(request)))  # type: ignore[no-untyped-call]
@@ -77,9 +79,11 @@ class _Request(Request):
     channel: "_Channel"
     _body_bytes = 0
 
+    @override
     def gotLength(self, length: int | None) -> None:
         self.content = BytesIO()
 
+    @override
     def handleContentChunk(self, data: bytes) -> None:
         self._body_bytes += len(data)
         if self._body_bytes > MAX_BODY_BYTES:
@@ -93,15 +97,18 @@ class _Channel(HTTPChannel):
     transport: ITCPTransport
     _end: IDelayedCall
 
+    @override
     def connectionMade(self) -> None:
         super().connectionMade()  # type: ignore[no-untyped-call]
         self._end = self.factory.reactor.callLater(TIMEOUT_S, self.transport.abortConnection)
         self.factory.opened(self)
 
+    @override
     def checkPersistence(self, request: HttpRequest, version: bytes) -> bool:
         request.responseHeaders.setRawHeaders(b"connection", [b"close"])
         return False
 
+    @override
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         if self._end.active():
             self._end.cancel()
@@ -129,6 +136,7 @@ class _Site(Site):
     def closed(self, connection: _Channel) -> None:
         self.connections.pop(connection, None)
 
+    @override
     def log(self, request: HttpRequest) -> None:
         """Log nothing: a line per scrape would hide what matters."""
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
+from typing_extensions import override
+
 from twisted_kafka.metrics.instruments import Counter, Gauge, Histogram, HistogramSnapshot, Instrument, Meter
 from twisted_kafka.metrics.windows import Windowed
 from twisted_kafka.system.client_text import bounded_text
@@ -48,6 +50,7 @@ class MetricName(NamedTuple):
     name: str
     tags: tuple[tuple[str, str], ...]
 
+    @override
     def __str__(self) -> str:
         tags = "".join(f",{key}={value}" for key, value in self.tags)
         return f"{self.group}:type={self.type},name={self.name}{tags}"

@@ -8,6 +8,8 @@ import math
 from collections import deque
 from collections.abc import Callable
 
+from typing_extensions import override
+
 from twisted_kafka.metrics.instruments import Gauge
 from twisted_kafka.timing.clock import IClock
 
@@ -38,6 +40,7 @@ class WindowedRate(Windowed):
         self._samples: deque[tuple[int, float]] = deque(maxlen=WINDOW_TICKS)
         self.tick()
 
+    @override
     def tick(self) -> None:
         """Add a sample to the window."""
         self._samples.append((self._now_ns(), self._total()))
@@ -56,6 +59,7 @@ class WindowedIdleRatio(WindowedRate):
     def __init__(self, clock: IClock, busy_ns: Callable[[], int]) -> None:
         super().__init__(clock, lambda: clock.monotonic_ns() - busy_ns(), 1e-9)
 
+    @override
     def _measure(self) -> float:
         return max(super()._measure(), 0.0)
 
@@ -72,6 +76,7 @@ class WindowedMean(Windowed):
         self._samples: deque[tuple[float, int]] = deque(maxlen=WINDOW_TICKS)
         self.tick()
 
+    @override
     def tick(self) -> None:
         """Add a sample to the window."""
         self._samples.append((self._total(), self._count()))
@@ -92,6 +97,7 @@ class WindowedMax(Windowed):
         self._take = take
         self._greatest: deque[float] = deque((0,), maxlen=WINDOW_TICKS)
 
+    @override
     def tick(self) -> None:
         """Add a sample to the window."""
         self._sample()

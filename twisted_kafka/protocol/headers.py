@@ -9,6 +9,8 @@ answer to a version that the broker does not support.
 from struct import Struct as Packer
 from struct import error as struct_error
 
+from typing_extensions import override
+
 from twisted_kafka.protocol.api import ApiKey, request_class
 from twisted_kafka.protocol.compiler.codec import MalformedMessageError
 from twisted_kafka.protocol.compiler.wire import read_tags, unsigned_varint
@@ -45,6 +47,7 @@ class RequestHeader:
         self.client_id = client_id
         self.body_offset = body_offset
 
+    @override
     def __repr__(self) -> str:
         return (
             f"RequestHeader(api_key={self.api_key}, api_version={self.api_version}, correlation_id={self.correlation_id}, "

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, cast
 
+from typing_extensions import override
+
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_TOPIC: Final = "__transaction_state"
 SHARE_TOPIC: Final = "__share_group_state"
@@ -18,6 +20,7 @@ class TopicPartition(NamedTuple):
     topic: str
     partition: int
 
+    @override
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 

@@ -95,8 +95,7 @@ class DefaultQuotaCallback:
         self._limits: dict[_Key, float] = {}
         self._has_clients = self._has_users = self._has_pairs = False
 
-    def configure(self, configs: Mapping[str, str]) -> None:
-        """Do nothing."""
+    def configure(self, configs: Mapping[str, str]) -> None: ...
 
     def quota_metric_tags(self, quota_type: ClientQuotaType, principal: KafkaPrincipal, client_id: str) -> dict[str, str]:
         """Return user and client id, without the one that the applying quota does not name."""
@@ -165,5 +164,4 @@ class DefaultQuotaCallback:
         """Return False: the cluster does not matter."""
         return False
 
-    def close(self) -> None:
-        """Do nothing."""
+    def close(self) -> None: ...

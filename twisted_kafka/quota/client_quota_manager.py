@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
+from typing_extensions import override
+
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.quota.client_quota_callback import ClientQuotaType, DefaultQuotaCallback, QuotaEntity
@@ -135,6 +137,7 @@ class ClientQuotaManager(Generic[_S]):
 class ClientBandwidthQuotaManager(ClientQuotaManager[RateSensor]):
     """Quotas of the bytes that are produced, or fetched."""
 
+    @override
     def _make(self, tags: Tags, limit: float) -> RateSensor:
         return RateSensor(tags, self._windows, limit, self.now_ms())
 
@@ -153,5 +156,6 @@ class ClientRequestQuotaManager(ClientQuotaManager[RateSensor]):
         """Requests that are never throttled: those among brokers, and produces with acks=0."""
         metrics.gauge(self.quota_type.value, "exempt-request-time", lambda: self.exempt.rate(self.now_ms()))
 
+    @override
     def _make(self, tags: Tags, limit: float) -> RateSensor:
         return RateSensor(tags, self._windows, limit, self.now_ms(), self._windows.window_ms)

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from typing_extensions import override
+
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ThrottlingQuotaExceededError
@@ -37,6 +39,7 @@ class _Limited(ControllerMutationQuota):
         self._sensor = sensor
         self._throttle_ms = self._recorded_ms = 0
 
+    @override
     def throttle_ms(self) -> int:
         """Return how long the client has to wait from now on: some of it may have passed while topics were made."""
         return max(0, self._throttle_ms - (self._manager.now_ms() - self._recorded_ms)) if self._throttle_ms else 0
@@ -50,6 +53,7 @@ class StrictControllerMutationQuota(_Limited):
 
     __slots__ = ()
 
+    @override
     def record(self, mutations: int) -> None:
         """Take tokens; raises ThrottlingQuotaExceededError while there are less than none."""
         now_ms = self._manager.now_ms()
@@ -64,6 +68,7 @@ class PermissiveControllerMutationQuota(_Limited):
 
     __slots__ = ()
 
+    @override
     def record(self, mutations: int) -> None:
         """Take tokens, whether they are there or not."""
         now_ms = self._manager.now_ms()
@@ -81,6 +86,7 @@ class ControllerMutationQuotaManager(ClientQuotaManager[TokenSensor]):
         super().__init__(ClientQuotaType.CONTROLLER_MUTATION, windows, clock, metrics, callback)
         metrics.collector(self.quota_type.value, "tokens", self._tokens)
 
+    @override
     def _make(self, tags: Tags, limit: float) -> TokenSensor:
         return TokenSensor(tags, self._windows, limit, self.now_ms())
 

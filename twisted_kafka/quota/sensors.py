@@ -4,6 +4,8 @@ import math
 import threading
 from typing import Final, NamedTuple
 
+from typing_extensions import override
+
 from twisted_kafka.metrics.sampled import SampledAverage, SampledRate
 from twisted_kafka.quota.token_bucket import TokenBucket
 
@@ -92,6 +94,7 @@ class RateSensor(Sensor):
         with self._lock:
             self._rate.record(-value, now_ms)
 
+    @override
     def change_limit(self, limit: float) -> None:
         """Apply another limit from now on."""
         with self._lock:
@@ -101,6 +104,7 @@ class RateSensor(Sensor):
     def _most_at_once(self) -> float:
         return self.limit * (self._windows.samples - 1) * self._windows.window_ms / 1000
 
+    @override
     def throttle_ms(self, now_ms: int) -> int:
         """Return how long the client has to wait with its present limit."""
         with self._lock:
@@ -142,6 +146,7 @@ class TokenSensor(Sensor):
             self._rate.record(tokens, now_ms)
             return self._wait_ms(self._bucket.take(tokens, self.limit, now_ms))
 
+    @override
     def throttle_ms(self, now_ms: int) -> int:
         """Return how long the client has to wait with its present limit."""
         with self._lock:

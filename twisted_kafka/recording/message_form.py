@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
+from typing_extensions import override
+
 from twisted_kafka.config.keys import BROKER_KEYS, TOPIC_KEYS
 from twisted_kafka.config.keys.declare import PASSWORD
 from twisted_kafka.config.prefixes import base_key
@@ -27,20 +29,24 @@ class RecordedForm(Form):
         """``producer_ids`` maps producer ids in batches to the ids to read instead."""
         self._producer_ids = producer_ids or {}
 
+    @override
     def write_field(self, struct: Struct, field: Field, version: int) -> Any:
         """Return a field's value, or HIDDEN."""
         if field.secret and getattr(struct, field.name) and not _is_plain_setting(struct):
             return HIDDEN
         return super().write_field(struct, field, version)
 
+    @override
     def write_bytes(self, value: Any) -> Any:
         """Return text, or an object with base64."""
         return write_value(value)
 
+    @override
     def write_records(self, value: bytes) -> Any:
         """Return a list of batches."""
         return write_batches(value)
 
+    @override
     def read_bytes(self, form: Any) -> bytes:
         """Return the bytes. Raises HiddenError for a secret."""
         if form == HIDDEN:
@@ -49,6 +55,7 @@ class RecordedForm(Form):
         assert value is not None, "None is read by the caller"
         return value
 
+    @override
     def read_records(self, form: Any) -> bytes:
         """Return the batches' bytes."""
         return read_batches(form, self._producer_ids)

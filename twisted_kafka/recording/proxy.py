@@ -14,6 +14,7 @@ from typing import Any, Final
 from twisted.internet.protocol import Factory, Protocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from typing_extensions import override
 
 from twisted_kafka.client.client_settings import Node
 from twisted_kafka.client.connector import endpoint_of
@@ -132,6 +133,7 @@ class _ClientFactory(Factory):
         self._proxy = proxy
         self._broker = broker
 
+    @override
     def buildProtocol(self, addr: object) -> Protocol:
         return _ClientSide(self._proxy, self._broker)
 
@@ -144,9 +146,11 @@ class _Side(Protocol):
     def __init__(self) -> None:
         self._reader = FrameReader(MAX_FRAME_BYTES)
 
+    @override
     def connectionMade(self) -> None:
         self.transport.setTcpNoDelay(True)
 
+    @override
     def dataReceived(self, data: bytes) -> None:
         try:
             for frame in self._reader.feed(data):
@@ -171,16 +175,20 @@ class _BrokerSide(_Side):
         super().__init__()
         self._client = client
 
+    @override
     def connectionMade(self) -> None:
         super().connectionMade()
         self._client.broker_connected(self)
 
+    @override
     def frame_received(self, frame: bytes) -> None:
         self._client.answer(frame)
 
+    @override
     def refuse(self, why: str) -> None:
         self._client.refuse(f"the broker: {why}")
 
+    @override
     def connectionLost(self, reason: Failure | None = None) -> None:
         self._client.broker_lost()
 
@@ -198,6 +206,7 @@ class _ClientSide(_Side):
         self._pending_bytes = 0
         self._is_paused = False
 
+    @override
     def connectionMade(self) -> None:
         super().connectionMade()
         number = self._proxy.admit(self)
@@ -225,6 +234,7 @@ class _ClientSide(_Side):
         broker.transport.registerProducer(_Reading(self), True)
         self.transport.resumeProducing()
 
+    @override
     def frame_received(self, frame: bytes) -> None:
         """Pass on a request."""
         pending = _read_request(frame, self._proxy.clock.monotonic_ns())
@@ -272,6 +282,7 @@ class _ClientSide(_Side):
         else:
             self.transport.resumeProducing()
 
+    @override
     def refuse(self, why: str) -> None:
         """Log the reason, and close both connections."""
         self._proxy.warn(f"connection {self._number} is closed: {why}")
@@ -289,6 +300,7 @@ class _ClientSide(_Side):
         self.transport.unregisterProducer()
         self.transport.loseConnection()
 
+    @override
     def connectionLost(self, reason: Failure | None = None) -> None:
         """The client is gone."""
         self._number, number = 0, self._number
@@ -318,7 +330,7 @@ class _Reading:
         self._client.read_if_there_is_room(True)
 
     def stopProducing(self) -> None:
-        """Do nothing: the client's own connection handles this."""
+        pass  # the client's own connection handles this
 
 
 def _read_request(frame: bytes, now_ns: int) -> _Pending:

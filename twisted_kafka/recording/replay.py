@@ -13,6 +13,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, Final
 
+from typing_extensions import override
+
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.compiler.codec import MalformedMessageError
 from twisted_kafka.protocol.errors import ErrorCode
@@ -55,6 +57,7 @@ class Report:
     differences: list[str] = field(default_factory=list)
     """A line for each."""
 
+    @override
     def __str__(self) -> str:
         lines = [*self.differences, *(f"not sent: {each}" for each in self.left_out)]
         counts = f"{self.sent} requests were sent, {self.alike} were answered as recorded, {len(self.left_out)} were not sent"

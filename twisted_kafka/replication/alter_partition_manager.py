@@ -91,7 +91,7 @@ class AlterPartitionManager:
         self._retries.add(delay_ms, look)
 
     def watch(self, partition: Partition) -> None:
-        """Do nothing: all partitions that this broker leads are looked at (``IInSyncReplicas``)."""
+        pass  # all partitions that this broker leads are looked at (``IInSyncReplicas``)
 
     def maybe_expand(self, partition: Partition, replica_id: int) -> None:
         """Propose that a follower joins, if it has all that is committed (``IInSyncReplicas``)."""

@@ -70,22 +70,17 @@ class IControllerChannel(Interface):
 class FixedReplicas:
     """For a broker that is alone: the in-sync replicas stay what the controller says."""
 
-    def watch(self, partition: Partition) -> None:
-        """Do nothing."""
+    def watch(self, partition: Partition) -> None: ...
 
-    def maybe_expand(self, partition: Partition, replica_id: int) -> None:
-        """Do nothing."""
+    def maybe_expand(self, partition: Partition, replica_id: int) -> None: ...
 
 
 @implementer(IReplicaFetchers)
 class NoFetchers:
     """For a broker that is alone, without leaders to fetch from."""
 
-    def follow(self, partitions: Iterable[Partition]) -> None:
-        """Do nothing."""
+    def follow(self, partitions: Iterable[Partition]) -> None: ...
 
-    def stop_following(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Do nothing."""
+    def stop_following(self, topic_partitions: Iterable[TopicPartition]) -> None: ...
 
-    def shutdown(self) -> None:
-        """Do nothing."""
+    def shutdown(self) -> None: ...

@@ -52,7 +52,7 @@ class RackAwareReplicaSelector:
     """The replica in the client's rack that is furthest; the leader if it is there, or nothing is."""
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Do nothing: there are no settings."""
+        pass  # there are no settings
 
     def select(
         self, topic_partition: TopicPartition, client: ClientMetadata, replicas: Sequence[ReplicaView], leader: ReplicaView
@@ -63,8 +63,7 @@ class RackAwareReplicaSelector:
             return leader
         return max(near, key=lambda each: (each.log_end_offset, -each.behind_ms, each.node.id))
 
-    def close(self) -> None:
-        """Do nothing."""
+    def close(self) -> None: ...
 
 
 class PreferredReplicas:

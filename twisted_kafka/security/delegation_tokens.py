@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from twisted.logger import Logger
+from typing_extensions import override
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.change_notifications import ChangeNotifications
@@ -52,6 +53,7 @@ class DelegationToken(NamedTuple):
     hmac: bytes
     """The secret."""
 
+    @override
     def __repr__(self) -> str:
         return f"DelegationToken({self.token_id!r}, owner={str(self.owner)!r}, expires_ms={self.expires_ms})"
 
@@ -78,6 +80,7 @@ class TokenSettings(NamedTuple):
     check_interval_ms: int
     """The time between two removals of expired tokens."""
 
+    @override
     def __repr__(self) -> str:
         return f"TokenSettings(renew_ms={self.renew_ms}, max_lifetime_ms={self.max_lifetime_ms})"
 

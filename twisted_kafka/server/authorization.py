@@ -110,10 +110,10 @@ class NoAuthorization:
         return True
 
     def require(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
-        """Do nothing."""
+        """Allow the operation."""
 
     def require_cluster(self, context: RequestContext, operation: AclOperation) -> None:
-        """Do nothing."""
+        """Allow the operation."""
 
     def is_allowed_on_cluster(self, context: RequestContext, operation: AclOperation, *, logs_denied: bool = True) -> bool:
         """Whether the operation on the cluster is allowed."""

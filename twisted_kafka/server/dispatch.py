@@ -27,6 +27,8 @@ from functools import update_wrapper
 from types import MethodType
 from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, Protocol, Self, TypeVar, overload
 
+from typing_extensions import override
+
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.compiler.codec import Message
@@ -42,6 +44,7 @@ class Outcome:
     def __init__(self, name: str) -> None:
         self._name = name
 
+    @override
     def __repr__(self) -> str:
         return self._name
 
@@ -90,6 +93,7 @@ class FrozenResponse(ReadyResponse):
         self.error_counts = error_counts
         self._bodies: dict[int, bytes] = {}
 
+    @override
     def encode_parts(self, version: int, prefix: bytes = b"") -> list[Part]:
         """Return ``prefix`` and the response as one part."""
         body = self._bodies.get(version)
@@ -97,6 +101,7 @@ class FrozenResponse(ReadyResponse):
             body = self._bodies[version] = self.response.encode(version)
         return [prefix + body]
 
+    @override
     def throttled(self, throttle_time_ms: int) -> "Response":
         """Return the response with a throttle time, not shared."""
         return FrozenResponse(with_throttle_time(self.response, throttle_time_ms))
@@ -114,10 +119,12 @@ class EncodedResponse(ReadyResponse):
         self.body = response.encode(version)
         self.error_counts = error_counts
 
+    @override
     def encode_parts(self, version: int, prefix: bytes = b"") -> list[Part]:
         """Return ``prefix`` and the response as one part."""
         return [prefix + self.body]
 
+    @override
     def throttled(self, throttle_time_ms: int) -> "Response":
         """Return the response with a throttle time, not shared."""
         return with_throttle_time(self._response_class.decode(self.body, self._version), throttle_time_ms)

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from typing_extensions import override
+
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.fetch_data import PartitionFetch, PartitionRead
@@ -82,6 +84,7 @@ class FullFetchContext(FetchContext):
         self._is_from_follower = is_from_follower
         self._uses_topic_ids = uses_topic_ids
 
+    @override
     def answer(self, reads: Sequence[PartitionRead]) -> FetchedPartitions:
         """Return all partitions, and start the session."""
         watch = FetchWatch(self._watches) if self._is_from_follower else None
@@ -108,6 +111,7 @@ class IncrementalFetchContext(FetchContext):
         self._session = session
         self._expected_epoch = session.epoch
 
+    @override
     def answer(self, reads: Sequence[PartitionRead]) -> FetchedPartitions:
         """Return the changed partitions; none, and set an error, if another request has used the session in the meantime."""
         with self._session.lock:
@@ -118,12 +122,14 @@ class IncrementalFetchContext(FetchContext):
                 return ()
             return self._session.changed(self.fetches, reads)
 
+    @override
     def peek(self, reads: Sequence[PartitionRead]) -> FetchedPartitions:
         """Return the changed partitions."""
         with self._session.lock:
             pairs = zip(self.fetches, reads, strict=True)
             return [(fetch, read) for fetch, read in pairs if isinstance(fetch, CachedPartition) and fetch.is_news(read)]
 
+    @override
     def answer_nothing(self) -> None:
         """Set an error if another request has used the session in the meantime."""
         with self._session.lock:

@@ -22,8 +22,8 @@ class OpenFile(Protocol):
     """An open file, with its path for error messages."""
 
     @property
-    def name(self) -> Any: ...  # noqa: D102
-    def fileno(self) -> int: ...  # noqa: D102
+    def name(self) -> Any: ...
+    def fileno(self) -> int: ...
 
 
 class ShortFileError(OSError):

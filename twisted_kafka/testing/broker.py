@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from typing_extensions import override
+
 from twisted_kafka.broker.broker import Broker as EmbeddedBroker
 from twisted_kafka.broker.personas import persona_of
 from twisted_kafka.broker.temporary_directory import make_temporary_directory
@@ -110,7 +112,8 @@ class Broker(Kafka):
             self._properties, data_dir=self._data_dir, clock=self.clock, persona=self._persona, interceptor=self._interceptor
         )
 
-    def start(self) -> None:  # noqa: D102 Kafka's
+    @override
+    def start(self) -> None:
         if self.is_running:
             raise RuntimeError("the broker runs already: a with block and the fixtures start it")
         if self._is_closed:
@@ -130,6 +133,7 @@ class Broker(Kafka):
         self.requests.open()
         self.settle()
 
+    @override
     def stop(self, *, moves_leaders: bool = True) -> None:
         """Stop as an operator does. The data, the addresses, the rules and the clock stay. Harmless when it does not run.
 
@@ -156,7 +160,8 @@ class Broker(Kafka):
         for directory in self._directories():
             (directory / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
 
-    def close(self) -> None:  # noqa: D102 Kafka's
+    @override
+    def close(self) -> None:
         if self.is_forked:
             return
         self.faults.clear()
@@ -176,19 +181,23 @@ class Broker(Kafka):
             if was_held:
                 self.clock.hold()
 
+    @override
     def _check_own_data(self) -> None:
         if not self._is_temporary:
             raise ValueError("a broker with a directory of its own is not reset: it has data that was there before")
 
+    @override
     def _directories(self) -> list[Path]:
         return [Path(each) for each in self._broker.config.log_dirs]
 
     @property
-    def brokers(self) -> Mapping[int, "Broker"]:  # noqa: D102 Kafka's
+    @override
+    def brokers(self) -> Mapping[int, "Broker"]:
         return {self.broker_id: self} if self.is_running else {}
 
     @property
-    def is_running(self) -> bool:  # noqa: D102 Kafka's
+    @override
+    def is_running(self) -> bool:
         return self._broker.is_running
 
     @property
@@ -202,7 +211,8 @@ class Broker(Kafka):
         return self._broker.supported_apis
 
     @property
-    def bootstrap_servers(self) -> str:  # noqa: D102 Kafka's
+    @override
+    def bootstrap_servers(self) -> str:
         if not (servers := self._broker.bootstrap_servers or self._last_servers):
             raise RuntimeError(self._why_not_running())
         return servers
@@ -213,21 +223,26 @@ class Broker(Kafka):
         return self._broker
 
     @property
-    def diagnoses(self) -> list[str]:  # noqa: D102 Kafka's
+    @override
+    def diagnoses(self) -> list[str]:
         return self._broker.diagnoses
 
+    @override
     def leader(self, topic: str, partition: int = 0) -> "Broker":
         """Return this broker."""
         return self
 
+    @override
     def coordinator(self, group: str) -> "Broker":
         """Return this broker."""
         return self
 
+    @override
     def controller(self) -> "Broker":
         """Return this broker."""
         return self
 
+    @override
     def any(self) -> "Broker":
         """Return this broker."""
         return self
@@ -240,12 +255,14 @@ class Broker(Kafka):
         """Return the id of the controller that this broker reports to clients; -1 if it knows no controller."""
         return int(self.ask(MetadataRequest(topics=[])).controller_id)
 
+    @override
     def settle(self) -> None:
         """Wait until the other brokers of the cluster agree, if there are any. Raises TimeoutError."""
         if self._cluster is not None:
             self._cluster.settle()
 
-    def replay(self, path: Path | str, timeout_s: float = 30.0) -> Report:  # noqa: D102 Kafka's
+    @override
+    def replay(self, path: Path | str, timeout_s: float = 30.0) -> Report:
         return Replay(*self._address, SystemClock(), timeout_s).run(path)
 
     def ask(self, request: Message) -> Any:

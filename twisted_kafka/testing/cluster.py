@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from typing_extensions import override
+
 from twisted_kafka.broker.temporary_directory import make_temporary_directory
 from twisted_kafka.metadata.shared import new_connect, share, unshare
 from twisted_kafka.protocol.errors import ErrorCode
@@ -95,9 +97,11 @@ class Cluster(Kafka):
     def _home(self, broker_id: int) -> Path:
         return self._directory / f"broker-{broker_id}"
 
-    def start(self) -> None:  # noqa: D102 Kafka's
+    @override
+    def start(self) -> None:
         self._start_again(self._each)
 
+    @override
     def _start_again(self, broker_ids: Collection[int]) -> None:
         if self._is_closed:
             raise RuntimeError("the cluster is closed, and its data is gone: make another one, or stop() instead of close()")
@@ -118,7 +122,8 @@ class Cluster(Kafka):
             self.stop()
             raise
 
-    def stop(self) -> None:  # noqa: D102 Kafka's
+    @override
+    def stop(self) -> None:
         if self.is_forked:
             return
         for broker in self._each.values():
@@ -129,7 +134,8 @@ class Cluster(Kafka):
             self._is_sharing = False
         self.requests.close()
 
-    def close(self) -> None:  # noqa: D102 Kafka's
+    @override
+    def close(self) -> None:
         if self.is_forked:
             return
         self.faults.clear()
@@ -139,14 +145,17 @@ class Cluster(Kafka):
         self._is_closed = True
         self._remove()
 
-    def clear_state(self) -> None:  # noqa: D102 Kafka's
+    @override
+    def clear_state(self) -> None:
         super().clear_state()
         for broker in self._each.values():
             broker.clear_state()
 
+    @override
     def _check_own_data(self) -> None:
         """The directories are the cluster's own."""
 
+    @override
     def _directories(self) -> list[Path]:
         return [self._directory / _METADATA, *(self._home(broker_id) / "log" for broker_id in self._each)]
 
@@ -163,18 +172,22 @@ class Cluster(Kafka):
         return self._each[broker_id]
 
     @property
-    def brokers(self) -> Mapping[int, Broker]:  # noqa: D102 Kafka's
+    @override
+    def brokers(self) -> Mapping[int, Broker]:
         return {broker_id: broker for broker_id, broker in self._each.items() if broker.is_running}
 
     @property
+    @override
     def bootstrap_servers(self) -> str:
         """The addresses for clients: host:port of each running broker, or of all of them if none runs."""
         return ",".join(broker.bootstrap_servers for broker in (self.brokers or self._each).values())
 
     @property
-    def diagnoses(self) -> list[str]:  # noqa: D102 Kafka's
+    @override
+    def diagnoses(self) -> list[str]:
         return [line for broker in self._each.values() for line in broker.diagnoses]
 
+    @override
     def told(self, count: int = 20) -> str:
         """Return clients' last requests to each broker, also to stopped ones, a line each."""
         lines = []
@@ -210,15 +223,18 @@ class Cluster(Kafka):
             raise KeyError(f"broker {broker_id} does not run; these do: {sorted(self.brokers)}")
         return self._each[broker_id]
 
-    def any(self) -> Broker:  # noqa: D102 Kafka's
+    @override
+    def any(self) -> Broker:
         for broker in self.brokers.values():
             return broker
         raise BrokerError(self._why_not_running() if self.is_forked else _NO_BROKER)
 
-    def leader(self, topic: str, partition: int = 0) -> Broker:  # noqa: D102 Kafka's
+    @override
+    def leader(self, topic: str, partition: int = 0) -> Broker:
         return self[self._led_by(topic, partition, _WAIT_S)]
 
-    def coordinator(self, group: str) -> Broker:  # noqa: D102 Kafka's
+    @override
+    def coordinator(self, group: str) -> Broker:
         found = [-1]
 
         def coordinators() -> int:
@@ -228,6 +244,7 @@ class Cluster(Kafka):
         self._wait(coordinators, lambda seen: seen in self.brokers, f"a coordinator of group {group!r}", _WAIT_S)
         return self[found[0]]
 
+    @override
     def controller(self) -> Broker:
         """Wait until all brokers report the same controller, and return it. Raises TimeoutError."""
         self.any()
@@ -240,7 +257,8 @@ class Cluster(Kafka):
         self._wait(controllers, lambda seen: len(set(seen)) == 1 and seen[0] in self.brokers, "a controller", _WAIT_S)
         return self[found[0]]
 
-    def replay(self, path: Path | str, timeout_s: float = 30.0) -> Report:  # noqa: D102 Kafka's
+    @override
+    def replay(self, path: Path | str, timeout_s: float = 30.0) -> Report:
         return self.any().replay(path, timeout_s)
 
     # Partitions
@@ -293,6 +311,7 @@ class Cluster(Kafka):
             timeout_s,
         )
 
+    @override
     def settle(self) -> None:
         """Wait until all running brokers report the same brokers, topics and leaders. Raises TimeoutError."""
         if not self._is_starting:

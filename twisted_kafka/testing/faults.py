@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
+from typing_extensions import override
+
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
@@ -149,6 +151,7 @@ class Rule:
     def _asks_for_all(self, arrival: Arrival) -> bool:
         return self.leader is not None and arrival.key == ApiKey.METADATA and not arrival.partitions
 
+    @override
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in self.as_mapping().items())
 
@@ -334,9 +337,11 @@ class Fault:
         for _, call in held or ():
             call()
 
+    @override
     def __repr__(self) -> str:
         return f"<Fault {self}>"
 
+    @override
     def __str__(self) -> str:
         return f"{self.rule}: fired {self.fired} of {self.matched} times"
 
@@ -410,6 +415,7 @@ class Faults:
     def __iter__(self) -> Iterator[Fault]:
         return iter(self._faults)
 
+    @override
     def __str__(self) -> str:
         return "\n".join(map(str, self._faults)) or "no faults"
 

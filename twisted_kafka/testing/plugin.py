@@ -14,6 +14,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pytest
+from typing_extensions import override
 
 if TYPE_CHECKING:
     from twisted_kafka.testing.broker import Broker
@@ -37,6 +38,7 @@ class _AsItIs(MetaPathFinder):
     There are 600: rewriting takes 5 s once, and twice the time to import them ever after.
     """
 
+    @override
     def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
         """Return the spec of a module of this package; None for others."""
         return PathFinder.find_spec(name, path, target) if name.startswith(_OWN_PACKAGE) else None

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, overload
 
+from typing_extensions import override
+
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
@@ -85,9 +87,11 @@ class RecordedRequest:
         """The topics in the request, in order."""
         return tuple(dict.fromkeys(topic for topic, _ in self.partitions))
 
+    @override
     def __repr__(self) -> str:
         return f"<{' '.join(str(self).split())}>"
 
+    @override
     def __str__(self) -> str:
         about = [f"{topic}-{index}" if index is not None else topic for topic, index in self.partitions[:4]]
         about += ["..."] if len(self.partitions) > 4 else []
@@ -163,6 +167,7 @@ class Selection(Sequence[RecordedRequest]):
             return False
         return all(request.matches(name, value) for name, value in self._wanted.items())
 
+    @override
     def __iter__(self) -> Iterator[RecordedRequest]:
         return iter([each for _, each in self.numbered()])
 
@@ -176,6 +181,7 @@ class Selection(Sequence[RecordedRequest]):
     @overload
     def __getitem__(self, index: slice) -> list[RecordedRequest]: ...
 
+    @override
     def __getitem__(self, index: int | slice) -> RecordedRequest | list[RecordedRequest]:
         """Return a request, or a list of them for a slice, as they are now. Raises IndexError, which lists what there is."""
         found = list(self)
@@ -184,15 +190,18 @@ class Selection(Sequence[RecordedRequest]):
         except IndexError:
             raise IndexError(f"there are {len(found)} requests{self._told()}, none at {index}; {self._record.told()}") from None
 
+    @override
     def __len__(self) -> int:
         return len(self.numbered())
 
     def __bool__(self) -> bool:
         return self.count() > 0
 
+    @override
     def __str__(self) -> str:
         return "\n".join(map(str, self)) or "no requests"
 
+    @override
     def __repr__(self) -> str:
         found = list(self)
         shown = found[-_SHOWN:]
@@ -200,6 +209,7 @@ class Selection(Sequence[RecordedRequest]):
         lines = "".join(f"\n  {each}" for each in [*more, *(" ".join(str(each).split()) for each in shown)])
         return f"<{len(found)} requests{self._told()}{':' if found else ''}{lines}>"
 
+    @override
     def count(self, value: object = None) -> int:
         """Return the number of requests, or how often ``value`` is among them."""
         return len(self) if value is None else super().count(value)

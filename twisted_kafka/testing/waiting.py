@@ -7,6 +7,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from typing_extensions import override
+
 __tracebackhide__ = True
 
 LOOK_S: Final = 0.05
@@ -45,6 +47,7 @@ class Aio:
             raise AttributeError(f"aio has only the waits, wait_for..., not {name!r}: call it without aio")
         return functools.partial(_run, getattr(self._waiting, name))
 
+    @override
     def __dir__(self) -> list[str]:
         return [name for name in dir(self._waiting) if name.startswith("wait_for")]
 

@@ -46,7 +46,7 @@ class SystemClock:
         condition.wait(max(0, due_ns - time.monotonic_ns()) / 1e9)
 
     def follow(self, wake: Callable[[], object]) -> None:
-        """Do nothing: this time never jumps."""
+        pass  # this time never jumps
 
 
 @implementer(IClock)
@@ -82,7 +82,7 @@ class ManualClock:
         condition.wait(max(0, due_ns - self._monotonic_ns) / 1e9)
 
     def follow(self, wake: Callable[[], object]) -> None:
-        """Do nothing: the caller that advances this clock runs due calls itself."""
+        pass  # the caller that advances this clock runs due calls itself
 
     def advance_ms(self, ms: float) -> None:
         """Move the clock forward by ``ms`` milliseconds."""

@@ -256,8 +256,7 @@ class ManualScheduler:
         self._queue = _TaskQueue()
         self._stopped = False
 
-    def startup(self) -> None:
-        """Do nothing."""
+    def startup(self) -> None: ...
 
     def shutdown(self, timeout_s: float = 10.0) -> None:
         """Drop all tasks."""

@@ -118,7 +118,7 @@ class _Attempt:
             self._stop()
 
     def connection_made(self, connection: BrokerConnection) -> None:
-        """Do nothing: it is not secured yet (``IConnectionOwner``)."""
+        pass  # it is not secured yet (``IConnectionOwner``)
 
     def connection_secured(self, connection: BrokerConnection) -> None:
         """Send the request (``IConnectionOwner``)."""

@@ -39,7 +39,7 @@ OnEnd = Callable[[TransactionEnd], None]
 
 
 def ignore_end(end: TransactionEnd) -> None:
-    """Do nothing: there is no access log."""
+    pass  # there is no access log
 
 
 class TransactionEnvironment(NamedTuple):

@@ -65,8 +65,7 @@ _EXPECTED: Final = frozenset(
 _log = Logger()
 
 
-def nobody() -> None:
-    """Do nothing."""
+def nobody() -> None: ...
 
 
 class CoordinatorId(NamedTuple):

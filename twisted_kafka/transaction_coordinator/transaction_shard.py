@@ -92,7 +92,7 @@ class TransactionShard:
         self.store.replay(record)
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Do nothing: no transaction writes to this topic."""
+        pass  # no transaction writes to this topic
 
     def key_of(self, record: CoordinatorRecord) -> str:
         """Return the record's transactional id; see ICoordinatorShard."""

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from typing_extensions import override
+
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.classic_group_state import ClassicGroupState
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
@@ -22,6 +24,7 @@ class GroupTable(dict[str, _Group]):
         self._due: dict[int, dict[str, None]] = {}
         """Ids by when their first offset may have expired, in intervals of the check since the epoch."""
 
+    @override
     def __setitem__(self, group_id: str, group: _Group) -> None:
         self._release(group_id)
         super().__setitem__(group_id, group)
@@ -31,10 +34,12 @@ class GroupTable(dict[str, _Group]):
             self._consumer[group_id] = group
         self._to_check[group_id] = None
 
+    @override
     def __delitem__(self, group_id: str) -> None:
         self._release(group_id)
         super().__delitem__(group_id)
 
+    @override
     def clear(self) -> None:
         """Remove all groups."""
         super().clear()

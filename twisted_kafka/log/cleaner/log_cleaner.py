@@ -285,7 +285,6 @@ class _Permit:
         self._stopping = stopping
 
     def proceed(self, size_bytes: int) -> None:
-        """See Permit."""
         self._cleaner.proceed(self._topic_partition, size_bytes, self._stopping)
 
 

@@ -27,9 +27,9 @@ class Logs(Protocol):
     directories: list[LogDirectory]
     clock: IClock
 
-    def all_logs(self) -> list[UnifiedLog]: ...  # noqa: D102
-    def get_log(self, topic_partition: TopicPartition) -> UnifiedLog | None: ...  # noqa: D102
-    def directory_failed(self, directory: LogDirectory, error: OSError) -> None: ...  # noqa: D102
+    def all_logs(self) -> list[UnifiedLog]: ...
+    def get_log(self, topic_partition: TopicPartition) -> UnifiedLog | None: ...
+    def directory_failed(self, directory: LogDirectory, error: OSError) -> None: ...
 
 
 class _Hold:

@@ -22,7 +22,6 @@ class PlainOffsetMap:
         return len(self._offsets)
 
     def put(self, batches: Sequence[DataBatch], start_offset: int) -> bool:
-        """See OffsetMap."""
         offsets = self._offsets
         for batch in batches:
             for record in _records(batch):
@@ -35,15 +34,12 @@ class PlainOffsetMap:
         return True
 
     def survivors(self, batches: Sequence[DataBatch]) -> "PlainSurvivors":
-        """See OffsetMap."""
         return PlainSurvivors([self._kept(batch) for batch in batches])
 
     def put_plain(self, block: Block, start_offset: int) -> bool:
-        """See OffsetMap."""
         return self.put(block.plain_data(), start_offset)
 
     def plain_survivors(self, block: Block) -> "PlainSurvivors":
-        """See OffsetMap."""
         return self.survivors(block.plain_data())
 
     def _kept(self, batch: DataBatch) -> list[tuple[int, Record]]:
@@ -58,7 +54,7 @@ class PlainOffsetMap:
 
 
 class PlainSurvivors:
-    """See Survivors."""
+    """The surviving records as a list."""
 
     def __init__(self, kept: list[list[tuple[int, Record]]]) -> None:
         self._kept = kept
@@ -66,17 +62,14 @@ class PlainSurvivors:
         self.has_tombstones = [any(record.value is None for _, record in records) for records in kept]
 
     def indexes(self, batch: int) -> list[int]:
-        """See Survivors."""
         return [index for index, _ in self._kept[batch]]
 
     def payload(self, batch: int) -> bytes:
-        """See Survivors."""
         records = [record for _, record in self._kept[batch]]
         # Offsets and timestamps were read as deltas.
         return bytes(encode_records(records, 0, [record.sequence for record in records]))
 
     def largest_timestamp_delta(self, batch: int) -> int:
-        """See Survivors."""
         return max(record.timestamp_ms for _, record in self._kept[batch])
 
 

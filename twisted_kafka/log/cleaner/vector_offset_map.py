@@ -60,11 +60,9 @@ class VectorOffsetMap:
         return self._table.used
 
     def put(self, batches: Sequence[DataBatch], start_offset: int) -> bool:
-        """See OffsetMap."""
         return self._put(_Block.of(batches), start_offset)
 
     def put_plain(self, block: Block, start_offset: int) -> bool:
-        """See OffsetMap."""
         return self._put(_Block.of_plain(block), start_offset)
 
     def _put(self, block: "_Block", start_offset: int) -> bool:
@@ -99,12 +97,10 @@ class VectorOffsetMap:
         self._table.add_all(table)
 
     def survivors(self, batches: Sequence[DataBatch]) -> "VectorSurvivors":
-        """See OffsetMap."""
         keeps_tombstones = np.array([batch.keeps_tombstones for batch in batches])
         return self._survivors(_Block.of(batches), keeps_tombstones)
 
     def plain_survivors(self, block: Block) -> "VectorSurvivors":
-        """See OffsetMap."""
         return self._survivors(_Block.of_plain(block), np.ones(len(block.positions), np.bool_))
 
     def _survivors(self, block: "_Block", keeps_tombstones: NDArray[np.bool_]) -> "VectorSurvivors":
@@ -119,7 +115,7 @@ class VectorOffsetMap:
 
 
 class VectorSurvivors:
-    """See Survivors."""
+    """The surviving records as numpy arrays."""
 
     def __init__(self, block: "_Block", kept: NDArray[np.bool_]) -> None:
         self._block = block
@@ -136,12 +132,10 @@ class VectorSurvivors:
         return slice(int(ends[batch - 1]) if batch else 0, int(ends[batch]))
 
     def indexes(self, batch: int) -> list[int]:
-        """See Survivors."""
         found: list[int] = self._kept[self._span(batch)].nonzero()[0].tolist()
         return found
 
     def payload(self, batch: int) -> bytes:
-        """See Survivors."""
         if self._runs is None:
             self._runs = self._find_runs()
         firsts, lasts, bounds = self._runs
@@ -164,7 +158,6 @@ class VectorSurvivors:
         return block.columns.starts[begins].tolist(), block.columns.ends[stops].tolist(), bounds.tolist()
 
     def largest_timestamp_delta(self, batch: int) -> int:
-        """See Survivors."""
         if self._newest is None:
             deltas = np.where(self._kept, self._block.columns.timestamp_deltas, np.iinfo(np.int64).min)
             ends = self._block.ends

@@ -9,6 +9,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 
 from twisted.logger import Logger
+from typing_extensions import override
 
 from twisted_kafka.log.checkpoints import (
     CLEANER_CHECKPOINT,
@@ -62,6 +63,7 @@ class LogDirectory:
         self._has_new_names = True
         self._written: dict[Path, dict[TopicPartition, int]] = {}
 
+    @override
     def __repr__(self) -> str:
         return f"<LogDirectory {self.path}>"
 

@@ -46,7 +46,7 @@ _log = Logger()
 
 
 def ignore_progress(remaining: int, size_bytes: int) -> None:
-    """Do nothing: the default listener."""
+    pass  # the default listener
 
 
 class LastStop(NamedTuple):

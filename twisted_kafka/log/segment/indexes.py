@@ -22,6 +22,8 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
+from typing_extensions import override
+
 from twisted_kafka.log.files import sync_file
 from twisted_kafka.system.file_io import read_at, read_whole, write_at
 
@@ -308,6 +310,7 @@ class OffsetIndex(_Index):
         self._append(offset - self.base_offset, position)
 
     @classmethod
+    @override
     def _columns_of(cls, data: bytes) -> Columns:
         numbers = array("I", data)
         if _MUST_SWAP:
@@ -367,6 +370,7 @@ class TimeIndex(_Index):
             self._append(timestamp_ms, relative)
 
     @classmethod
+    @override
     def _columns_of(cls, data: bytes) -> Columns:
         numbers = array("I", data)
         if _MUST_SWAP:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from twisted.logger import Logger
+from typing_extensions import override
 
 from twisted_kafka.log.batch_headers import BatchHeader, IndexedBatch, find_batch, scan_headers
 from twisted_kafka.log.segment.index_check import BatchFile, indexes_fit, rebuild_indexes
@@ -354,8 +355,9 @@ class LogSegment(SegmentFiles):
         """Release the file of batches, and write nothing."""
         self._file = None
 
+    @override
     def change_suffix(self, suffix: str) -> None:
-        """See SegmentFiles. The file is opened again when it is used: its errors name it as it is called then."""
+        """The file is opened again when it is used: its errors name it as it is called then."""
         super().change_suffix(suffix)
         self.release_file()
 

@@ -6,6 +6,8 @@ from collections import OrderedDict
 from typing import Final, Protocol
 from weakref import ReferenceType, ref
 
+from typing_extensions import override
+
 MAX_OPEN_OLD_SEGMENTS: Final = 256
 """Most segments with open files in the process, not counting the last segment of each log."""
 
@@ -13,6 +15,7 @@ MAX_OPEN_OLD_SEGMENTS: Final = 256
 class SegmentFile(io.FileIO):
     """Closes itself when nothing refers to it any more, neither the segment nor a file region."""
 
+    @override
     def __del__(self) -> None:
         self.close()
 
@@ -27,7 +30,7 @@ class OpenSegment(Protocol):
     def is_old(self) -> bool:
         """Whether its file may be closed and opened again: it has its name, and nothing is appended."""
 
-    def release_file(self) -> None: ...  # noqa: D102
+    def release_file(self) -> None: ...
 
 
 class OpenSegments:

@@ -22,23 +22,23 @@ class TopicRules(Protocol):
     """The topic configs that validation uses; LogConfig has them."""
 
     @property
-    def compression_type(self) -> str: ...  # noqa: D102
+    def compression_type(self) -> str: ...
     @property
-    def compression_gzip_level(self) -> int: ...  # noqa: D102
+    def compression_gzip_level(self) -> int: ...
     @property
-    def compression_lz4_level(self) -> int: ...  # noqa: D102
+    def compression_lz4_level(self) -> int: ...
     @property
-    def compression_zstd_level(self) -> int: ...  # noqa: D102
+    def compression_zstd_level(self) -> int: ...
     @property
-    def message_timestamp_type(self) -> str: ...  # noqa: D102
+    def message_timestamp_type(self) -> str: ...
     @property
-    def message_timestamp_before_max_ms(self) -> int: ...  # noqa: D102
+    def message_timestamp_before_max_ms(self) -> int: ...
     @property
-    def message_timestamp_after_max_ms(self) -> int: ...  # noqa: D102
+    def message_timestamp_after_max_ms(self) -> int: ...
     @property
-    def max_message_bytes(self) -> int: ...  # noqa: D102
+    def max_message_bytes(self) -> int: ...
     @property
-    def compact(self) -> bool: ...  # noqa: D102
+    def compact(self) -> bool: ...
 
 
 class ValidationContext:

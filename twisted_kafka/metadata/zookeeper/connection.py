@@ -8,6 +8,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionDropped, KazooException
 from kazoo.retry import KazooRetry
 from twisted.logger import Logger
+from typing_extensions import override
 
 from twisted_kafka.metadata.zookeeper.kazoo_handler import Handler
 from twisted_kafka.metadata.zookeeper.settings import ZooKeeperSettings
@@ -21,6 +22,7 @@ _log = Logger(namespace="twisted_kafka.metadata.zookeeper")
 class _ToTwisted(logging.Handler):
     """Passes kazoo's warnings on to the broker's log. What is less severe contains credentials."""
 
+    @override
     def emit(self, record: logging.LogRecord) -> None:
         _log.warn("ZooKeeper: {line}", line=record.getMessage())
 

@@ -4,6 +4,8 @@ import ssl
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from typing_extensions import override
+
 DEFAULT_PORT: Final = 2181
 
 
@@ -13,6 +15,7 @@ class SaslCredentials(NamedTuple):
     username: str
     password: str
 
+    @override
     def __repr__(self) -> str:
         return f"SaslCredentials({self.username!r})"
 

@@ -48,8 +48,7 @@ class IConnectionQuotas(Interface):
 class NoQuotas:
     """No limits: for processors outside a broker."""
 
-    def dec(self, listener_name: str, address: str) -> None:
-        """Do nothing."""
+    def dec(self, listener_name: str, address: str) -> None: ...
 
     def claim_excess(self, listener_name: str) -> bool:
         """Return False."""

@@ -53,14 +53,13 @@ class PlaintextChannelBuilder:
     def validate_reconfiguration(self, config: KafkaConfig) -> None:
         """Accept anything: there are no settings."""
 
-    def reconfigure(self, config: KafkaConfig) -> None:
-        """Do nothing."""
+    def reconfigure(self, config: KafkaConfig) -> None: ...
 
     def refresh(self, config: KafkaConfig) -> None:
-        """Do nothing: there are no files."""
+        pass  # there are no files
 
     def close(self) -> None:
-        """Do nothing: there are no metrics."""
+        pass  # there are no metrics
 
 
 PLAINTEXT_BUILDER = PlaintextChannelBuilder()

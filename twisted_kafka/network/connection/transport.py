@@ -16,6 +16,7 @@ from twisted.internet import error, main
 from twisted.internet.interfaces import IReactorFDSet
 from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
+from typing_extensions import override
 from zope.interface import implementer
 
 from twisted_kafka.network.connection.channel import READ_BYTES, KafkaChannel
@@ -79,6 +80,7 @@ class KafkaTransport(Connection):
         self._is_new = True
         self._parts: deque[Part] = deque()
 
+    @override
     def resumeProducing(self) -> None:
         """Start or resume reading. The first time, read immediately: a new client's first request has usually arrived already."""
         super().resumeProducing()  # type: ignore[no-untyped-call]
@@ -88,6 +90,7 @@ class KafkaTransport(Connection):
             if isinstance(why, Exception):
                 self.connectionLost(Failure(why))  # type: ignore[no-untyped-call]
 
+    @override
     def doRead(self) -> object:  # type: ignore[override]
         """Read once and pass the bytes to the channel."""
         channel = self.protocol
@@ -157,10 +160,12 @@ class KafkaTransport(Connection):
         except OSError:
             return False
 
+    @override
     def readConnectionLost(self, reason: Failure) -> None:
         """Close. A client that has only shut down its sending side is handled by ``KafkaChannel.eof_received``."""
         self.connectionLost(reason)
 
+    @override
     def connectionLost(self, reason: Failure) -> None:
         """Close the socket and notify the channel. Further calls do nothing.
 
@@ -177,17 +182,20 @@ class KafkaTransport(Connection):
         del self.protocol, self.socket, self.fileno  # breaks the reference cycle
         channel.connectionLost(reason)
 
+    @override
     def _closeSocket(self, orderly: bool) -> None:
         if orderly:
             self.socket.close()  # Twisted calls shutdown first: one more system call with the same effect
         else:
             super()._closeSocket(orderly)  # type: ignore[no-untyped-call]
 
+    @override
     def abortConnection(self) -> None:
         """Close at once and discard unsent data."""
         if self.connected:
             self.connectionLost(Failure(main.CONNECTION_DONE))  # type: ignore[no-untyped-call]
 
+    @override
     def doWrite(self) -> object:  # type: ignore[override]
         """Continue sending when the socket takes more."""
         if not self.connected:

@@ -15,6 +15,7 @@ from twisted.internet.base import ReactorBase
 from twisted.internet.interfaces import IReadDescriptor
 from twisted.internet.selectreactor import SelectReactor
 from twisted.logger import Logger
+from typing_extensions import override
 from zope.interface import Interface, implementer
 
 from twisted_kafka.network.loop.busy_poll import BusyPoll
@@ -64,7 +65,6 @@ class NoHooks:
     """The hooks of a reactor without a processor."""
 
     def handle_requests(self) -> bool:
-        """Do nothing."""
         return True
 
     def before_poll(self) -> float | None:
@@ -75,11 +75,9 @@ class NoHooks:
         """Forbid it."""
         return False
 
-    def after_poll(self) -> None:
-        """Do nothing."""
+    def after_poll(self) -> None: ...
 
-    def run_pending(self) -> None:
-        """Do nothing."""
+    def run_pending(self) -> None: ...
 
 
 _ONE = (1).to_bytes(8, "little")
@@ -165,6 +163,7 @@ class HookedLoop(ReactorBase):
         clock.follow(self._time_jumped)
         self._poll: Callable[[float, int], Iterable[tuple[int, Any]]] = self._make_poll()
 
+    @override
     def seconds(self) -> float:
         """Return the time by which delayed calls are due, in seconds: the clock's, not the wall clock as in Twisted."""
         return self._clock_ns() / 1e9
@@ -176,6 +175,7 @@ class HookedLoop(ReactorBase):
     def _make_poll(self) -> Any:
         raise NotImplementedError
 
+    @override
     def doIteration(self, timeout: float | None) -> None:
         """Wait at most ``timeout`` seconds for events and handle them."""
         hooks = self.hooks
@@ -207,6 +207,7 @@ class HookedLoop(ReactorBase):
                 self._doReadOrWrite(selectable, fd, event)
         hooks.run_pending()
 
+    @override
     def mainLoop(self) -> None:
         """Run until it is stopped, or until another thread runs it: any thread may, but only one at a time.
 
@@ -233,6 +234,7 @@ if EPollReactor is not None:
     class ProcessorReactor(HookedLoop, EPollReactor):
         """The reactor on Linux."""
 
+        @override
         def _make_poll(self) -> Any:
             return self._poller.poll
 
@@ -242,6 +244,7 @@ if PollReactor is not None:
     class ProcessorPollReactor(HookedLoop, PollReactor):
         """The reactor on systems with neither epoll nor kqueue."""
 
+        @override
         def _make_poll(self) -> Any:
             poll = self._poller.poll
             # Rounded up: rounding down would poll repeatedly until the time has come.
@@ -255,6 +258,7 @@ if KQueueReactor is not None:  # pragma: no cover BSD and macOS
 
         _doReadOrWrite = KQueueReactor._doWriteOrRead  # noqa: N815 Twisted's name
 
+        @override
         def _make_poll(self) -> Any:
             control = self._kq.control
 

@@ -48,18 +48,15 @@ class TimerFd:
         close_in_children(self, TimerFd.close)
 
     def start(self, delay_s: float) -> None:
-        """``IWakeUpTimer.start``."""
         # struct itimerspec: interval and first expiration, each in seconds and nanoseconds. It may be 0 only to stop the timer.
         seconds, fraction = divmod(delay_s, 1)
         times = (ctypes.c_long * 4)(0, 0, int(seconds), max(1, int(fraction * 1e9)))
         self._settime(self._fd, 0, ctypes.addressof(times), None)
 
     def wait(self) -> None:
-        """``IWakeUpTimer.wait``."""
         os.read(self._fd, _COUNT_BYTES)
 
     def close(self) -> None:
-        """``IWakeUpTimer.close``."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -82,13 +79,11 @@ class SleepTimer:
             self._started.set()
 
     def wait(self) -> None:
-        """``IWakeUpTimer.wait``."""
         self._started.wait()
         self._closed.wait(self._delay_s)
         self._started.clear()
 
     def close(self) -> None:
-        """``IWakeUpTimer.close``."""
         self._closed.set()
 
 

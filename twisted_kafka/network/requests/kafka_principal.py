@@ -2,6 +2,8 @@
 
 from typing import Final, NamedTuple, Self
 
+from typing_extensions import override
+
 USER: Final = "User"
 """The type of principals that this broker makes. A principal builder may make others."""
 
@@ -14,6 +16,7 @@ class KafkaPrincipal(NamedTuple):
     token_authenticated: bool = False
     """Whether it logged in with a delegation token. The authorizer does not look at it."""
 
+    @override
     def __str__(self) -> str:
         return f"{self.principal_type}:{self.name}"
 

@@ -13,6 +13,7 @@ from OpenSSL import SSL
 from twisted.internet import main
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from typing_extensions import override
 
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.framing import NOT_NOW
@@ -59,6 +60,7 @@ class TlsTransport(KafkaTransport):
         self._reads_when_writable = False
         handshakes.begin(self)
 
+    @override
     def doRead(self) -> object:  # type: ignore[override]
         """Read some records and pass the bytes to the channel."""
         if self._phase != OPEN:
@@ -100,6 +102,7 @@ class TlsTransport(KafkaTransport):
             return None
         return main.CONNECTION_DONE if isinstance(error, SSL.ZeroReturnError) else main.CONNECTION_LOST
 
+    @override
     def send(self, parts: Sequence[Part], size_bytes: int) -> bool:
         """Send all parts. Return whether the socket took everything; otherwise the channel's ``send_completed`` is called later."""
         if len(parts) == 1 and not self._parts and size_bytes <= RECORD_BYTES and type(parts[0]) is bytes:
@@ -116,6 +119,7 @@ class TlsTransport(KafkaTransport):
             return False
         return True
 
+    @override
     def doWrite(self) -> object:  # type: ignore[override]
         """Continue when the socket takes more."""
         if self._phase != OPEN:
@@ -130,6 +134,7 @@ class TlsTransport(KafkaTransport):
                 return why
         return super().doWrite()
 
+    @override
     def _push(self) -> Exception | None:
         parts, tls = self._parts, self._tls
         left = TURN_BYTES
@@ -249,6 +254,7 @@ class TlsTransport(KafkaTransport):
 
     # Closing.
 
+    @override
     def end_sending(self) -> None:
         """Send a close_notify alert and shut down the sending side. Data that the socket has not taken yet is discarded."""
         if self._phase == OPEN and not self._parts:
@@ -256,6 +262,7 @@ class TlsTransport(KafkaTransport):
                 self._tls.shutdown()
         super().end_sending()
 
+    @override
     def abortConnection(self) -> None:
         """Close at once and discard unsent data, except for a close_notify alert."""
         if self.connected and self._phase == OPEN and not self._parts:
@@ -263,6 +270,7 @@ class TlsTransport(KafkaTransport):
                 self._tls.shutdown()
         super().abortConnection()
 
+    @override
     def connectionLost(self, reason: Failure) -> None:
         """Close the socket and update the handshakes."""
         self._handshakes.forget(self)

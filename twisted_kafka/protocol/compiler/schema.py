@@ -17,6 +17,8 @@ import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, ParamSpec, TypeVar, dataclass_transform
 
+from typing_extensions import override
+
 from twisted_kafka.protocol.compiler.types import Bool, Wire
 
 LAST_VERSION = 0x7FFF
@@ -25,6 +27,7 @@ LAST_VERSION = 0x7FFF
 class _Unset:
     """The default of constructor arguments whose real default is created for each instance."""
 
+    @override
     def __repr__(self) -> str:
         return "<default>"
 
@@ -275,6 +278,7 @@ class Struct(metaclass=StructType):
             constructor = cls.__init__ = _compile_constructor(cls)
             constructor(self, **values)
 
+    @override
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
@@ -283,6 +287,7 @@ class Struct(metaclass=StructType):
                 return False
         return (self.unknown_tagged_fields or None) == (other.unknown_tagged_fields or None)
 
+    @override
     def __repr__(self) -> str:
         values = [f"{each.name}={_shown(each, getattr(self, each.name))}" for each in type(self).FIELDS]
         if self.unknown_tagged_fields:

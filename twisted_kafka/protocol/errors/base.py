@@ -3,6 +3,8 @@
 from enum import IntEnum
 from typing import ClassVar, Final
 
+from typing_extensions import override
+
 
 class ErrorCode(IntEnum):
     """The error codes of the protocol, by Kafka's names."""
@@ -164,12 +166,14 @@ class KafkaError(Exception):
 
     by_code: ClassVar[dict[int, type["KafkaError"]]] = {}
 
+    @override
     def __init_subclass__(cls, code: ErrorCode | None = None) -> None:
         if code is not None:
             cls.code = code
             cls.general_message = (cls.__doc__ or code.name).strip()
             KafkaError.by_code[code] = cls
 
+    @override
     def __str__(self) -> str:
         text = super().__str__() or self.general_message
         return text if len(text) <= MESSAGE_CHARACTERS else f"{text[:MESSAGE_CHARACTERS]}..."

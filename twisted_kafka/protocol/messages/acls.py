@@ -17,8 +17,6 @@ class DescribeAclsRequest(Message, key=29, versions=(0, 3), flexible=2):
 
 
 class AclDescription(Struct):
-    """One of the ``acls`` of a DescribeAclsResource."""
-
     principal: String = ""
     host: String = ""
     operation: Int8 = 0
@@ -26,8 +24,6 @@ class AclDescription(Struct):
 
 
 class DescribeAclsResource(Struct):
-    """One of the ``resources`` of a DescribeAclsResponse."""
-
     resource_type: Int8 = 0
     resource_name: String = ""
     pattern_type: Int8 = field(default=3, since=1)
@@ -44,8 +40,6 @@ class DescribeAclsResponse(Message, key=29, versions=(0, 3), flexible=2):
 
 
 class AclCreation(Struct):
-    """One of the ``creations`` of a CreateAclsRequest."""
-
     resource_type: Int8 = 0
     resource_name: String = ""
     resource_pattern_type: Int8 = field(default=3, since=1)
@@ -62,8 +56,6 @@ class CreateAclsRequest(Message, key=30, versions=(0, 3), flexible=2):
 
 
 class AclCreationResult(Struct):
-    """One of the ``results`` of a CreateAclsResponse."""
-
     error_code: Int16 = 0
     error_message: String | None = ""
 
@@ -76,8 +68,6 @@ class CreateAclsResponse(Message, key=30, versions=(0, 3), flexible=2):
 
 
 class DeleteAclsFilter(Struct):
-    """One of the ``filters`` of a DeleteAclsRequest."""
-
     resource_type_filter: Int8 = 0
     resource_name_filter: String | None = ""
     pattern_type_filter: Int8 = field(default=3, since=1)
@@ -94,8 +84,6 @@ class DeleteAclsRequest(Message, key=31, versions=(0, 3), flexible=2):
 
 
 class DeleteAclsMatchingAcl(Struct):
-    """One of the ``matching_acls`` of a DeleteAclsFilterResult."""
-
     error_code: Int16 = 0
     error_message: String | None = ""
     resource_type: Int8 = 0
@@ -108,8 +96,6 @@ class DeleteAclsMatchingAcl(Struct):
 
 
 class DeleteAclsFilterResult(Struct):
-    """One of the ``filter_results`` of a DeleteAclsResponse."""
-
     error_code: Int16 = 0
     error_message: String | None = ""
     matching_acls: list[DeleteAclsMatchingAcl] = field(factory=list)

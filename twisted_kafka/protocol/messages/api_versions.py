@@ -14,24 +14,18 @@ class ApiVersionsRequest(Message, key=18, versions=(0, 5), flexible=3):
 
 
 class ApiVersion(Struct):
-    """One of the ``api_keys`` of an ApiVersionsResponse."""
-
     api_key: Int16 = 0
     min_version: Int16 = 0
     max_version: Int16 = 0
 
 
 class SupportedFeatureKey(Struct):
-    """One of the ``supported_features`` of an ApiVersionsResponse."""
-
     name: String = ""
     min_version: Int16 = 0
     max_version: Int16 = 0
 
 
 class FinalizedFeatureKey(Struct):
-    """One of the ``finalized_features`` of an ApiVersionsResponse."""
-
     name: String = ""
     max_version_level: Int16 = 0
     min_version_level: Int16 = 0

@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Int8, Int16, Int32, I
 
 
 class FeatureUpdateKey(Struct):
-    """One of the ``feature_updates`` of an UpdateFeaturesRequest."""
-
     feature: String = ""
     max_version_level: Int16 = 0
     allow_downgrade: bool = field(default=False, until=0)
@@ -22,8 +20,6 @@ class UpdateFeaturesRequest(Message, key=57, versions=(0, 2), flexible=0):
 
 
 class UpdatableFeatureResult(Struct):
-    """One of the ``results`` of an UpdateFeaturesResponse."""
-
     feature: String = ""
     error_code: Int16 = 0
     error_message: String | None = ""
@@ -47,8 +43,6 @@ class DescribeClusterRequest(Message, key=60, versions=(0, 2), flexible=0):
 
 
 class DescribeClusterBroker(Struct):
-    """One of the ``brokers`` of a DescribeClusterResponse."""
-
     broker_id: Int32 = 0
     host: String = ""
     port: Int32 = 0
@@ -70,8 +64,6 @@ class DescribeClusterResponse(Message, key=60, versions=(0, 2), flexible=0):
 
 
 class BrokerRegistrationRequestListener(Struct):
-    """One of the ``listeners`` of a BrokerRegistrationRequest."""
-
     name: String = ""
     host: String = ""
     port: Uint16 = 0
@@ -79,8 +71,6 @@ class BrokerRegistrationRequestListener(Struct):
 
 
 class BrokerRegistrationRequestFeature(Struct):
-    """One of the ``features`` of a BrokerRegistrationRequest."""
-
     name: String = ""
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0
@@ -145,8 +135,6 @@ class UnregisterBrokerResponse(Message, key=64, versions=(0, 0), flexible=0):
 
 
 class ControllerRegistrationRequestListener(Struct):
-    """One of the ``listeners`` of a ControllerRegistrationRequest."""
-
     name: String = ""
     host: String = ""
     port: Uint16 = 0
@@ -154,8 +142,6 @@ class ControllerRegistrationRequestListener(Struct):
 
 
 class ControllerRegistrationRequestFeature(Struct):
-    """One of the ``features`` of a ControllerRegistrationRequest."""
-
     name: String = ""
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0

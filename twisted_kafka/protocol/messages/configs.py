@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import Int8, Int16, Int32, String
 
 
 class DescribeConfigsResource(Struct):
-    """One of the ``resources`` of a DescribeConfigsRequest."""
-
     resource_type: Int8 = 0
     resource_name: String = ""
     configuration_keys: list[String] | None = field(factory=list)
@@ -21,16 +19,12 @@ class DescribeConfigsRequest(Message, key=32, versions=(0, 4), flexible=4):
 
 
 class DescribeConfigsSynonym(Struct):
-    """One of the ``synonyms`` of a DescribeConfigsResourceResult."""
-
     name: String = ""
     value: String | None = ""
     source: Int8 = 0
 
 
 class DescribeConfigsResourceResult(Struct):
-    """One of the ``configs`` of a DescribeConfigsResult."""
-
     name: String = ""
     value: String | None = ""
     read_only: bool = False
@@ -43,8 +37,6 @@ class DescribeConfigsResourceResult(Struct):
 
 
 class DescribeConfigsResult(Struct):
-    """One of the ``results`` of a DescribeConfigsResponse."""
-
     error_code: Int16 = 0
     error_message: String | None = ""
     resource_type: Int8 = 0
@@ -60,15 +52,11 @@ class DescribeConfigsResponse(Message, key=32, versions=(0, 4), flexible=4):
 
 
 class AlterConfigsRequestAlterableConfig(Struct):
-    """One of the ``configs`` of an AlterConfigsRequestAlterConfigsResource."""
-
     name: String = ""
     value: String | None = field(default="", secret=True)
 
 
 class AlterConfigsRequestAlterConfigsResource(Struct):
-    """One of the ``resources`` of an AlterConfigsRequest."""
-
     resource_type: Int8 = 0
     resource_name: String = ""
     configs: list[AlterConfigsRequestAlterableConfig] = field(factory=list)
@@ -82,8 +70,6 @@ class AlterConfigsRequest(Message, key=33, versions=(0, 2), flexible=2):
 
 
 class AlterConfigsResponseAlterConfigsResourceResponse(Struct):
-    """One of the ``responses`` of an AlterConfigsResponse."""
-
     error_code: Int16 = 0
     error_message: String | None = ""
     resource_type: Int8 = 0
@@ -98,16 +84,12 @@ class AlterConfigsResponse(Message, key=33, versions=(0, 2), flexible=2):
 
 
 class IncrementalAlterConfigsRequestAlterableConfig(Struct):
-    """One of the ``configs`` of an IncrementalAlterConfigsRequestAlterConfigsResource."""
-
     name: String = ""
     config_operation: Int8 = 0
     value: String | None = field(default="", secret=True)
 
 
 class IncrementalAlterConfigsRequestAlterConfigsResource(Struct):
-    """One of the ``resources`` of an IncrementalAlterConfigsRequest."""
-
     resource_type: Int8 = 0
     resource_name: String = ""
     configs: list[IncrementalAlterConfigsRequestAlterableConfig] = field(factory=list)
@@ -121,8 +103,6 @@ class IncrementalAlterConfigsRequest(Message, key=44, versions=(0, 1), flexible=
 
 
 class IncrementalAlterConfigsResponseAlterConfigsResourceResponse(Struct):
-    """One of the ``responses`` of an IncrementalAlterConfigsResponse."""
-
     error_code: Int16 = 0
     error_message: String | None = ""
     resource_type: Int8 = 0
@@ -143,8 +123,6 @@ class ListConfigResourcesRequest(Message, key=74, versions=(0, 1), flexible=0):
 
 
 class ConfigResource(Struct):
-    """One of the ``config_resources`` of a ListConfigResourcesResponse."""
-
     resource_name: String = ""
     resource_type: Int8 = field(default=16, since=1, ignorable=True)
 

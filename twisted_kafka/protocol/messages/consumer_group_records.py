@@ -12,8 +12,6 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message, key=8, versions=(0, 0)):
 
 
 class ConsumerGroupCurrentMemberAssignmentValueTopicPartitions(Struct):
-    """One of the ``assigned_partitions`` of a ConsumerGroupCurrentMemberAssignmentValue."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[Int32] = field(factory=list)
     assignment_epochs: list[Int32] | None = field(factory=list, tag=0)
@@ -37,15 +35,11 @@ class ConsumerGroupMemberMetadataKey(Message, key=5, versions=(0, 0)):
 
 
 class ClassicProtocol(Struct):
-    """One of the ``supported_protocols`` of a ClassicMemberMetadata."""
-
     name: String = ""
     metadata: Bytes = b""
 
 
 class ClassicMemberMetadata(Struct):
-    """The ``classic_member_metadata`` of a ConsumerGroupMemberMetadataValue."""
-
     session_timeout_ms: Int32 = 0
     supported_protocols: list[ClassicProtocol] = field(factory=list)
 
@@ -84,15 +78,11 @@ class ConsumerGroupPartitionMetadataKey(Message, key=4, versions=(0, 0)):
 
 
 class PartitionMetadata(Struct):
-    """One of the ``partition_metadata`` of a TopicMetadata."""
-
     partition: Int32 = 0
     racks: list[String] = field(factory=list)
 
 
 class TopicMetadata(Struct):
-    """One of the ``topics`` of a ConsumerGroupPartitionMetadataValue."""
-
     topic_id: Uuid = NO_UUID
     topic_name: String = ""
     num_partitions: Int32 = 0
@@ -128,8 +118,6 @@ class ConsumerGroupTargetAssignmentMemberKey(Message, key=7, versions=(0, 0)):
 
 
 class ConsumerGroupTargetAssignmentMemberValueTopicPartition(Struct):
-    """One of the ``topic_partitions`` of a ConsumerGroupTargetAssignmentMemberValue."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[Int32] = field(factory=list)
 

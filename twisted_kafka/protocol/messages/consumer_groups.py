@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Int8, Int16, Int32, S
 
 
 class ConsumerGroupHeartbeatRequestTopicPartitions(Struct):
-    """One of the ``topic_partitions`` of a ConsumerGroupHeartbeatRequest."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[Int32] = field(factory=list)
 
@@ -27,15 +25,11 @@ class ConsumerGroupHeartbeatRequest(Message, key=68, versions=(0, 1), flexible=0
 
 
 class ConsumerGroupHeartbeatResponseTopicPartitions(Struct):
-    """One of the ``topic_partitions`` of a ConsumerGroupHeartbeatResponseAssignment."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[Int32] = field(factory=list)
 
 
 class ConsumerGroupHeartbeatResponseAssignment(Struct):
-    """The ``assignment`` of a ConsumerGroupHeartbeatResponse."""
-
     topic_partitions: list[ConsumerGroupHeartbeatResponseTopicPartitions] = field(factory=list)
 
 
@@ -59,22 +53,16 @@ class ConsumerGroupDescribeRequest(Message, key=69, versions=(0, 1), flexible=0)
 
 
 class ConsumerGroupDescribeResponseTopicPartitions(Struct):
-    """One of the ``topic_partitions`` of a ConsumerGroupDescribeResponseAssignment."""
-
     topic_id: Uuid = NO_UUID
     topic_name: String = ""
     partitions: list[Int32] = field(factory=list)
 
 
 class ConsumerGroupDescribeResponseAssignment(Struct):
-    """The ``assignment`` of a Member and the ``target_assignment`` of a Member."""
-
     topic_partitions: list[ConsumerGroupDescribeResponseTopicPartitions] = field(factory=list)
 
 
 class Member(Struct):
-    """One of the ``members`` of a DescribedGroup."""
-
     member_id: String = ""
     instance_id: String | None = None
     rack_id: String | None = None
@@ -89,8 +77,6 @@ class Member(Struct):
 
 
 class DescribedGroup(Struct):
-    """One of the ``groups`` of a ConsumerGroupDescribeResponse."""
-
     error_code: Int16 = 0
     error_message: String | None = None
     group_id: String = ""

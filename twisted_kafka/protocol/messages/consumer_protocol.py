@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import Bytes, Int32, String
 
 
 class ConsumerProtocolSubscriptionTopicPartition(Struct):
-    """One of the ``owned_partitions`` of a ConsumerProtocolSubscription."""
-
     topic: String = ""
     partitions: list[Int32] = field(factory=list)
 
@@ -22,8 +20,6 @@ class ConsumerProtocolSubscription(Message, versions=(0, 3)):
 
 
 class ConsumerProtocolAssignmentTopicPartition(Struct):
-    """One of the ``assigned_partitions`` of a ConsumerProtocolAssignment."""
-
     topic: String = ""
     partitions: list[Int32] = field(factory=list)
 

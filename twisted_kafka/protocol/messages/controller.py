@@ -5,15 +5,11 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Bytes, Int8, Int16, I
 
 
 class BrokerState(Struct):
-    """One of the ``new_isr_with_epochs`` of an AlterPartitionRequestPartitionData."""
-
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1
 
 
 class AlterPartitionRequestPartitionData(Struct):
-    """One of the ``partitions`` of an AlterPartitionRequestTopicData."""
-
     partition_index: Int32 = 0
     leader_epoch: Int32 = 0
     new_isr: list[Int32] = field(factory=list, until=2)
@@ -23,8 +19,6 @@ class AlterPartitionRequestPartitionData(Struct):
 
 
 class AlterPartitionRequestTopicData(Struct):
-    """One of the ``topics`` of an AlterPartitionRequest."""
-
     topic_name: String = field(default="", until=1, ignorable=True)
     topic_id: Uuid = field(default=NO_UUID, since=2, ignorable=True)
     partitions: list[AlterPartitionRequestPartitionData] = field(factory=list)
@@ -39,8 +33,6 @@ class AlterPartitionRequest(Message, key=56, versions=(0, 3), flexible=0):
 
 
 class AlterPartitionResponsePartitionData(Struct):
-    """One of the ``partitions`` of an AlterPartitionResponseTopicData."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     leader_id: Int32 = 0
@@ -51,8 +43,6 @@ class AlterPartitionResponsePartitionData(Struct):
 
 
 class AlterPartitionResponseTopicData(Struct):
-    """One of the ``topics`` of an AlterPartitionResponse."""
-
     topic_name: String = field(default="", until=1, ignorable=True)
     topic_id: Uuid = field(default=NO_UUID, since=2, ignorable=True)
     partitions: list[AlterPartitionResponsePartitionData] = field(factory=list)

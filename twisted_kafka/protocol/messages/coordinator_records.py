@@ -11,8 +11,6 @@ class GroupMetadataKey(Message, key=2, versions=(0, 0)):
 
 
 class MemberMetadata(Struct):
-    """One of the ``members`` of a GroupMetadataValue."""
-
     member_id: String = ""
     group_instance_id: String | None = field(default=None, since=3, ignorable=True)
     client_id: String = ""
@@ -76,8 +74,6 @@ class TransactionLogKey(Message, key=0, versions=(0, 0)):
 
 
 class PartitionsSchema(Struct):
-    """One of the ``transaction_partitions`` of a TransactionLogValue."""
-
     topic: String = ""
     partition_ids: list[Int32] = field(factory=list)
 

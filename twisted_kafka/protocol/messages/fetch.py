@@ -5,15 +5,11 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Int8, Int16, Int32, I
 
 
 class ReplicaState(Struct):
-    """The ``replica_state`` of a FetchRequest."""
-
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
 
 
 class FetchPartition(Struct):
-    """One of the ``partitions`` of a FetchTopic."""
-
     partition: Int32 = 0
     current_leader_epoch: Int32 = field(default=-1, since=9, ignorable=True)
     fetch_offset: Int64 = 0
@@ -25,16 +21,12 @@ class FetchPartition(Struct):
 
 
 class FetchTopic(Struct):
-    """One of the ``topics`` of a FetchRequest."""
-
     topic: String = field(default="", until=12, ignorable=True)
     topic_id: Uuid = field(default=NO_UUID, since=13, ignorable=True)
     partitions: list[FetchPartition] = field(factory=list)
 
 
 class ForgottenTopic(Struct):
-    """One of the ``forgotten_topics_data`` of a FetchRequest."""
-
     topic: String = field(default="", until=12, ignorable=True)
     topic_id: Uuid = field(default=NO_UUID, since=13, ignorable=True)
     partitions: list[Int32] = field(factory=list)
@@ -58,36 +50,26 @@ class FetchRequest(Message, key=1, versions=(0, 18), flexible=12):
 
 
 class EpochEndOffset(Struct):
-    """The ``diverging_epoch`` of a PartitionData."""
-
     epoch: Int32 = -1
     end_offset: Int64 = -1
 
 
 class LeaderIdAndEpoch(Struct):
-    """The ``current_leader`` of a PartitionData."""
-
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
 
 
 class SnapshotId(Struct):
-    """The ``snapshot_id`` of a PartitionData."""
-
     end_offset: Int64 = -1
     epoch: Int32 = -1
 
 
 class AbortedTransaction(Struct):
-    """One of the ``aborted_transactions`` of a PartitionData."""
-
     producer_id: Int64 = 0
     first_offset: Int64 = 0
 
 
 class PartitionData(Struct):
-    """One of the ``partitions`` of a FetchableTopicResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     high_watermark: Int64 = 0
@@ -102,16 +84,12 @@ class PartitionData(Struct):
 
 
 class FetchableTopicResponse(Struct):
-    """One of the ``responses`` of a FetchResponse."""
-
     topic: String = field(default="", until=12, ignorable=True)
     topic_id: Uuid = field(default=NO_UUID, since=13, ignorable=True)
     partitions: list[PartitionData] = field(factory=list)
 
 
 class NodeEndpoint(Struct):
-    """One of the ``node_endpoints`` of a FetchResponse."""
-
     node_id: Int32 = 0
     host: String = ""
     port: Int32 = 0

@@ -13,8 +13,6 @@ class FindCoordinatorRequest(Message, key=10, versions=(0, 6), flexible=3):
 
 
 class Coordinator(Struct):
-    """One of the ``coordinators`` of a FindCoordinatorResponse."""
-
     key: String = ""
     node_id: Int32 = 0
     host: String = ""
@@ -36,8 +34,6 @@ class FindCoordinatorResponse(Message, key=10, versions=(0, 6), flexible=3):
 
 
 class JoinGroupRequestProtocol(Struct):
-    """One of the ``protocols`` of a JoinGroupRequest."""
-
     name: String = ""
     metadata: Bytes = b""
 
@@ -56,8 +52,6 @@ class JoinGroupRequest(Message, key=11, versions=(0, 9), flexible=6):
 
 
 class JoinGroupResponseMember(Struct):
-    """One of the ``members`` of a JoinGroupResponse."""
-
     member_id: String = ""
     group_instance_id: String | None = field(default=None, since=5, ignorable=True)
     metadata: Bytes = b""
@@ -94,8 +88,6 @@ class HeartbeatResponse(Message, key=12, versions=(0, 4), flexible=4):
 
 
 class MemberIdentity(Struct):
-    """One of the ``members`` of a LeaveGroupRequest."""
-
     member_id: String = ""
     group_instance_id: String | None = None
     reason: String | None = field(default=None, since=5, ignorable=True)
@@ -110,8 +102,6 @@ class LeaveGroupRequest(Message, key=13, versions=(0, 5), flexible=4):
 
 
 class MemberResponse(Struct):
-    """One of the ``members`` of a LeaveGroupResponse."""
-
     member_id: String = ""
     group_instance_id: String | None = ""
     error_code: Int16 = 0
@@ -126,8 +116,6 @@ class LeaveGroupResponse(Message, key=13, versions=(0, 5), flexible=4):
 
 
 class SyncGroupRequestAssignment(Struct):
-    """One of the ``assignments`` of a SyncGroupRequest."""
-
     member_id: String = ""
     assignment: Bytes = b""
 
@@ -162,8 +150,6 @@ class DescribeGroupsRequest(Message, key=15, versions=(0, 6), flexible=5):
 
 
 class DescribedGroupMember(Struct):
-    """One of the ``members`` of a DescribedGroup."""
-
     member_id: String = ""
     group_instance_id: String | None = field(default=None, since=4, ignorable=True)
     client_id: String = ""
@@ -173,8 +159,6 @@ class DescribedGroupMember(Struct):
 
 
 class DescribedGroup(Struct):
-    """One of the ``groups`` of a DescribeGroupsResponse."""
-
     error_code: Int16 = 0
     error_message: String | None = field(default=None, since=6)
     group_id: String = ""
@@ -200,8 +184,6 @@ class ListGroupsRequest(Message, key=16, versions=(0, 5), flexible=3):
 
 
 class ListedGroup(Struct):
-    """One of the ``groups`` of a ListGroupsResponse."""
-
     group_id: String = ""
     protocol_type: String = ""
     group_state: String = field(default="", since=4, ignorable=True)
@@ -223,8 +205,6 @@ class DeleteGroupsRequest(Message, key=42, versions=(0, 3), flexible=2):
 
 
 class DeletableGroupResult(Struct):
-    """One of the ``results`` of a DeleteGroupsResponse."""
-
     group_id: String = ""
     error_code: Int16 = 0
     error_message: String | None = field(default=None, since=3, ignorable=True)

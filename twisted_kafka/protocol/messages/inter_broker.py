@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Int8, Int16, Int32, I
 
 
 class LeaderAndIsrPartitionState(Struct):
-    """One of the ``ungrouped_partition_states`` of a LeaderAndIsrRequest."""
-
     topic_name: String = field(default="", until=1, ignorable=True)
     partition_index: Int32 = 0
     controller_epoch: Int32 = 0
@@ -22,16 +20,12 @@ class LeaderAndIsrPartitionState(Struct):
 
 
 class LeaderAndIsrTopicState(Struct):
-    """One of the ``topic_states`` of a LeaderAndIsrRequest."""
-
     topic_name: String = ""
     topic_id: Uuid = field(default=NO_UUID, since=5, ignorable=True)
     partition_states: list[LeaderAndIsrPartitionState] = field(factory=list)
 
 
 class LeaderAndIsrLiveLeader(Struct):
-    """One of the ``live_leaders`` of a LeaderAndIsrRequest."""
-
     broker_id: Int32 = 0
     host_name: String = ""
     port: Int32 = 0
@@ -51,16 +45,12 @@ class LeaderAndIsrRequest(Message, key=4, versions=(0, 7), flexible=4):
 
 
 class LeaderAndIsrPartitionError(Struct):
-    """One of the ``partition_errors`` of a LeaderAndIsrResponse."""
-
     topic_name: String = field(default="", until=4, ignorable=True)
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class LeaderAndIsrTopicError(Struct):
-    """One of the ``topics`` of a LeaderAndIsrResponse."""
-
     topic_id: Uuid = NO_UUID
     partition_errors: list[LeaderAndIsrPartitionError] = field(factory=list)
 
@@ -74,30 +64,22 @@ class LeaderAndIsrResponse(Message, key=4, versions=(0, 7), flexible=4):
 
 
 class StopReplicaPartitionV0(Struct):
-    """One of the ``ungrouped_partitions`` of a StopReplicaRequest."""
-
     topic_name: String = field(default="", until=0)
     partition_index: Int32 = field(default=0, until=0)
 
 
 class StopReplicaTopicV1(Struct):
-    """One of the ``topics`` of a StopReplicaRequest."""
-
     name: String = field(default="", until=2)
     partition_indexes: list[Int32] = field(factory=list, until=2)
 
 
 class StopReplicaPartitionState(Struct):
-    """One of the ``partition_states`` of a StopReplicaTopicState."""
-
     partition_index: Int32 = 0
     leader_epoch: Int32 = -1
     delete_partition: bool = False
 
 
 class StopReplicaTopicState(Struct):
-    """One of the ``topic_states`` of a StopReplicaRequest."""
-
     topic_name: String = ""
     partition_states: list[StopReplicaPartitionState] = field(factory=list)
 
@@ -116,8 +98,6 @@ class StopReplicaRequest(Message, key=5, versions=(0, 4), flexible=2):
 
 
 class StopReplicaPartitionError(Struct):
-    """One of the ``partition_errors`` of a StopReplicaResponse."""
-
     topic_name: String = ""
     partition_index: Int32 = 0
     error_code: Int16 = 0
@@ -131,8 +111,6 @@ class StopReplicaResponse(Message, key=5, versions=(0, 4), flexible=2):
 
 
 class UpdateMetadataPartitionState(Struct):
-    """One of the ``ungrouped_partition_states`` of an UpdateMetadataRequest."""
-
     topic_name: String = field(default="", until=4, ignorable=True)
     partition_index: Int32 = 0
     controller_epoch: Int32 = 0
@@ -145,16 +123,12 @@ class UpdateMetadataPartitionState(Struct):
 
 
 class UpdateMetadataTopicState(Struct):
-    """One of the ``topic_states`` of an UpdateMetadataRequest."""
-
     topic_name: String = ""
     topic_id: Uuid = field(default=NO_UUID, since=7, ignorable=True)
     partition_states: list[UpdateMetadataPartitionState] = field(factory=list)
 
 
 class UpdateMetadataEndpoint(Struct):
-    """One of the ``endpoints`` of an UpdateMetadataBroker."""
-
     port: Int32 = 0
     host: String = ""
     listener: String = field(default="", since=3, ignorable=True)
@@ -162,8 +136,6 @@ class UpdateMetadataEndpoint(Struct):
 
 
 class UpdateMetadataBroker(Struct):
-    """One of the ``live_brokers`` of an UpdateMetadataRequest."""
-
     id: Int32 = 0
     v0_host: String = field(default="", until=0, ignorable=True)
     v0_port: Int32 = field(default=0, until=0, ignorable=True)
@@ -198,8 +170,6 @@ class ControlledShutdownRequest(Message, key=7, versions=(0, 3), flexible=3):
 
 
 class RemainingPartition(Struct):
-    """One of the ``remaining_partitions`` of a ControlledShutdownResponse."""
-
     topic_name: String = ""
     partition_index: Int32 = 0
 

@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import Int8, Int16, Int32, Int64, Str
 
 
 class ListOffsetsPartition(Struct):
-    """One of the ``partitions`` of a ListOffsetsTopic."""
-
     partition_index: Int32 = 0
     current_leader_epoch: Int32 = field(default=-1, since=4, ignorable=True)
     timestamp: Int64 = 0
@@ -14,8 +12,6 @@ class ListOffsetsPartition(Struct):
 
 
 class ListOffsetsTopic(Struct):
-    """One of the ``topics`` of a ListOffsetsRequest."""
-
     name: String = ""
     partitions: list[ListOffsetsPartition] = field(factory=list)
 
@@ -30,8 +26,6 @@ class ListOffsetsRequest(Message, key=2, versions=(0, 11), flexible=6):
 
 
 class ListOffsetsPartitionResponse(Struct):
-    """One of the ``partitions`` of a ListOffsetsTopicResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     old_style_offsets: list[Int64] = field(factory=list, until=0)
@@ -41,8 +35,6 @@ class ListOffsetsPartitionResponse(Struct):
 
 
 class ListOffsetsTopicResponse(Struct):
-    """One of the ``topics`` of a ListOffsetsResponse."""
-
     name: String = ""
     partitions: list[ListOffsetsPartitionResponse] = field(factory=list)
 
@@ -55,15 +47,11 @@ class ListOffsetsResponse(Message, key=2, versions=(0, 11), flexible=6):
 
 
 class DeleteRecordsPartition(Struct):
-    """One of the ``partitions`` of a DeleteRecordsTopic."""
-
     partition_index: Int32 = 0
     offset: Int64 = 0
 
 
 class DeleteRecordsTopic(Struct):
-    """One of the ``topics`` of a DeleteRecordsRequest."""
-
     name: String = ""
     partitions: list[DeleteRecordsPartition] = field(factory=list)
 
@@ -76,16 +64,12 @@ class DeleteRecordsRequest(Message, key=21, versions=(0, 2), flexible=2):
 
 
 class DeleteRecordsPartitionResult(Struct):
-    """One of the ``partitions`` of a DeleteRecordsTopicResult."""
-
     partition_index: Int32 = 0
     low_watermark: Int64 = 0
     error_code: Int16 = 0
 
 
 class DeleteRecordsTopicResult(Struct):
-    """One of the ``topics`` of a DeleteRecordsResponse."""
-
     name: String = ""
     partitions: list[DeleteRecordsPartitionResult] = field(factory=list)
 
@@ -98,16 +82,12 @@ class DeleteRecordsResponse(Message, key=21, versions=(0, 2), flexible=2):
 
 
 class OffsetForLeaderPartition(Struct):
-    """One of the ``partitions`` of an OffsetForLeaderTopic."""
-
     partition: Int32 = 0
     current_leader_epoch: Int32 = field(default=-1, since=2, ignorable=True)
     leader_epoch: Int32 = 0
 
 
 class OffsetForLeaderTopic(Struct):
-    """One of the ``topics`` of an OffsetForLeaderEpochRequest."""
-
     topic: String = ""
     partitions: list[OffsetForLeaderPartition] = field(factory=list)
 
@@ -120,8 +100,6 @@ class OffsetForLeaderEpochRequest(Message, key=23, versions=(0, 4), flexible=4):
 
 
 class EpochEndOffset(Struct):
-    """One of the ``partitions`` of an OffsetForLeaderTopicResult."""
-
     error_code: Int16 = 0
     partition: Int32 = 0
     leader_epoch: Int32 = field(default=-1, since=1, ignorable=True)
@@ -129,8 +107,6 @@ class EpochEndOffset(Struct):
 
 
 class OffsetForLeaderTopicResult(Struct):
-    """One of the ``topics`` of an OffsetForLeaderEpochResponse."""
-
     topic: String = ""
     partitions: list[EpochEndOffset] = field(factory=list)
 

@@ -13,8 +13,6 @@ class DefaultPrincipalData(Message, versions=(0, 0), flexible=0):
 
 
 class ProducerEntry(Struct):
-    """One of the ``producer_entries`` of a ProducerSnapshot."""
-
     producer_id: Int64 = 0
     epoch: Int16 = 0
     last_sequence: Int32 = 0
@@ -42,8 +40,6 @@ class AbortedTxn(Message, versions=(0, 0)):
 
 
 class Voter(Struct):
-    """One of the ``current_voters`` of a QuorumStateData."""
-
     voter_id: Int32 = field(default=0, until=0)
 
 

@@ -5,15 +5,11 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Int16, Int32, Int64, 
 
 
 class AlterReplicaLogDirTopic(Struct):
-    """One of the ``topics`` of an AlterReplicaLogDir."""
-
     name: String = ""
     partitions: list[Int32] = field(factory=list)
 
 
 class AlterReplicaLogDir(Struct):
-    """One of the ``dirs`` of an AlterReplicaLogDirsRequest."""
-
     path: String = ""
     topics: list[AlterReplicaLogDirTopic] = field(factory=list)
 
@@ -25,15 +21,11 @@ class AlterReplicaLogDirsRequest(Message, key=34, versions=(0, 2), flexible=2):
 
 
 class AlterReplicaLogDirPartitionResult(Struct):
-    """One of the ``partitions`` of an AlterReplicaLogDirTopicResult."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class AlterReplicaLogDirTopicResult(Struct):
-    """One of the ``results`` of an AlterReplicaLogDirsResponse."""
-
     topic_name: String = ""
     partitions: list[AlterReplicaLogDirPartitionResult] = field(factory=list)
 
@@ -46,8 +38,6 @@ class AlterReplicaLogDirsResponse(Message, key=34, versions=(0, 2), flexible=2):
 
 
 class DescribableLogDirTopic(Struct):
-    """One of the ``topics`` of a DescribeLogDirsRequest."""
-
     topic: String = ""
     partitions: list[Int32] = field(factory=list)
 
@@ -59,8 +49,6 @@ class DescribeLogDirsRequest(Message, key=35, versions=(0, 5), flexible=2):
 
 
 class DescribeLogDirsPartition(Struct):
-    """One of the ``partitions`` of a DescribeLogDirsTopic."""
-
     partition_index: Int32 = 0
     partition_size: Int64 = 0
     offset_lag: Int64 = 0
@@ -68,15 +56,11 @@ class DescribeLogDirsPartition(Struct):
 
 
 class DescribeLogDirsTopic(Struct):
-    """One of the ``topics`` of a DescribeLogDirsResult."""
-
     name: String = ""
     partitions: list[DescribeLogDirsPartition] = field(factory=list)
 
 
 class DescribeLogDirsResult(Struct):
-    """One of the ``results`` of a DescribeLogDirsResponse."""
-
     error_code: Int16 = 0
     log_dir: String = ""
     topics: list[DescribeLogDirsTopic] = field(factory=list)
@@ -94,21 +78,15 @@ class DescribeLogDirsResponse(Message, key=35, versions=(0, 5), flexible=2):
 
 
 class AssignReplicasToDirsRequestPartitionData(Struct):
-    """One of the ``partitions`` of an AssignReplicasToDirsRequestTopicData."""
-
     partition_index: Int32 = 0
 
 
 class AssignReplicasToDirsRequestTopicData(Struct):
-    """One of the ``topics`` of an AssignReplicasToDirsRequestDirectoryData."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[AssignReplicasToDirsRequestPartitionData] = field(factory=list)
 
 
 class AssignReplicasToDirsRequestDirectoryData(Struct):
-    """One of the ``directories`` of an AssignReplicasToDirsRequest."""
-
     id: Uuid = NO_UUID
     topics: list[AssignReplicasToDirsRequestTopicData] = field(factory=list)
 
@@ -122,22 +100,16 @@ class AssignReplicasToDirsRequest(Message, key=73, versions=(0, 0), flexible=0):
 
 
 class AssignReplicasToDirsResponsePartitionData(Struct):
-    """One of the ``partitions`` of an AssignReplicasToDirsResponseTopicData."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class AssignReplicasToDirsResponseTopicData(Struct):
-    """One of the ``topics`` of an AssignReplicasToDirsResponseDirectoryData."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[AssignReplicasToDirsResponsePartitionData] = field(factory=list)
 
 
 class AssignReplicasToDirsResponseDirectoryData(Struct):
-    """One of the ``directories`` of an AssignReplicasToDirsResponse."""
-
     id: Uuid = NO_UUID
     topics: list[AssignReplicasToDirsResponseTopicData] = field(factory=list)
 

@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Int16, Int32, String,
 
 
 class MetadataRequestTopic(Struct):
-    """One of the ``topics`` of a MetadataRequest."""
-
     topic_id: Uuid = field(default=NO_UUID, since=10, ignorable=True)
     name: String | None = field(default="", nullable_since=10)
 
@@ -21,8 +19,6 @@ class MetadataRequest(Message, key=3, versions=(0, 13), flexible=9):
 
 
 class MetadataResponseBroker(Struct):
-    """One of the ``brokers`` of a MetadataResponse."""
-
     node_id: Int32 = 0
     host: String = ""
     port: Int32 = 0
@@ -30,8 +26,6 @@ class MetadataResponseBroker(Struct):
 
 
 class MetadataResponsePartition(Struct):
-    """One of the ``partitions`` of a MetadataResponseTopic."""
-
     error_code: Int16 = 0
     partition_index: Int32 = 0
     leader_id: Int32 = 0
@@ -42,8 +36,6 @@ class MetadataResponsePartition(Struct):
 
 
 class MetadataResponseTopic(Struct):
-    """One of the ``topics`` of a MetadataResponse."""
-
     error_code: Int16 = 0
     name: String | None = field(default="", nullable_since=12)
     topic_id: Uuid = field(default=NO_UUID, since=10, ignorable=True)
@@ -65,14 +57,10 @@ class MetadataResponse(Message, key=3, versions=(0, 13), flexible=9):
 
 
 class TopicRequest(Struct):
-    """One of the ``topics`` of a DescribeTopicPartitionsRequest."""
-
     name: String = ""
 
 
 class Cursor(Struct):
-    """The ``cursor`` of a DescribeTopicPartitionsRequest and the ``next_cursor`` of a DescribeTopicPartitionsResponse."""
-
     topic_name: String = ""
     partition_index: Int32 = 0
 
@@ -86,8 +74,6 @@ class DescribeTopicPartitionsRequest(Message, key=75, versions=(0, 0), flexible=
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
-    """One of the ``partitions`` of a DescribeTopicPartitionsResponseTopic."""
-
     error_code: Int16 = 0
     partition_index: Int32 = 0
     leader_id: Int32 = 0
@@ -100,8 +86,6 @@ class DescribeTopicPartitionsResponsePartition(Struct):
 
 
 class DescribeTopicPartitionsResponseTopic(Struct):
-    """One of the ``topics`` of a DescribeTopicPartitionsResponse."""
-
     error_code: Int16 = 0
     name: String | None = ""
     topic_id: Uuid = NO_UUID

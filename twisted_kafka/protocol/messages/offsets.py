@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Int16, Int32, Int64, 
 
 
 class OffsetCommitRequestPartition(Struct):
-    """One of the ``partitions`` of an OffsetCommitRequestTopic."""
-
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
     committed_leader_epoch: Int32 = field(default=-1, since=6, ignorable=True)
@@ -15,8 +13,6 @@ class OffsetCommitRequestPartition(Struct):
 
 
 class OffsetCommitRequestTopic(Struct):
-    """One of the ``topics`` of an OffsetCommitRequest."""
-
     name: String = field(default="", until=9, ignorable=True)
     topic_id: Uuid = field(default=NO_UUID, since=10, ignorable=True)
     partitions: list[OffsetCommitRequestPartition] = field(factory=list)
@@ -34,15 +30,11 @@ class OffsetCommitRequest(Message, key=8, versions=(0, 10), flexible=8):
 
 
 class OffsetCommitResponsePartition(Struct):
-    """One of the ``partitions`` of an OffsetCommitResponseTopic."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class OffsetCommitResponseTopic(Struct):
-    """One of the ``topics`` of an OffsetCommitResponse."""
-
     name: String = field(default="", until=9, ignorable=True)
     topic_id: Uuid = field(default=NO_UUID, since=10, ignorable=True)
     partitions: list[OffsetCommitResponsePartition] = field(factory=list)
@@ -56,23 +48,17 @@ class OffsetCommitResponse(Message, key=8, versions=(0, 10), flexible=8):
 
 
 class OffsetFetchRequestTopic(Struct):
-    """One of the ``topics`` of an OffsetFetchRequest."""
-
     name: String = field(default="", until=7)
     partition_indexes: list[Int32] = field(factory=list, until=7)
 
 
 class OffsetFetchRequestTopics(Struct):
-    """One of the ``topics`` of an OffsetFetchRequestGroup."""
-
     name: String = field(default="", until=9, ignorable=True)
     topic_id: Uuid = field(default=NO_UUID, since=10, ignorable=True)
     partition_indexes: list[Int32] = field(factory=list)
 
 
 class OffsetFetchRequestGroup(Struct):
-    """One of the ``groups`` of an OffsetFetchRequest."""
-
     group_id: String = ""
     member_id: String | None = field(default=None, since=9, ignorable=True)
     member_epoch: Int32 = field(default=-1, since=9, ignorable=True)
@@ -89,8 +75,6 @@ class OffsetFetchRequest(Message, key=9, versions=(0, 10), flexible=6):
 
 
 class OffsetFetchResponsePartition(Struct):
-    """One of the ``partitions`` of an OffsetFetchResponseTopic."""
-
     partition_index: Int32 = field(default=0, until=7)
     committed_offset: Int64 = field(default=0, until=7)
     committed_leader_epoch: Int32 = field(default=-1, since=5, until=7, ignorable=True)
@@ -99,15 +83,11 @@ class OffsetFetchResponsePartition(Struct):
 
 
 class OffsetFetchResponseTopic(Struct):
-    """One of the ``topics`` of an OffsetFetchResponse."""
-
     name: String = field(default="", until=7)
     partitions: list[OffsetFetchResponsePartition] = field(factory=list, until=7)
 
 
 class OffsetFetchResponsePartitions(Struct):
-    """One of the ``partitions`` of an OffsetFetchResponseTopics."""
-
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
     committed_leader_epoch: Int32 = -1
@@ -116,16 +96,12 @@ class OffsetFetchResponsePartitions(Struct):
 
 
 class OffsetFetchResponseTopics(Struct):
-    """One of the ``topics`` of an OffsetFetchResponseGroup."""
-
     name: String = field(default="", until=9, ignorable=True)
     topic_id: Uuid = field(default=NO_UUID, since=10, ignorable=True)
     partitions: list[OffsetFetchResponsePartitions] = field(factory=list)
 
 
 class OffsetFetchResponseGroup(Struct):
-    """One of the ``groups`` of an OffsetFetchResponse."""
-
     group_id: String = ""
     topics: list[OffsetFetchResponseTopics] = field(factory=list)
     error_code: Int16 = 0
@@ -141,14 +117,10 @@ class OffsetFetchResponse(Message, key=9, versions=(0, 10), flexible=6):
 
 
 class OffsetDeleteRequestPartition(Struct):
-    """One of the ``partitions`` of an OffsetDeleteRequestTopic."""
-
     partition_index: Int32 = 0
 
 
 class OffsetDeleteRequestTopic(Struct):
-    """One of the ``topics`` of an OffsetDeleteRequest."""
-
     name: String = ""
     partitions: list[OffsetDeleteRequestPartition] = field(factory=list)
 
@@ -161,15 +133,11 @@ class OffsetDeleteRequest(Message, key=47, versions=(0, 0)):
 
 
 class OffsetDeleteResponsePartition(Struct):
-    """One of the ``partitions`` of an OffsetDeleteResponseTopic."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class OffsetDeleteResponseTopic(Struct):
-    """One of the ``topics`` of an OffsetDeleteResponse."""
-
     name: String = ""
     partitions: list[OffsetDeleteResponsePartition] = field(factory=list)
 

@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import Int8, Int16, Int32, String
 
 
 class ElectLeadersRequestTopicPartitions(Struct):
-    """One of the ``topic_partitions`` of an ElectLeadersRequest."""
-
     topic: String = ""
     partitions: list[Int32] = field(factory=list)
 
@@ -20,16 +18,12 @@ class ElectLeadersRequest(Message, key=43, versions=(0, 2), flexible=2):
 
 
 class PartitionResult(Struct):
-    """One of the ``partition_result`` of a ReplicaElectionResult."""
-
     partition_id: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = ""
 
 
 class ReplicaElectionResult(Struct):
-    """One of the ``replica_election_results`` of an ElectLeadersResponse."""
-
     topic: String = ""
     partition_result: list[PartitionResult] = field(factory=list)
 
@@ -43,15 +37,11 @@ class ElectLeadersResponse(Message, key=43, versions=(0, 2), flexible=2):
 
 
 class ReassignablePartition(Struct):
-    """One of the ``partitions`` of a ReassignableTopic."""
-
     partition_index: Int32 = 0
     replicas: list[Int32] | None = None
 
 
 class ReassignableTopic(Struct):
-    """One of the ``topics`` of an AlterPartitionReassignmentsRequest."""
-
     name: String = ""
     partitions: list[ReassignablePartition] = field(factory=list)
 
@@ -65,16 +55,12 @@ class AlterPartitionReassignmentsRequest(Message, key=45, versions=(0, 1), flexi
 
 
 class ReassignablePartitionResponse(Struct):
-    """One of the ``partitions`` of a ReassignableTopicResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = ""
 
 
 class ReassignableTopicResponse(Struct):
-    """One of the ``responses`` of an AlterPartitionReassignmentsResponse."""
-
     name: String = ""
     partitions: list[ReassignablePartitionResponse] = field(factory=list)
 
@@ -90,8 +76,6 @@ class AlterPartitionReassignmentsResponse(Message, key=45, versions=(0, 1), flex
 
 
 class ListPartitionReassignmentsTopics(Struct):
-    """One of the ``topics`` of a ListPartitionReassignmentsRequest."""
-
     name: String = ""
     partition_indexes: list[Int32] = field(factory=list)
 
@@ -104,8 +88,6 @@ class ListPartitionReassignmentsRequest(Message, key=46, versions=(0, 0), flexib
 
 
 class OngoingPartitionReassignment(Struct):
-    """One of the ``partitions`` of an OngoingTopicReassignment."""
-
     partition_index: Int32 = 0
     replicas: list[Int32] = field(factory=list)
     adding_replicas: list[Int32] = field(factory=list)
@@ -113,8 +95,6 @@ class OngoingPartitionReassignment(Struct):
 
 
 class OngoingTopicReassignment(Struct):
-    """One of the ``topics`` of a ListPartitionReassignmentsResponse."""
-
     name: String = ""
     partitions: list[OngoingPartitionReassignment] = field(factory=list)
 

@@ -5,15 +5,11 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Int16, Int32, Int64, 
 
 
 class PartitionProduceData(Struct):
-    """One of the ``partition_data`` of a TopicProduceData."""
-
     index: Int32 = 0
     records: RecordBuffer | None = None
 
 
 class TopicProduceData(Struct):
-    """One of the ``topic_data`` of a ProduceRequest."""
-
     name: String = field(default="", until=12, ignorable=True)
     topic_id: Uuid = field(default=NO_UUID, since=13, ignorable=True)
     partition_data: list[PartitionProduceData] = field(factory=list)
@@ -29,22 +25,16 @@ class ProduceRequest(Message, key=0, versions=(0, 13), flexible=9):
 
 
 class BatchIndexAndErrorMessage(Struct):
-    """One of the ``record_errors`` of a PartitionProduceResponse."""
-
     batch_index: Int32 = 0
     batch_index_error_message: String | None = None
 
 
 class LeaderIdAndEpoch(Struct):
-    """The ``current_leader`` of a PartitionProduceResponse."""
-
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
 
 
 class PartitionProduceResponse(Struct):
-    """One of the ``partition_responses`` of a TopicProduceResponse."""
-
     index: Int32 = 0
     error_code: Int16 = 0
     base_offset: Int64 = 0
@@ -56,16 +46,12 @@ class PartitionProduceResponse(Struct):
 
 
 class TopicProduceResponse(Struct):
-    """One of the ``responses`` of a ProduceResponse."""
-
     name: String = field(default="", until=12, ignorable=True)
     topic_id: Uuid = field(default=NO_UUID, since=13, ignorable=True)
     partition_responses: list[PartitionProduceResponse] = field(factory=list)
 
 
 class NodeEndpoint(Struct):
-    """One of the ``node_endpoints`` of a ProduceResponse."""
-
     node_id: Int32 = 0
     host: String = ""
     port: Int32 = 0

@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import Float64, Int8, Int16, Int32, S
 
 
 class ComponentData(Struct):
-    """One of the ``components`` of a DescribeClientQuotasRequest."""
-
     entity_type: String = ""
     match_type: Int8 = 0
     match: String | None = ""
@@ -20,22 +18,16 @@ class DescribeClientQuotasRequest(Message, key=48, versions=(0, 1), flexible=1):
 
 
 class EntityData(Struct):
-    """One of the ``entity`` of a DescribeClientQuotasResponseEntryData, and of similar fields elsewhere."""
-
     entity_type: String = ""
     entity_name: String | None = ""
 
 
 class ValueData(Struct):
-    """One of the ``values`` of a DescribeClientQuotasResponseEntryData."""
-
     key: String = ""
     value: Float64 = 0.0
 
 
 class DescribeClientQuotasResponseEntryData(Struct):
-    """One of the ``entries`` of a DescribeClientQuotasResponse."""
-
     entity: list[EntityData] = field(factory=list)
     values: list[ValueData] = field(factory=list)
 
@@ -50,16 +42,12 @@ class DescribeClientQuotasResponse(Message, key=48, versions=(0, 1), flexible=1)
 
 
 class OpData(Struct):
-    """One of the ``ops`` of an AlterClientQuotasRequestEntryData."""
-
     key: String = ""
     value: Float64 = 0.0
     remove: bool = False
 
 
 class AlterClientQuotasRequestEntryData(Struct):
-    """One of the ``entries`` of an AlterClientQuotasRequest."""
-
     entity: list[EntityData] = field(factory=list)
     ops: list[OpData] = field(factory=list)
 
@@ -72,8 +60,6 @@ class AlterClientQuotasRequest(Message, key=49, versions=(0, 1), flexible=1):
 
 
 class AlterClientQuotasResponseEntryData(Struct):
-    """One of the ``entries`` of an AlterClientQuotasResponse."""
-
     error_code: Int16 = 0
     error_message: String | None = ""
     entity: list[EntityData] = field(factory=list)

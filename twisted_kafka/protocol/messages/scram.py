@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import Bytes, Int8, Int16, Int32, Str
 
 
 class UserName(Struct):
-    """One of the ``users`` of a DescribeUserScramCredentialsRequest."""
-
     name: String = ""
 
 
@@ -17,15 +15,11 @@ class DescribeUserScramCredentialsRequest(Message, key=50, versions=(0, 0), flex
 
 
 class CredentialInfo(Struct):
-    """One of the ``credential_infos`` of a DescribeUserScramCredentialsResult."""
-
     mechanism: Int8 = 0
     iterations: Int32 = 0
 
 
 class DescribeUserScramCredentialsResult(Struct):
-    """One of the ``results`` of a DescribeUserScramCredentialsResponse."""
-
     user: String = ""
     error_code: Int16 = 0
     error_message: String | None = ""
@@ -42,15 +36,11 @@ class DescribeUserScramCredentialsResponse(Message, key=50, versions=(0, 0), fle
 
 
 class ScramCredentialDeletion(Struct):
-    """One of the ``deletions`` of an AlterUserScramCredentialsRequest."""
-
     name: String = ""
     mechanism: Int8 = 0
 
 
 class ScramCredentialUpsertion(Struct):
-    """One of the ``upsertions`` of an AlterUserScramCredentialsRequest."""
-
     name: String = ""
     mechanism: Int8 = 0
     iterations: Int32 = 0
@@ -66,8 +56,6 @@ class AlterUserScramCredentialsRequest(Message, key=51, versions=(0, 0), flexibl
 
 
 class AlterUserScramCredentialsResult(Struct):
-    """One of the ``results`` of an AlterUserScramCredentialsResponse."""
-
     user: String = ""
     error_code: Int16 = 0
     error_message: String | None = ""

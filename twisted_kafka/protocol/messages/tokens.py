@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import Bytes, Int16, Int32, Int64, St
 
 
 class CreatableRenewers(Struct):
-    """One of the ``renewers`` of a CreateDelegationTokenRequest."""
-
     principal_type: String = ""
     principal_name: String = ""
 
@@ -67,8 +65,6 @@ class ExpireDelegationTokenResponse(Message, key=40, versions=(0, 2), flexible=2
 
 
 class DescribeDelegationTokenOwner(Struct):
-    """One of the ``owners`` of a DescribeDelegationTokenRequest."""
-
     principal_type: String = ""
     principal_name: String = ""
 
@@ -80,15 +76,11 @@ class DescribeDelegationTokenRequest(Message, key=41, versions=(0, 3), flexible=
 
 
 class DescribedDelegationTokenRenewer(Struct):
-    """One of the ``renewers`` of a DescribedDelegationToken."""
-
     principal_type: String = ""
     principal_name: String = ""
 
 
 class DescribedDelegationToken(Struct):
-    """One of the ``tokens`` of a DescribeDelegationTokenResponse."""
-
     principal_type: String = ""
     principal_name: String = ""
     token_requester_principal_type: String = field(default="", since=3)

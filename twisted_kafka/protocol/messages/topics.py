@@ -5,22 +5,16 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Int8, Int16, Int32, S
 
 
 class CreatableReplicaAssignment(Struct):
-    """One of the ``assignments`` of a CreatableTopic."""
-
     partition_index: Int32 = 0
     broker_ids: list[Int32] = field(factory=list)
 
 
 class CreatableTopicConfig(Struct):
-    """One of the ``configs`` of a CreatableTopic."""
-
     name: String = ""
     value: String | None = ""
 
 
 class CreatableTopic(Struct):
-    """One of the ``topics`` of a CreateTopicsRequest."""
-
     name: String = ""
     num_partitions: Int32 = 0
     replication_factor: Int16 = 0
@@ -37,8 +31,6 @@ class CreateTopicsRequest(Message, key=19, versions=(0, 7), flexible=5):
 
 
 class CreatableTopicConfigs(Struct):
-    """One of the ``configs`` of a CreatableTopicResult."""
-
     name: String = ""
     value: String | None = ""
     read_only: bool = False
@@ -47,8 +39,6 @@ class CreatableTopicConfigs(Struct):
 
 
 class CreatableTopicResult(Struct):
-    """One of the ``topics`` of a CreateTopicsResponse."""
-
     name: String = ""
     topic_id: Uuid = field(default=NO_UUID, since=7, ignorable=True)
     error_code: Int16 = 0
@@ -67,8 +57,6 @@ class CreateTopicsResponse(Message, key=19, versions=(0, 7), flexible=5):
 
 
 class DeleteTopicState(Struct):
-    """One of the ``topics`` of a DeleteTopicsRequest."""
-
     name: String | None = None
     topic_id: Uuid = NO_UUID
 
@@ -82,8 +70,6 @@ class DeleteTopicsRequest(Message, key=20, versions=(0, 6), flexible=4):
 
 
 class DeletableTopicResult(Struct):
-    """One of the ``responses`` of a DeleteTopicsResponse."""
-
     name: String | None = field(default="", nullable_since=6)
     topic_id: Uuid = field(default=NO_UUID, since=6, ignorable=True)
     error_code: Int16 = 0
@@ -98,14 +84,10 @@ class DeleteTopicsResponse(Message, key=20, versions=(0, 6), flexible=4):
 
 
 class CreatePartitionsAssignment(Struct):
-    """One of the ``assignments`` of a CreatePartitionsTopic."""
-
     broker_ids: list[Int32] = field(factory=list)
 
 
 class CreatePartitionsTopic(Struct):
-    """One of the ``topics`` of a CreatePartitionsRequest."""
-
     name: String = ""
     count: Int32 = 0
     assignments: list[CreatePartitionsAssignment] | None = field(factory=list)
@@ -120,8 +102,6 @@ class CreatePartitionsRequest(Message, key=37, versions=(0, 3), flexible=2):
 
 
 class CreatePartitionsTopicResult(Struct):
-    """One of the ``results`` of a CreatePartitionsResponse."""
-
     name: String = ""
     error_code: Int16 = 0
     error_message: String | None = None

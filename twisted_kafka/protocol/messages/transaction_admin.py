@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import Int16, Int32, Int64, String
 
 
 class TopicRequest(Struct):
-    """One of the ``topics`` of a DescribeProducersRequest."""
-
     name: String = ""
     partition_indexes: list[Int32] = field(factory=list)
 
@@ -18,8 +16,6 @@ class DescribeProducersRequest(Message, key=61, versions=(0, 0), flexible=0):
 
 
 class ProducerState(Struct):
-    """One of the ``active_producers`` of a PartitionResponse."""
-
     producer_id: Int64 = 0
     producer_epoch: Int32 = 0
     last_sequence: Int32 = -1
@@ -29,8 +25,6 @@ class ProducerState(Struct):
 
 
 class PartitionResponse(Struct):
-    """One of the ``partitions`` of a TopicResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
@@ -38,8 +32,6 @@ class PartitionResponse(Struct):
 
 
 class TopicResponse(Struct):
-    """One of the ``topics`` of a DescribeProducersResponse."""
-
     name: String = ""
     partitions: list[PartitionResponse] = field(factory=list)
 
@@ -58,15 +50,11 @@ class DescribeTransactionsRequest(Message, key=65, versions=(0, 0), flexible=0):
 
 
 class TopicData(Struct):
-    """One of the ``topics`` of a DescribeTransactionsResponseTransactionState."""
-
     topic: String = ""
     partitions: list[Int32] = field(factory=list)
 
 
 class DescribeTransactionsResponseTransactionState(Struct):
-    """One of the ``transaction_states`` of a DescribeTransactionsResponse."""
-
     error_code: Int16 = 0
     transactional_id: String = ""
     transaction_state: String = ""
@@ -94,8 +82,6 @@ class ListTransactionsRequest(Message, key=66, versions=(0, 2), flexible=0):
 
 
 class ListTransactionsResponseTransactionState(Struct):
-    """One of the ``transaction_states`` of a ListTransactionsResponse."""
-
     transactional_id: String = ""
     producer_id: Int64 = 0
     transaction_state: String = ""

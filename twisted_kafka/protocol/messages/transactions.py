@@ -27,15 +27,11 @@ class InitProducerIdResponse(Message, key=22, versions=(0, 6), flexible=2):
 
 
 class AddPartitionsToTxnTopic(Struct):
-    """One of the ``topics`` of an AddPartitionsToTxnTransaction."""
-
     name: String = ""
     partitions: list[Int32] = field(factory=list)
 
 
 class AddPartitionsToTxnTransaction(Struct):
-    """One of the ``transactions`` of an AddPartitionsToTxnRequest."""
-
     transactional_id: String = ""
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
@@ -54,22 +50,16 @@ class AddPartitionsToTxnRequest(Message, key=24, versions=(0, 5), flexible=3):
 
 
 class AddPartitionsToTxnPartitionResult(Struct):
-    """One of the ``results_by_partition`` of an AddPartitionsToTxnTopicResult."""
-
     partition_index: Int32 = 0
     partition_error_code: Int16 = 0
 
 
 class AddPartitionsToTxnTopicResult(Struct):
-    """One of the ``topic_results`` of an AddPartitionsToTxnResult."""
-
     name: String = ""
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = field(factory=list)
 
 
 class AddPartitionsToTxnResult(Struct):
-    """One of the ``results_by_transaction`` of an AddPartitionsToTxnResponse."""
-
     transactional_id: String = ""
     topic_results: list[AddPartitionsToTxnTopicResult] = field(factory=list)
 
@@ -118,15 +108,11 @@ class EndTxnResponse(Message, key=26, versions=(0, 5), flexible=3):
 
 
 class WritableTxnMarkerTopic(Struct):
-    """One of the ``topics`` of a WritableTxnMarker."""
-
     name: String = ""
     partition_indexes: list[Int32] = field(factory=list)
 
 
 class WritableTxnMarker(Struct):
-    """One of the ``markers`` of a WriteTxnMarkersRequest."""
-
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
     transaction_result: bool = False
@@ -142,22 +128,16 @@ class WriteTxnMarkersRequest(Message, key=27, versions=(0, 2), flexible=1):
 
 
 class WritableTxnMarkerPartitionResult(Struct):
-    """One of the ``partitions`` of a WritableTxnMarkerTopicResult."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class WritableTxnMarkerTopicResult(Struct):
-    """One of the ``topics`` of a WritableTxnMarkerResult."""
-
     name: String = ""
     partitions: list[WritableTxnMarkerPartitionResult] = field(factory=list)
 
 
 class WritableTxnMarkerResult(Struct):
-    """One of the ``markers`` of a WriteTxnMarkersResponse."""
-
     producer_id: Int64 = 0
     topics: list[WritableTxnMarkerTopicResult] = field(factory=list)
 
@@ -169,8 +149,6 @@ class WriteTxnMarkersResponse(Message, key=27, versions=(0, 2), flexible=1):
 
 
 class TxnOffsetCommitRequestPartition(Struct):
-    """One of the ``partitions`` of a TxnOffsetCommitRequestTopic."""
-
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
     committed_leader_epoch: Int32 = field(default=-1, since=2, ignorable=True)
@@ -178,8 +156,6 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    """One of the ``topics`` of a TxnOffsetCommitRequest."""
-
     name: String = field(default="", until=5, ignorable=True)
     topic_id: Uuid = field(default=NO_UUID, since=6, ignorable=True)
     partitions: list[TxnOffsetCommitRequestPartition] = field(factory=list)
@@ -199,15 +175,11 @@ class TxnOffsetCommitRequest(Message, key=28, versions=(0, 6), flexible=3):
 
 
 class TxnOffsetCommitResponsePartition(Struct):
-    """One of the ``partitions`` of a TxnOffsetCommitResponseTopic."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    """One of the ``topics`` of a TxnOffsetCommitResponse."""
-
     name: String = field(default="", until=5, ignorable=True)
     topic_id: Uuid = field(default=NO_UUID, since=6, ignorable=True)
     partitions: list[TxnOffsetCommitResponsePartition] = field(factory=list)

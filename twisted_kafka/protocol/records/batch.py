@@ -3,6 +3,8 @@
 import struct
 from collections.abc import Iterator
 
+from typing_extensions import override
+
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError
 from twisted_kafka.protocol.records.checksums import crc32c
 from twisted_kafka.protocol.records.compression import Compression, decompress
@@ -91,16 +93,19 @@ class DefaultBatch(RecordBatch):
         self.last_offset = self._base_offset + self.last_offset_delta
 
     @property
+    @override
     def base_offset(self) -> int:
         """The first record's offset, also after the cleaner has removed that record."""
         return self._base_offset
 
     @property
+    @override
     def count(self) -> int:
         """The declared number of records."""
         return self._count
 
     @property
+    @override
     def last_sequence(self) -> int:
         """The last record's sequence number, -1 without an idempotent producer."""
         if self.base_sequence == NO_SEQUENCE:
@@ -108,20 +113,24 @@ class DefaultBatch(RecordBatch):
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     @property
+    @override
     def is_transactional(self) -> bool:
         """Whether the records belong to a transaction."""
         return bool(self.attributes & TRANSACTIONAL_FLAG)
 
     @property
+    @override
     def is_control(self) -> bool:
         """Whether it holds control records, which consumers never see."""
         return bool(self.attributes & CONTROL_FLAG)
 
     @property
+    @override
     def delete_horizon_ms(self) -> int | None:
         """When the cleaner may remove its tombstones and markers; None until that is set."""
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_FLAG else None
 
+    @override
     def is_valid(self) -> bool:
         """Whether the CRC-32C is correct."""
         return crc32c(self.data[CRC_START:]) == self.crc
@@ -133,6 +142,7 @@ class DefaultBatch(RecordBatch):
             return bytes(self.data[HEADER_SIZE:])
         return decompress(codec, self.data[HEADER_SIZE:], limit_bytes=limit_bytes)
 
+    @override
     def records(self, limit_bytes: int = DEFAULT_DECOMPRESSION_LIMIT_BYTES) -> Iterator[Record]:
         """Parse the records one by one; raises the errors of the base class."""
         append_time = self.max_timestamp_ms if self.attributes & TIMESTAMP_TYPE_MASK else None

@@ -9,6 +9,8 @@ import sys
 import zlib
 from collections.abc import Iterator
 
+from typing_extensions import override
+
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, RecordTooLargeError
 from twisted_kafka.protocol.records.compression import Compression, decompress
 from twisted_kafka.protocol.records.record import (
@@ -64,6 +66,7 @@ class LegacyBatch(RecordBatch):
         self.size_bytes = size + LOG_OVERHEAD
 
     @property
+    @override
     def base_offset(self) -> int:
         """The first record's offset; a compressed message has to be decompressed for it, once."""
         if self._base_offset is None:
@@ -74,10 +77,12 @@ class LegacyBatch(RecordBatch):
         return self._base_offset
 
     @property
+    @override
     def count(self) -> None:
         """None: these formats do not declare it."""
         return
 
+    @override
     def is_valid(self) -> bool:
         """Whether the CRC-32 is correct."""
         return zlib.crc32(self.data[CRC_START:]) == self.crc
@@ -101,6 +106,7 @@ class LegacyBatch(RecordBatch):
             raise InvalidRecordError(f"a field declares a size of {size} bytes, but {self.size_bytes - position} remain")
         return bytes(self.data[position:end]), end
 
+    @override
     def records(self, limit_bytes: int = DEFAULT_DECOMPRESSION_LIMIT_BYTES) -> Iterator[Record]:
         """Parse the records; raises the errors of the base class."""
         if self.compression == Compression.NONE:

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from typing_extensions import override
+
 from twisted_kafka.protocol.records.compression import CODECS, Compression
 
 Header = tuple[str, bytes | None]
@@ -78,6 +80,7 @@ class Record:
         self.headers = headers
         self.sequence = sequence
 
+    @override
     def __repr__(self) -> str:
         return f"Record(offset={self.offset}, timestamp_ms={self.timestamp_ms}, key={self.key!r}, value={self.value!r})"
 

@@ -50,11 +50,11 @@ class IMovableLogs(ILogs, IFutureLogs, ITruncatingLogs, Protocol):
 
     directories: list[LogDirectory]
 
-    def get_future_log(self, topic_partition: TopicPartition) -> UnifiedLog | None: ...  # noqa: D102
-    def get_or_create_future_log(self, topic_partition: TopicPartition, topic_id: bytes | None) -> UnifiedLog: ...  # noqa: D102
-    def delete_future_log(self, topic_partition: TopicPartition) -> bool: ...  # noqa: D102
-    def directory_named(self, path: str) -> LogDirectory: ...  # noqa: D102
-    def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None: ...  # noqa: D102
+    def get_future_log(self, topic_partition: TopicPartition) -> UnifiedLog | None: ...
+    def get_or_create_future_log(self, topic_partition: TopicPartition, topic_id: bytes | None) -> UnifiedLog: ...
+    def delete_future_log(self, topic_partition: TopicPartition) -> bool: ...
+    def directory_named(self, path: str) -> LogDirectory: ...
+    def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None: ...
 
 
 class LogDescription(NamedTuple):

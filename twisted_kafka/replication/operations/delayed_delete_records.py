@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from concurrent.futures import Future
 
+from typing_extensions import override
+
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollowerError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
@@ -37,6 +39,7 @@ class DelayedDeleteRecords(DelayedOperation):
         self._pending_offsets = dict(wanted_offsets)
         self.future: Future[dict[TopicPartition, DeleteRecordsResult]] = Future()
 
+    @override
     def try_complete(self) -> bool:
         """Complete when no partition waits any more."""
         for topic_partition, wanted in list(self._pending_offsets.items()):
@@ -57,6 +60,7 @@ class DelayedDeleteRecords(DelayedOperation):
             raise NotLeaderOrFollowerError(f"{topic_partition} got another leader meanwhile")
         return partition.low_watermark()
 
+    @override
     def on_complete(self) -> None:
         """Resolve the future; partitions that still wait get REQUEST_TIMED_OUT."""
         with self._lock:  # when time runs out another thread may be in the middle of try_complete

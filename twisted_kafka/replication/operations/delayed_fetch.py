@@ -3,6 +3,8 @@
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 
+from typing_extensions import override
+
 from twisted_kafka.log.results import LogOffsetMetadata
 from twisted_kafka.protocol.errors import KafkaError
 from twisted_kafka.replication.partition.fetch_data import NO_EPOCH, FetchParams, PartitionFetch, PartitionRead
@@ -77,6 +79,7 @@ class DelayedFetch(DelayedOperation):
         self.on_end: Callable[[DelayedFetch], object] = _do_nothing
         """Called when the wait ends."""
 
+    @override
     def try_complete(self) -> bool:
         """Complete when there is enough to answer."""
         if self._has_just_read:
@@ -90,6 +93,7 @@ class DelayedFetch(DelayedOperation):
         changed = [fetch.topic_partition for fetch in watch.unsettled if fetch.topic_partition is not None]
         return any(self._has_enough(each) for each in map(self._waiting_for, changed) if each is not None) and self.force_complete()
 
+    @override
     def check(self, key: Hashable) -> bool:
         """Complete when there is enough after a change of the partition ``key``."""
         with self._lock:
@@ -148,6 +152,7 @@ class DelayedFetch(DelayedOperation):
         epoch, end_offset = partition.log.end_offset_for_epoch(fetch.last_fetched_epoch)
         return epoch < fetch.last_fetched_epoch or end_offset < fetch.fetch_offset
 
+    @override
     def on_complete(self) -> None:
         """Read again, and resolve the future."""
         if self._watch is not None and self._watch.on_change == self.check:

@@ -2,6 +2,8 @@
 
 from concurrent.futures import Future
 
+from typing_extensions import override
+
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.operations.append_result import PartitionResult
@@ -29,6 +31,7 @@ class DelayedProduce(DelayedOperation):
         self.pending = [each for each, result in results.items() if result.required_offset >= 0]
         self.future = PendingResults(results)
 
+    @override
     def try_complete(self) -> bool:
         """Complete when no partition waits any more: each is replicated, or no longer can be."""
         self.pending = [each for each in self.pending if not self._is_done(each)]
@@ -45,6 +48,7 @@ class DelayedProduce(DelayedOperation):
         result.fail_after_append(error)
         return True
 
+    @override
     def on_complete(self) -> None:
         """Resolve the future with all results."""
         with self._lock:  # when time runs out another thread may be in the middle of try_complete

@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from typing_extensions import override
+
 from twisted_kafka.security.java_patterns import compiled, ensure_replacement, filled
 
 _DEFAULT: Final = "DEFAULT"
@@ -40,6 +42,7 @@ class KerberosName(NamedTuple):
     host_name: str | None
     realm: str | None
 
+    @override
     def __str__(self) -> str:
         host = "" if self.host_name is None else f"/{self.host_name}"
         realm = "" if self.realm is None else f"@{self.realm}"
@@ -98,7 +101,6 @@ class DefaultRule(NamedTuple):
     realm: str
 
     def apply(self, parameters: Sequence[str]) -> str | None:
-        """See ``Rule.apply``."""
         return parameters[1] if parameters[0] == self.realm else None
 
 

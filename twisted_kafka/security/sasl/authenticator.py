@@ -64,7 +64,7 @@ class ISaslListener(Protocol):
 
 
 class SaslServerAuthenticator:
-    """See ``IAuthenticator``. Every error leads to FAILED: nothing but ``_complete`` sets a principal."""
+    """Every error leads to FAILED: nothing but ``_complete`` sets a principal."""
 
     __slots__ = (
         "_connection",

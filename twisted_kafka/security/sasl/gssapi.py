@@ -114,12 +114,11 @@ class GssapiServerCallbackHandler:
     """Accepts every client as its own principal and ignores the requested authorization id, as Kafka does."""
 
     def configure(self, configs: Mapping[str, str], mechanism: str, jaas_entries: Sequence[JaasEntry]) -> None:
-        """Do nothing: the entry's options are for the login."""
+        pass  # the entry's options are for the login
 
     def handle(self, callback: object) -> None:
         """Authorize a client."""
         if isinstance(callback, AuthorizeCallback):
             callback.is_authorized, callback.authorized_id = True, callback.authentication_id
 
-    def close(self) -> None:
-        """Do nothing."""
+    def close(self) -> None: ...

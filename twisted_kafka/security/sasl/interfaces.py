@@ -9,6 +9,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from typing_extensions import override
 from zope.interface import Interface
 
 from twisted_kafka.security.oauth.claims import OAuthToken
@@ -78,6 +79,7 @@ class PlainAuthenticateCallback:
         self.password = password
         self.is_authenticated = False
 
+    @override
     def __repr__(self) -> str:
         return f"PlainAuthenticateCallback({self.username!r})"
 

@@ -9,6 +9,8 @@ with a digit have to be quoted. The errors name neither values nor options: both
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from typing_extensions import override
+
 FLAGS: Final = ("REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL")
 
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -28,6 +30,7 @@ class JaasEntry(NamedTuple):
     flag: str
     options: Mapping[str, str]
 
+    @override
     def __repr__(self) -> str:
         return f"JaasEntry({self.login_module}, {self.flag}, {len(self.options)} options)"
 

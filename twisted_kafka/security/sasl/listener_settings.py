@@ -7,6 +7,8 @@ A key may be set with the prefixes ``listener.name.<listener>.<mechanism>.`` (Ka
 from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
+from typing_extensions import override
+
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys.declare import Value
@@ -25,6 +27,7 @@ class FoundSetting(NamedTuple):
     key: str
     value: Value
 
+    @override
     def __repr__(self) -> str:
         return f"FoundSetting({self.key!r})"  # the value may be a JAAS configuration
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from twisted.logger import Logger
+from typing_extensions import override
 from zope.interface import implementer
 
 from twisted_kafka.protocol.errors import SaslAuthenticationError
@@ -40,6 +41,7 @@ class InitialResponse(NamedTuple):
     token: str
     extensions: Mapping[str, str]
 
+    @override
     def __repr__(self) -> str:
         return f"InitialResponse({self.authorization_id!r})"
 

@@ -87,4 +87,4 @@ class PlainServerCallbackHandler:
         callback.is_authenticated = expected is not None and is_equal
 
     def close(self) -> None:
-        """Do nothing: exchanges that have begun may still go on."""
+        pass  # exchanges that have begun may still go on

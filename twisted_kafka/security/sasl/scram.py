@@ -160,7 +160,7 @@ class ScramServerCallbackHandler:
         self._tokens = tokens
 
     def configure(self, configs: Mapping[str, str], mechanism: str, jaas_entries: Sequence[JaasEntry]) -> None:
-        """Do nothing: the login module has no options for servers."""
+        pass  # the login module has no options for servers
 
     def handle(self, callback: object) -> None:
         """Look up a credential."""
@@ -172,5 +172,4 @@ class ScramServerCallbackHandler:
             if found is not None:
                 callback.credential, callback.token_owner, callback.token_expires_at_ms = found
 
-    def close(self) -> None:
-        """Do nothing."""
+    def close(self) -> None: ...

@@ -4,6 +4,8 @@ import binascii
 from base64 import b64decode, b64encode
 from typing import Final, NamedTuple
 
+from typing_extensions import override
+
 from twisted_kafka.security.scram.formulas import ScramMechanism, client_key, server_key, stored_key
 
 _FIELDS: Final = ("salt", "stored_key", "server_key", "iterations")
@@ -17,6 +19,7 @@ class ScramCredential(NamedTuple):
     server_key: bytes
     iterations: int
 
+    @override
     def __repr__(self) -> str:
         return f"ScramCredential(iterations={self.iterations})"
 

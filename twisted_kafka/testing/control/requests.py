@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from typing_extensions import override
+
 from twisted_kafka.protocol.api import request_class
 from twisted_kafka.protocol.json_form import json_name
 from twisted_kafka.testing.control.call import Call
@@ -46,6 +48,7 @@ class Cursor:
         """Move on to this request of a broker."""
         self._read[broker_id] = max(number, self._read.get(broker_id, 0))
 
+    @override
     def __str__(self) -> str:
         return ",".join(f"{broker}:{number}" for broker, number in sorted(self._read.items())) or _START
 

@@ -23,6 +23,7 @@ from twisted.web.http import HTTPChannel
 from twisted.web.http import Request as HttpRequest
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
+from typing_extensions import override
 
 from twisted_kafka.broker.main_reactor import MainReactor
 from twisted_kafka.network.accepting.acceptor import why_not_bound
@@ -120,6 +121,7 @@ class _Api(Resource):
         self._pool = pool
         self._under_way = 0
 
+    @override
     def render(self, request: "_Request") -> int:
         """Reject an invalid request at once, and handle others on the pool."""
         try:
@@ -191,10 +193,12 @@ class _Request(Request):
     _body_bytes = 0
     _is_over = False
 
+    @override
     def gotLength(self, length: int | None) -> None:
         self.content = BytesIO()
         self.has_token = self.channel.factory.is_allowed(self)
 
+    @override
     def handleContentChunk(self, data: bytes) -> None:
         self._body_bytes += len(data)
         if self._body_bytes > MAX_BODY_BYTES:
@@ -222,6 +226,7 @@ class _Request(Request):
         self.write(line)  # type: ignore[no-untyped-call]
         self.finish()  # type: ignore[no-untyped-call]
 
+    @override
     def connectionLost(self, reason: Failure) -> None:
         self._is_over = True
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
@@ -233,10 +238,12 @@ class _Channel(HTTPChannel):
     factory: "_Site"
     transport: ITCPTransport
 
+    @override
     def connectionMade(self) -> None:
         super().connectionMade()  # type: ignore[no-untyped-call]
         self.factory.opened(self)
 
+    @override
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.factory.connections.discard(self)
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
@@ -269,5 +276,6 @@ class _Site(Site):
         for connection in list(self.connections):
             connection.transport.abortConnection()
 
+    @override
     def log(self, request: HttpRequest) -> None:
         """Log nothing: only requests to the broker matter."""

@@ -10,6 +10,7 @@ from twisted.internet import error
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.protocol import ProcessProtocol
 from twisted.python.failure import Failure
+from typing_extensions import override
 
 from twisted_kafka.tools.cluster import tied
 
@@ -82,6 +83,7 @@ class _Watch(ProcessProtocol):
         self.status: str | None = None
         self.waiting: list[Deferred[None]] = []
 
+    @override
     def processEnded(self, reason: Failure) -> None:
         """Fire all waiting Deferreds."""
         ended: Any = reason.value

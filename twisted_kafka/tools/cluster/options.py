@@ -8,6 +8,7 @@ from typing import Any, Final, NoReturn
 
 from twisted.logger import Logger
 from twisted.python import usage
+from typing_extensions import override
 
 from twisted_kafka.config.broker_config import parse_overrides
 from twisted_kafka.config.errors import ConfigError
@@ -55,16 +56,19 @@ class Options(usage.Options):
 
     opt_o = opt_override
 
+    @override
     def getSynopsis(self) -> str:
         """Return the usage line, which names the command that was run."""
         return f"Usage: {CLUSTER_COMMAND} [N] [options]" if sys.argv[0] == CLUSTER_COMMAND else super().getSynopsis()
 
+    @override
     def parseArgs(self, count: str = "3") -> None:
         """Take the number of brokers."""
         if not count.isdecimal() or not 1 <= int(count) <= MOST_BROKERS:
             raise usage.UsageError(f"the number of brokers must be from 1 to {MOST_BROKERS}, not {count}")
         self.brokers = int(count)
 
+    @override
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
         """Parse the command line. An error ends the program with one line and status 1."""
         words = list(options or [])
@@ -75,6 +79,7 @@ class Options(usage.Options):
         except (usage.UsageError, ConfigError) as error:
             _refuse(str(error))
 
+    @override
     def postOptions(self) -> None:
         """Check everything that can be checked before the start."""
         for name in ("data-dir", "zookeeper", "zookeeper-home", "config"):

@@ -7,6 +7,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import TCP4ClientEndpoint
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
+from typing_extensions import override
 
 from twisted_kafka.protocol.api import response_class
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
@@ -65,10 +66,12 @@ class _Question(Protocol):
         self._is_whole = is_whole
         self._received = b""
 
+    @override
     def connectionMade(self) -> None:
         """Send the question."""
         self.transport.write(self._request)
 
+    @override
     def dataReceived(self, data: bytes) -> None:
         """Collect the answer. An answer longer than the limit counts as no answer."""
         self._received += data
@@ -77,6 +80,7 @@ class _Question(Protocol):
         elif len(self._received) > _ANSWER_BYTES:
             self.transport.abortConnection()
 
+    @override
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """There will be no answer."""
         if not self.answer.called:

@@ -11,6 +11,7 @@ from twisted.internet.defer import CancelledError, Deferred, DeferredList
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from typing_extensions import override
 
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.system.interpreter import MEMORY_SETTINGS
@@ -62,11 +63,13 @@ class ClusterService(service.Service):
         self._starting: Deferred[None] | None = None
         self._is_stopping = False
 
+    @override
     def startService(self) -> None:
         """Start as soon as the reactor runs."""
         super().startService()  # type: ignore[no-untyped-call]
         self._reactor.callWhenRunning(self._begin)
 
+    @override
     def stopService(self) -> "Deferred[None]":
         """Stop the brokers together, then ZooKeeper; kill each process that does not end in time."""
         super().stopService()  # type: ignore[no-untyped-call]

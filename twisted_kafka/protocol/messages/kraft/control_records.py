@@ -24,8 +24,6 @@ class KRaftVersionRecord(Message, versions=(0, 0), flexible=0):
 
 
 class LeaderChangeMessageVoter(Struct):
-    """One of the ``voters`` of a LeaderChangeMessage and one of the ``granting_voters`` of a LeaderChangeMessage."""
-
     voter_id: Int32 = 0
     voter_directory_id: Uuid = field(default=NO_UUID, since=1)
 
@@ -53,23 +51,17 @@ class SnapshotFooterRecord(Message, versions=(0, 0), flexible=0):
 
 
 class Endpoint(Struct):
-    """One of the ``endpoints`` of a VotersRecordVoter."""
-
     name: String = ""
     host: String = ""
     port: Uint16 = 0
 
 
 class KRaftVersionFeature(Struct):
-    """The ``kraft_version_feature`` of a VotersRecordVoter."""
-
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0
 
 
 class VotersRecordVoter(Struct):
-    """One of the ``voters`` of a VotersRecord."""
-
     voter_id: Int32 = 0
     voter_directory_id: Uuid = NO_UUID
     endpoints: list[Endpoint] = field(factory=list)

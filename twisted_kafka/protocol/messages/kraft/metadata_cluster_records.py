@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Int8, Int16, Int32, I
 
 
 class BrokerEndpoint(Struct):
-    """One of the ``end_points`` of a RegisterBrokerRecord."""
-
     name: String = ""
     host: String = ""
     port: Uint16 = 0
@@ -14,8 +12,6 @@ class BrokerEndpoint(Struct):
 
 
 class BrokerFeature(Struct):
-    """One of the ``features`` of a RegisterBrokerRecord."""
-
     name: String = ""
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0
@@ -83,8 +79,6 @@ class ZkMigrationStateRecord(Message, key=21, versions=(0, 0), flexible=0):
 
 
 class ControllerEndpoint(Struct):
-    """One of the ``end_points`` of a RegisterControllerRecord."""
-
     name: String = ""
     host: String = ""
     port: Uint16 = 0
@@ -92,8 +86,6 @@ class ControllerEndpoint(Struct):
 
 
 class ControllerFeature(Struct):
-    """One of the ``features`` of a RegisterControllerRecord."""
-
     name: String = ""
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0

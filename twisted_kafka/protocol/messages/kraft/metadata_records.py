@@ -61,8 +61,6 @@ class RemoveTopicRecord(Message, key=9, versions=(0, 0), flexible=0):
 
 
 class EntityData(Struct):
-    """One of the ``entity`` of a ClientQuotaRecord."""
-
     entity_type: String = ""
     entity_name: String | None = ""
 

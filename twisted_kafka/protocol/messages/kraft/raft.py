@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Int16, Int32, Int64, 
 
 
 class VoteRequestPartitionData(Struct):
-    """One of the ``partitions`` of a VoteRequestTopicData."""
-
     partition_index: Int32 = 0
     replica_epoch: Int32 = 0
     replica_id: Int32 = 0
@@ -18,8 +16,6 @@ class VoteRequestPartitionData(Struct):
 
 
 class VoteRequestTopicData(Struct):
-    """One of the ``topics`` of a VoteRequest."""
-
     topic_name: String = ""
     partitions: list[VoteRequestPartitionData] = field(factory=list)
 
@@ -33,8 +29,6 @@ class VoteRequest(Message, key=52, versions=(0, 2), flexible=0):
 
 
 class VoteResponsePartitionData(Struct):
-    """One of the ``partitions`` of a VoteResponseTopicData."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     leader_id: Int32 = 0
@@ -43,15 +37,11 @@ class VoteResponsePartitionData(Struct):
 
 
 class VoteResponseTopicData(Struct):
-    """One of the ``topics`` of a VoteResponse."""
-
     topic_name: String = ""
     partitions: list[VoteResponsePartitionData] = field(factory=list)
 
 
 class VoteResponseNodeEndpoint(Struct):
-    """One of the ``node_endpoints`` of a VoteResponse."""
-
     node_id: Int32 = 0
     host: String = ""
     port: Uint16 = 0
@@ -66,8 +56,6 @@ class VoteResponse(Message, key=52, versions=(0, 2), flexible=0):
 
 
 class BeginQuorumEpochRequestPartitionData(Struct):
-    """One of the ``partitions`` of a BeginQuorumEpochRequestTopicData."""
-
     partition_index: Int32 = 0
     voter_directory_id: Uuid = field(default=NO_UUID, since=1, ignorable=True)
     leader_id: Int32 = 0
@@ -75,15 +63,11 @@ class BeginQuorumEpochRequestPartitionData(Struct):
 
 
 class BeginQuorumEpochRequestTopicData(Struct):
-    """One of the ``topics`` of a BeginQuorumEpochRequest."""
-
     topic_name: String = ""
     partitions: list[BeginQuorumEpochRequestPartitionData] = field(factory=list)
 
 
 class LeaderEndpoint(Struct):
-    """One of the ``leader_endpoints`` of a BeginQuorumEpochRequest."""
-
     name: String = ""
     host: String = ""
     port: Uint16 = 0
@@ -99,8 +83,6 @@ class BeginQuorumEpochRequest(Message, key=53, versions=(0, 1), flexible=1):
 
 
 class BeginQuorumEpochResponsePartitionData(Struct):
-    """One of the ``partitions`` of a BeginQuorumEpochResponseTopicData."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     leader_id: Int32 = 0
@@ -108,15 +90,11 @@ class BeginQuorumEpochResponsePartitionData(Struct):
 
 
 class BeginQuorumEpochResponseTopicData(Struct):
-    """One of the ``topics`` of a BeginQuorumEpochResponse."""
-
     topic_name: String = ""
     partitions: list[BeginQuorumEpochResponsePartitionData] = field(factory=list)
 
 
 class BeginQuorumEpochResponseNodeEndpoint(Struct):
-    """One of the ``node_endpoints`` of a BeginQuorumEpochResponse."""
-
     node_id: Int32 = 0
     host: String = ""
     port: Uint16 = 0
@@ -131,15 +109,11 @@ class BeginQuorumEpochResponse(Message, key=53, versions=(0, 1), flexible=1):
 
 
 class ReplicaInfo(Struct):
-    """One of the ``preferred_candidates`` of an EndQuorumEpochRequestPartitionData."""
-
     candidate_id: Int32 = 0
     candidate_directory_id: Uuid = NO_UUID
 
 
 class EndQuorumEpochRequestPartitionData(Struct):
-    """One of the ``partitions`` of an EndQuorumEpochRequestTopicData."""
-
     partition_index: Int32 = 0
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
@@ -148,8 +122,6 @@ class EndQuorumEpochRequestPartitionData(Struct):
 
 
 class EndQuorumEpochRequestTopicData(Struct):
-    """One of the ``topics`` of an EndQuorumEpochRequest."""
-
     topic_name: String = ""
     partitions: list[EndQuorumEpochRequestPartitionData] = field(factory=list)
 
@@ -163,8 +135,6 @@ class EndQuorumEpochRequest(Message, key=54, versions=(0, 1), flexible=1):
 
 
 class EndQuorumEpochResponsePartitionData(Struct):
-    """One of the ``partitions`` of an EndQuorumEpochResponseTopicData."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     leader_id: Int32 = 0
@@ -172,15 +142,11 @@ class EndQuorumEpochResponsePartitionData(Struct):
 
 
 class EndQuorumEpochResponseTopicData(Struct):
-    """One of the ``topics`` of an EndQuorumEpochResponse."""
-
     topic_name: String = ""
     partitions: list[EndQuorumEpochResponsePartitionData] = field(factory=list)
 
 
 class EndQuorumEpochResponseNodeEndpoint(Struct):
-    """One of the ``node_endpoints`` of an EndQuorumEpochResponse."""
-
     node_id: Int32 = 0
     host: String = ""
     port: Uint16 = 0
@@ -195,14 +161,10 @@ class EndQuorumEpochResponse(Message, key=54, versions=(0, 1), flexible=1):
 
 
 class DescribeQuorumRequestPartitionData(Struct):
-    """One of the ``partitions`` of a DescribeQuorumRequestTopicData."""
-
     partition_index: Int32 = 0
 
 
 class DescribeQuorumRequestTopicData(Struct):
-    """One of the ``topics`` of a DescribeQuorumRequest."""
-
     topic_name: String = ""
     partitions: list[DescribeQuorumRequestPartitionData] = field(factory=list)
 
@@ -214,8 +176,6 @@ class DescribeQuorumRequest(Message, key=55, versions=(0, 2), flexible=0):
 
 
 class ReplicaState(Struct):
-    """One of the ``current_voters`` of a DescribeQuorumResponsePartitionData."""
-
     replica_id: Int32 = 0
     replica_directory_id: Uuid = field(default=NO_UUID, since=2)
     log_end_offset: Int64 = 0
@@ -224,8 +184,6 @@ class ReplicaState(Struct):
 
 
 class DescribeQuorumResponsePartitionData(Struct):
-    """One of the ``partitions`` of a DescribeQuorumResponseTopicData."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = field(default="", since=2, ignorable=True)
@@ -237,23 +195,17 @@ class DescribeQuorumResponsePartitionData(Struct):
 
 
 class DescribeQuorumResponseTopicData(Struct):
-    """One of the ``topics`` of a DescribeQuorumResponse."""
-
     topic_name: String = ""
     partitions: list[DescribeQuorumResponsePartitionData] = field(factory=list)
 
 
 class Listener(Struct):
-    """One of the ``listeners`` of a Node."""
-
     name: String = ""
     host: String = ""
     port: Uint16 = 0
 
 
 class Node(Struct):
-    """One of the ``nodes`` of a DescribeQuorumResponse."""
-
     node_id: Int32 = 0
     listeners: list[Listener] = field(factory=list)
 
@@ -268,15 +220,11 @@ class DescribeQuorumResponse(Message, key=55, versions=(0, 2), flexible=0):
 
 
 class SnapshotId(Struct):
-    """The ``snapshot_id`` of a FetchSnapshotRequestPartitionSnapshot."""
-
     end_offset: Int64 = 0
     epoch: Int32 = 0
 
 
 class FetchSnapshotRequestPartitionSnapshot(Struct):
-    """One of the ``partitions`` of a FetchSnapshotRequestTopicSnapshot."""
-
     partition: Int32 = 0
     current_leader_epoch: Int32 = 0
     snapshot_id: SnapshotId = field(factory=SnapshotId)
@@ -285,8 +233,6 @@ class FetchSnapshotRequestPartitionSnapshot(Struct):
 
 
 class FetchSnapshotRequestTopicSnapshot(Struct):
-    """One of the ``topics`` of a FetchSnapshotRequest."""
-
     name: String = ""
     partitions: list[FetchSnapshotRequestPartitionSnapshot] = field(factory=list)
 
@@ -301,15 +247,11 @@ class FetchSnapshotRequest(Message, key=59, versions=(0, 1), flexible=0):
 
 
 class LeaderIdAndEpoch(Struct):
-    """The ``current_leader`` of a FetchSnapshotResponsePartitionSnapshot."""
-
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
 
 
 class FetchSnapshotResponsePartitionSnapshot(Struct):
-    """One of the ``partitions`` of a FetchSnapshotResponseTopicSnapshot."""
-
     index: Int32 = 0
     error_code: Int16 = 0
     snapshot_id: SnapshotId = field(factory=SnapshotId)
@@ -320,15 +262,11 @@ class FetchSnapshotResponsePartitionSnapshot(Struct):
 
 
 class FetchSnapshotResponseTopicSnapshot(Struct):
-    """One of the ``topics`` of a FetchSnapshotResponse."""
-
     name: String = ""
     partitions: list[FetchSnapshotResponsePartitionSnapshot] = field(factory=list)
 
 
 class FetchSnapshotResponseNodeEndpoint(Struct):
-    """One of the ``node_endpoints`` of a FetchSnapshotResponse."""
-
     node_id: Int32 = 0
     host: String = ""
     port: Uint16 = 0

@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Int16, Int32, String,
 
 
 class AddRaftVoterRequestListener(Struct):
-    """One of the ``listeners`` of an AddRaftVoterRequest."""
-
     name: String = ""
     host: String = ""
     port: Uint16 = 0
@@ -48,16 +46,12 @@ class RemoveRaftVoterResponse(Message, key=81, versions=(0, 0), flexible=0):
 
 
 class UpdateRaftVoterRequestListener(Struct):
-    """One of the ``listeners`` of an UpdateRaftVoterRequest."""
-
     name: String = ""
     host: String = ""
     port: Uint16 = 0
 
 
 class KRaftVersionFeature(Struct):
-    """The ``kraft_version_feature`` of an UpdateRaftVoterRequest."""
-
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0
 
@@ -74,8 +68,6 @@ class UpdateRaftVoterRequest(Message, key=82, versions=(0, 0), flexible=0):
 
 
 class CurrentLeader(Struct):
-    """The ``current_leader`` of an UpdateRaftVoterResponse."""
-
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
     host: String = ""

@@ -5,23 +5,17 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Bytes, Int8, Int32, I
 
 
 class TopicIdPartitionEntry(Struct):
-    """The ``topic_id_partition`` of a RemoteLogSegmentIdEntry."""
-
     name: String = ""
     id: Uuid = NO_UUID
     partition: Int32 = 0
 
 
 class RemoteLogSegmentIdEntry(Struct):
-    """The ``remote_log_segment_id`` of a RemoteLogSegmentMetadataRecord."""
-
     topic_id_partition: TopicIdPartitionEntry = field(factory=TopicIdPartitionEntry)
     id: Uuid = NO_UUID
 
 
 class SegmentLeaderEpochEntry(Struct):
-    """One of the ``segment_leader_epochs`` of a RemoteLogSegmentMetadataRecord."""
-
     leader_epoch: Int32 = 0
     offset: Int64 = 0
 

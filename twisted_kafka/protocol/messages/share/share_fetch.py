@@ -5,31 +5,23 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Int8, Int16, Int32, I
 
 
 class AcknowledgementBatch(Struct):
-    """One of the ``acknowledgement_batches`` of a FetchPartition."""
-
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     acknowledge_types: list[Int8] = field(factory=list)
 
 
 class FetchPartition(Struct):
-    """One of the ``partitions`` of a FetchTopic."""
-
     partition_index: Int32 = 0
     partition_max_bytes: Int32 = field(default=0, until=0)
     acknowledgement_batches: list[AcknowledgementBatch] = field(factory=list)
 
 
 class FetchTopic(Struct):
-    """One of the ``topics`` of a ShareFetchRequest."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[FetchPartition] = field(factory=list)
 
 
 class ForgottenTopic(Struct):
-    """One of the ``forgotten_topics_data`` of a ShareFetchRequest."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[Int32] = field(factory=list)
 
@@ -52,23 +44,17 @@ class ShareFetchRequest(Message, key=78, versions=(0, 2), flexible=0):
 
 
 class LeaderIdAndEpoch(Struct):
-    """The ``current_leader`` of a ShareFetchResponsePartitionData."""
-
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
 
 
 class AcquiredRecords(Struct):
-    """One of the ``acquired_records`` of a ShareFetchResponsePartitionData."""
-
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     delivery_count: Int16 = 0
 
 
 class ShareFetchResponsePartitionData(Struct):
-    """One of the ``partitions`` of a ShareFetchableTopicResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
@@ -80,15 +66,11 @@ class ShareFetchResponsePartitionData(Struct):
 
 
 class ShareFetchableTopicResponse(Struct):
-    """One of the ``responses`` of a ShareFetchResponse."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[ShareFetchResponsePartitionData] = field(factory=list)
 
 
 class NodeEndpoint(Struct):
-    """One of the ``node_endpoints`` of a ShareFetchResponse."""
-
     node_id: Int32 = 0
     host: String = ""
     port: Int32 = 0
@@ -107,15 +89,11 @@ class ShareFetchResponse(Message, key=78, versions=(0, 2), flexible=0):
 
 
 class AcknowledgePartition(Struct):
-    """One of the ``partitions`` of an AcknowledgeTopic."""
-
     partition_index: Int32 = 0
     acknowledgement_batches: list[AcknowledgementBatch] = field(factory=list)
 
 
 class AcknowledgeTopic(Struct):
-    """One of the ``topics`` of a ShareAcknowledgeRequest."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[AcknowledgePartition] = field(factory=list)
 
@@ -131,8 +109,6 @@ class ShareAcknowledgeRequest(Message, key=79, versions=(0, 2), flexible=0):
 
 
 class ShareAcknowledgeResponsePartitionData(Struct):
-    """One of the ``partitions`` of a ShareAcknowledgeTopicResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
@@ -140,8 +116,6 @@ class ShareAcknowledgeResponsePartitionData(Struct):
 
 
 class ShareAcknowledgeTopicResponse(Struct):
-    """One of the ``responses`` of a ShareAcknowledgeResponse."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[ShareAcknowledgeResponsePartitionData] = field(factory=list)
 

@@ -12,8 +12,6 @@ class ShareGroupCurrentMemberAssignmentKey(Message, key=14, versions=(0, 0)):
 
 
 class ShareGroupCurrentMemberAssignmentValueTopicPartitions(Struct):
-    """One of the ``assigned_partitions`` of a ShareGroupCurrentMemberAssignmentValue."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[Int32] = field(factory=list)
 
@@ -63,16 +61,12 @@ class ShareGroupPartitionMetadataKey(Message, key=9, versions=(0, 0)):
 
 
 class TopicPartitionsInfo(Struct):
-    """One of the ``initialized_topics`` of a ShareGroupPartitionMetadataValue, and of similar fields elsewhere."""
-
     topic_id: Uuid = NO_UUID
     topic_name: String = ""
     partitions: list[Int32] = field(factory=list)
 
 
 class TopicInfo(Struct):
-    """One of the ``deleting_topics`` of a ShareGroupPartitionMetadataValue."""
-
     topic_id: Uuid = NO_UUID
     topic_name: String = ""
 
@@ -106,8 +100,6 @@ class ShareGroupTargetAssignmentMemberKey(Message, key=13, versions=(0, 0)):
 
 
 class ShareGroupTargetAssignmentMemberValueTopicPartition(Struct):
-    """One of the ``topic_partitions`` of a ShareGroupTargetAssignmentMemberValue."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[Int32] = field(factory=list)
 

@@ -15,15 +15,11 @@ class ShareGroupHeartbeatRequest(Message, key=76, versions=(0, 1), flexible=0):
 
 
 class ShareGroupHeartbeatResponseTopicPartitions(Struct):
-    """One of the ``topic_partitions`` of a ShareGroupHeartbeatResponseAssignment."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[Int32] = field(factory=list)
 
 
 class ShareGroupHeartbeatResponseAssignment(Struct):
-    """The ``assignment`` of a ShareGroupHeartbeatResponse."""
-
     topic_partitions: list[ShareGroupHeartbeatResponseTopicPartitions] = field(factory=list)
 
 
@@ -47,22 +43,16 @@ class ShareGroupDescribeRequest(Message, key=77, versions=(0, 1), flexible=0):
 
 
 class ShareGroupDescribeResponseTopicPartitions(Struct):
-    """One of the ``topic_partitions`` of a ShareGroupDescribeResponseAssignment."""
-
     topic_id: Uuid = NO_UUID
     topic_name: String = ""
     partitions: list[Int32] = field(factory=list)
 
 
 class ShareGroupDescribeResponseAssignment(Struct):
-    """The ``assignment`` of a Member."""
-
     topic_partitions: list[ShareGroupDescribeResponseTopicPartitions] = field(factory=list)
 
 
 class Member(Struct):
-    """One of the ``members`` of a DescribedGroup."""
-
     member_id: String = ""
     rack_id: String | None = None
     member_epoch: Int32 = 0
@@ -73,8 +63,6 @@ class Member(Struct):
 
 
 class DescribedGroup(Struct):
-    """One of the ``groups`` of a ShareGroupDescribeResponse."""
-
     error_code: Int16 = 0
     error_message: String | None = None
     group_id: String = ""

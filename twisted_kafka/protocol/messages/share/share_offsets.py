@@ -5,15 +5,11 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Int16, Int32, Int64, 
 
 
 class DescribeShareGroupOffsetsRequestTopic(Struct):
-    """One of the ``topics`` of a DescribeShareGroupOffsetsRequestGroup."""
-
     topic_name: String = ""
     partitions: list[Int32] = field(factory=list)
 
 
 class DescribeShareGroupOffsetsRequestGroup(Struct):
-    """One of the ``groups`` of a DescribeShareGroupOffsetsRequest."""
-
     group_id: String = ""
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = field(factory=list)
 
@@ -25,8 +21,6 @@ class DescribeShareGroupOffsetsRequest(Message, key=90, versions=(0, 1), flexibl
 
 
 class DescribeShareGroupOffsetsResponsePartition(Struct):
-    """One of the ``partitions`` of a DescribeShareGroupOffsetsResponseTopic."""
-
     partition_index: Int32 = 0
     start_offset: Int64 = 0
     leader_epoch: Int32 = 0
@@ -36,16 +30,12 @@ class DescribeShareGroupOffsetsResponsePartition(Struct):
 
 
 class DescribeShareGroupOffsetsResponseTopic(Struct):
-    """One of the ``topics`` of a DescribeShareGroupOffsetsResponseGroup."""
-
     topic_name: String = ""
     topic_id: Uuid = NO_UUID
     partitions: list[DescribeShareGroupOffsetsResponsePartition] = field(factory=list)
 
 
 class DescribeShareGroupOffsetsResponseGroup(Struct):
-    """One of the ``groups`` of a DescribeShareGroupOffsetsResponse."""
-
     group_id: String = ""
     topics: list[DescribeShareGroupOffsetsResponseTopic] = field(factory=list)
     error_code: Int16 = 0
@@ -60,15 +50,11 @@ class DescribeShareGroupOffsetsResponse(Message, key=90, versions=(0, 1), flexib
 
 
 class AlterShareGroupOffsetsRequestPartition(Struct):
-    """One of the ``partitions`` of an AlterShareGroupOffsetsRequestTopic."""
-
     partition_index: Int32 = 0
     start_offset: Int64 = 0
 
 
 class AlterShareGroupOffsetsRequestTopic(Struct):
-    """One of the ``topics`` of an AlterShareGroupOffsetsRequest."""
-
     topic_name: String = ""
     partitions: list[AlterShareGroupOffsetsRequestPartition] = field(factory=list)
 
@@ -81,16 +67,12 @@ class AlterShareGroupOffsetsRequest(Message, key=91, versions=(0, 0), flexible=0
 
 
 class AlterShareGroupOffsetsResponsePartition(Struct):
-    """One of the ``partitions`` of an AlterShareGroupOffsetsResponseTopic."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
 
 
 class AlterShareGroupOffsetsResponseTopic(Struct):
-    """One of the ``responses`` of an AlterShareGroupOffsetsResponse."""
-
     topic_name: String = ""
     topic_id: Uuid = NO_UUID
     partitions: list[AlterShareGroupOffsetsResponsePartition] = field(factory=list)
@@ -106,8 +88,6 @@ class AlterShareGroupOffsetsResponse(Message, key=91, versions=(0, 0), flexible=
 
 
 class DeleteShareGroupOffsetsRequestTopic(Struct):
-    """One of the ``topics`` of a DeleteShareGroupOffsetsRequest."""
-
     topic_name: String = ""
 
 
@@ -119,8 +99,6 @@ class DeleteShareGroupOffsetsRequest(Message, key=92, versions=(0, 0), flexible=
 
 
 class DeleteShareGroupOffsetsResponseTopic(Struct):
-    """One of the ``responses`` of a DeleteShareGroupOffsetsResponse."""
-
     topic_name: String = ""
     topic_id: Uuid = NO_UUID
     error_code: Int16 = 0

@@ -5,16 +5,12 @@ from twisted_kafka.protocol.compiler.types import NO_UUID, Int8, Int16, Int32, I
 
 
 class InitializeShareGroupStateRequestPartitionData(Struct):
-    """One of the ``partitions`` of an InitializeStateData."""
-
     partition: Int32 = 0
     state_epoch: Int32 = 0
     start_offset: Int64 = 0
 
 
 class InitializeStateData(Struct):
-    """One of the ``topics`` of an InitializeShareGroupStateRequest."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[InitializeShareGroupStateRequestPartitionData] = field(factory=list)
 
@@ -27,16 +23,12 @@ class InitializeShareGroupStateRequest(Message, key=83, versions=(0, 0), flexibl
 
 
 class InitializeShareGroupStateResponsePartitionResult(Struct):
-    """One of the ``partitions`` of an InitializeStateResult."""
-
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
 
 
 class InitializeStateResult(Struct):
-    """One of the ``results`` of an InitializeShareGroupStateResponse."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[InitializeShareGroupStateResponsePartitionResult] = field(factory=list)
 
@@ -48,15 +40,11 @@ class InitializeShareGroupStateResponse(Message, key=83, versions=(0, 0), flexib
 
 
 class ReadShareGroupStateRequestPartitionData(Struct):
-    """One of the ``partitions`` of a ReadStateData."""
-
     partition: Int32 = 0
     leader_epoch: Int32 = 0
 
 
 class ReadStateData(Struct):
-    """One of the ``topics`` of a ReadShareGroupStateRequest."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[ReadShareGroupStateRequestPartitionData] = field(factory=list)
 
@@ -69,8 +57,6 @@ class ReadShareGroupStateRequest(Message, key=84, versions=(0, 0), flexible=0):
 
 
 class ReadShareGroupStateResponseStateBatch(Struct):
-    """One of the ``state_batches`` of a ReadShareGroupStateResponsePartitionResult."""
-
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     delivery_state: Int8 = 0
@@ -78,8 +64,6 @@ class ReadShareGroupStateResponseStateBatch(Struct):
 
 
 class ReadShareGroupStateResponsePartitionResult(Struct):
-    """One of the ``partitions`` of a ReadStateResult."""
-
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
@@ -89,8 +73,6 @@ class ReadShareGroupStateResponsePartitionResult(Struct):
 
 
 class ReadStateResult(Struct):
-    """One of the ``results`` of a ReadShareGroupStateResponse."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[ReadShareGroupStateResponsePartitionResult] = field(factory=list)
 
@@ -102,8 +84,6 @@ class ReadShareGroupStateResponse(Message, key=84, versions=(0, 0), flexible=0):
 
 
 class WriteShareGroupStateRequestStateBatch(Struct):
-    """One of the ``state_batches`` of a WriteShareGroupStateRequestPartitionData."""
-
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     delivery_state: Int8 = 0
@@ -111,8 +91,6 @@ class WriteShareGroupStateRequestStateBatch(Struct):
 
 
 class WriteShareGroupStateRequestPartitionData(Struct):
-    """One of the ``partitions`` of a WriteStateData."""
-
     partition: Int32 = 0
     state_epoch: Int32 = 0
     leader_epoch: Int32 = 0
@@ -122,8 +100,6 @@ class WriteShareGroupStateRequestPartitionData(Struct):
 
 
 class WriteStateData(Struct):
-    """One of the ``topics`` of a WriteShareGroupStateRequest."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[WriteShareGroupStateRequestPartitionData] = field(factory=list)
 
@@ -136,16 +112,12 @@ class WriteShareGroupStateRequest(Message, key=85, versions=(0, 1), flexible=0):
 
 
 class WriteShareGroupStateResponsePartitionResult(Struct):
-    """One of the ``partitions`` of a WriteStateResult."""
-
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
 
 
 class WriteStateResult(Struct):
-    """One of the ``results`` of a WriteShareGroupStateResponse."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[WriteShareGroupStateResponsePartitionResult] = field(factory=list)
 
@@ -157,14 +129,10 @@ class WriteShareGroupStateResponse(Message, key=85, versions=(0, 1), flexible=0)
 
 
 class DeleteShareGroupStateRequestPartitionData(Struct):
-    """One of the ``partitions`` of a DeleteStateData."""
-
     partition: Int32 = 0
 
 
 class DeleteStateData(Struct):
-    """One of the ``topics`` of a DeleteShareGroupStateRequest."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[DeleteShareGroupStateRequestPartitionData] = field(factory=list)
 
@@ -177,16 +145,12 @@ class DeleteShareGroupStateRequest(Message, key=86, versions=(0, 0), flexible=0)
 
 
 class DeleteShareGroupStateResponsePartitionResult(Struct):
-    """One of the ``partitions`` of a DeleteStateResult."""
-
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
 
 
 class DeleteStateResult(Struct):
-    """One of the ``results`` of a DeleteShareGroupStateResponse."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[DeleteShareGroupStateResponsePartitionResult] = field(factory=list)
 
@@ -198,15 +162,11 @@ class DeleteShareGroupStateResponse(Message, key=86, versions=(0, 0), flexible=0
 
 
 class ReadShareGroupStateSummaryRequestPartitionData(Struct):
-    """One of the ``partitions`` of a ReadStateSummaryData."""
-
     partition: Int32 = 0
     leader_epoch: Int32 = 0
 
 
 class ReadStateSummaryData(Struct):
-    """One of the ``topics`` of a ReadShareGroupStateSummaryRequest."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[ReadShareGroupStateSummaryRequestPartitionData] = field(factory=list)
 
@@ -219,8 +179,6 @@ class ReadShareGroupStateSummaryRequest(Message, key=87, versions=(0, 1), flexib
 
 
 class ReadShareGroupStateSummaryResponsePartitionResult(Struct):
-    """One of the ``partitions`` of a ReadStateSummaryResult."""
-
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
@@ -231,8 +189,6 @@ class ReadShareGroupStateSummaryResponsePartitionResult(Struct):
 
 
 class ReadStateSummaryResult(Struct):
-    """One of the ``results`` of a ReadShareGroupStateSummaryResponse."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[ReadShareGroupStateSummaryResponsePartitionResult] = field(factory=list)
 

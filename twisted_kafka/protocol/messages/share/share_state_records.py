@@ -13,8 +13,6 @@ class ShareSnapshotKey(Message, key=0, versions=(0, 0)):
 
 
 class StateBatch(Struct):
-    """One of the ``state_batches`` of a ShareSnapshotValue and one of the ``state_batches`` of a ShareUpdateValue."""
-
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     delivery_state: Int8 = 0

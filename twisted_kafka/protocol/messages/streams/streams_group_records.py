@@ -12,8 +12,6 @@ class StreamsGroupCurrentMemberAssignmentKey(Message, key=22, versions=(0, 0)):
 
 
 class StreamsGroupCurrentMemberAssignmentValueTaskIds(Struct):
-    """One of the ``active_tasks`` of a StreamsGroupCurrentMemberAssignmentValue, and of similar fields elsewhere."""
-
     subtopology_id: String = ""
     partitions: list[Int32] = field(factory=list)
     assignment_epochs: list[Int32] | None = field(factory=list, tag=0)
@@ -41,15 +39,11 @@ class StreamsGroupMemberMetadataKey(Message, key=19, versions=(0, 0)):
 
 
 class Endpoint(Struct):
-    """The ``user_endpoint`` of a StreamsGroupMemberMetadataValue."""
-
     host: String = ""
     port: Uint16 = 0
 
 
 class KeyValue(Struct):
-    """One of the ``client_tags`` of a StreamsGroupMemberMetadataValue."""
-
     key: String = ""
     value: String = ""
 
@@ -75,8 +69,6 @@ class StreamsGroupMetadataKey(Message, key=17, versions=(0, 0)):
 
 
 class LastAssignmentConfig(Struct):
-    """One of the ``last_assignment_configs`` of a StreamsGroupMetadataValue."""
-
     key: String = ""
     value: String = ""
 
@@ -100,8 +92,6 @@ class StreamsGroupTargetAssignmentMemberKey(Message, key=21, versions=(0, 0)):
 
 
 class StreamsGroupTargetAssignmentMemberValueTaskIds(Struct):
-    """One of the ``active_tasks`` of a StreamsGroupTargetAssignmentMemberValue, and of similar fields elsewhere."""
-
     subtopology_id: String = ""
     partitions: list[Int32] = field(factory=list)
 
@@ -134,15 +124,11 @@ class StreamsGroupTopologyKey(Message, key=23, versions=(0, 0)):
 
 
 class TopicConfig(Struct):
-    """One of the ``topic_configs`` of a TopicInfo."""
-
     key: String = ""
     value: String = ""
 
 
 class TopicInfo(Struct):
-    """One of the ``state_changelog_topics`` of a Subtopology."""
-
     name: String = ""
     partitions: Int32 = 0
     replication_factor: Int16 = 0
@@ -150,16 +136,12 @@ class TopicInfo(Struct):
 
 
 class CopartitionGroup(Struct):
-    """One of the ``copartition_groups`` of a Subtopology."""
-
     source_topics: list[Int16] = field(factory=list)
     source_topic_regex: list[Int16] = field(factory=list)
     repartition_source_topics: list[Int16] = field(factory=list)
 
 
 class Subtopology(Struct):
-    """One of the ``subtopologies`` of a StreamsGroupTopologyValue."""
-
     subtopology_id: String = ""
     source_topics: list[String] = field(factory=list)
     source_topic_regex: list[String] = field(factory=list)

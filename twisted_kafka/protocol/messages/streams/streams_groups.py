@@ -5,15 +5,11 @@ from twisted_kafka.protocol.compiler.types import Int8, Int16, Int32, Int64, Str
 
 
 class KeyValue(Struct):
-    """One of the ``client_tags`` of a StreamsGroupHeartbeatRequest, and of similar fields elsewhere."""
-
     key: String = ""
     value: String = ""
 
 
 class TopicInfo(Struct):
-    """One of the ``state_changelog_topics`` of a StreamsGroupHeartbeatRequestSubtopology, and of similar fields elsewhere."""
-
     name: String = ""
     partitions: Int32 = 0
     replication_factor: Int16 = 0
@@ -21,16 +17,12 @@ class TopicInfo(Struct):
 
 
 class CopartitionGroup(Struct):
-    """One of the ``copartition_groups`` of a StreamsGroupHeartbeatRequestSubtopology."""
-
     source_topics: list[Int16] = field(factory=list)
     source_topic_regex: list[Int16] = field(factory=list)
     repartition_source_topics: list[Int16] = field(factory=list)
 
 
 class StreamsGroupHeartbeatRequestSubtopology(Struct):
-    """One of the ``subtopologies`` of a StreamsGroupHeartbeatRequestTopology."""
-
     subtopology_id: String = ""
     source_topics: list[String] = field(factory=list)
     source_topic_regex: list[String] = field(factory=list)
@@ -41,29 +33,21 @@ class StreamsGroupHeartbeatRequestSubtopology(Struct):
 
 
 class StreamsGroupHeartbeatRequestTopology(Struct):
-    """The ``topology`` of a StreamsGroupHeartbeatRequest."""
-
     epoch: Int32 = 0
     subtopologies: list[StreamsGroupHeartbeatRequestSubtopology] = field(factory=list)
 
 
 class TaskIds(Struct):
-    """One of the ``active_tasks`` of a StreamsGroupHeartbeatRequest, and of similar fields elsewhere."""
-
     subtopology_id: String = ""
     partitions: list[Int32] = field(factory=list)
 
 
 class Endpoint(Struct):
-    """The ``user_endpoint`` of a StreamsGroupHeartbeatRequest, and of similar fields elsewhere."""
-
     host: String = ""
     port: Uint16 = 0
 
 
 class TaskOffset(Struct):
-    """One of the ``task_offsets`` of a StreamsGroupHeartbeatRequest, and of similar fields elsewhere."""
-
     subtopology_id: String = ""
     partition: Int32 = 0
     offset: Int64 = 0
@@ -92,22 +76,16 @@ class StreamsGroupHeartbeatRequest(Message, key=88, versions=(0, 1), flexible=0)
 
 
 class Status(Struct):
-    """One of the ``status`` of a StreamsGroupHeartbeatResponse."""
-
     status_code: Int8 = 0
     status_detail: String = ""
 
 
 class StreamsGroupHeartbeatResponseTopicPartition(Struct):
-    """One of the ``active_partitions`` of an EndpointToPartitions."""
-
     topic: String = ""
     partitions: list[Int32] = field(factory=list)
 
 
 class EndpointToPartitions(Struct):
-    """One of the ``partitions_by_user_endpoint`` of a StreamsGroupHeartbeatResponse."""
-
     user_endpoint: Endpoint = field(factory=Endpoint)
     active_partitions: list[StreamsGroupHeartbeatResponseTopicPartition] = field(factory=list)
     standby_partitions: list[StreamsGroupHeartbeatResponseTopicPartition] = field(factory=list)
@@ -143,8 +121,6 @@ class StreamsGroupDescribeRequest(Message, key=89, versions=(0, 1), flexible=0):
 
 
 class StreamsGroupDescribeResponseSubtopology(Struct):
-    """One of the ``subtopologies`` of a StreamsGroupDescribeResponseTopology."""
-
     subtopology_id: String = ""
     source_topics: list[String] = field(factory=list)
     repartition_sink_topics: list[String] = field(factory=list)
@@ -153,23 +129,17 @@ class StreamsGroupDescribeResponseSubtopology(Struct):
 
 
 class StreamsGroupDescribeResponseTopology(Struct):
-    """The ``topology`` of a DescribedGroup."""
-
     epoch: Int32 = 0
     subtopologies: list[StreamsGroupDescribeResponseSubtopology] | None = None
 
 
 class Assignment(Struct):
-    """The ``assignment`` of a Member and the ``target_assignment`` of a Member."""
-
     active_tasks: list[TaskIds] = field(factory=list)
     standby_tasks: list[TaskIds] = field(factory=list)
     warmup_tasks: list[TaskIds] = field(factory=list)
 
 
 class Member(Struct):
-    """One of the ``members`` of a DescribedGroup."""
-
     member_id: String = ""
     member_epoch: Int32 = 0
     instance_id: String | None = None
@@ -188,8 +158,6 @@ class Member(Struct):
 
 
 class TopologyDescriptionNode(Struct):
-    """One of the ``nodes`` of a TopologyDescriptionSubtopology, and of similar fields elsewhere."""
-
     name: String = ""
     node_type: Int8 = 0
     source_topics: list[String] = field(factory=list)
@@ -199,29 +167,21 @@ class TopologyDescriptionNode(Struct):
 
 
 class TopologyDescriptionSubtopology(Struct):
-    """One of the ``subtopologies`` of a TopologyDescription."""
-
     subtopology_id: String = ""
     nodes: list[TopologyDescriptionNode] = field(factory=list)
 
 
 class TopologyDescriptionGlobalStore(Struct):
-    """One of the ``global_stores`` of a TopologyDescription."""
-
     source: TopologyDescriptionNode = field(factory=TopologyDescriptionNode)
     processor: TopologyDescriptionNode = field(factory=TopologyDescriptionNode)
 
 
 class TopologyDescription(Struct):
-    """The ``topology_description`` of a DescribedGroup."""
-
     subtopologies: list[TopologyDescriptionSubtopology] = field(factory=list)
     global_stores: list[TopologyDescriptionGlobalStore] = field(factory=list)
 
 
 class DescribedGroup(Struct):
-    """One of the ``groups`` of a StreamsGroupDescribeResponse."""
-
     error_code: Int16 = 0
     error_message: String | None = None
     group_id: String = ""

@@ -5,8 +5,6 @@ from twisted_kafka.protocol.compiler.types import Int8, Int16, Int32, String
 
 
 class TopologyDescriptionNode(Struct):
-    """One of the ``nodes`` of a TopologyDescriptionSubtopology, and of similar fields elsewhere."""
-
     name: String = ""
     node_type: Int8 = 0
     source_topics: list[String] = field(factory=list)
@@ -16,22 +14,16 @@ class TopologyDescriptionNode(Struct):
 
 
 class TopologyDescriptionSubtopology(Struct):
-    """One of the ``subtopologies`` of a TopologyDescription."""
-
     subtopology_id: String = ""
     nodes: list[TopologyDescriptionNode] = field(factory=list)
 
 
 class TopologyDescriptionGlobalStore(Struct):
-    """One of the ``global_stores`` of a TopologyDescription."""
-
     source: TopologyDescriptionNode = field(factory=TopologyDescriptionNode)
     processor: TopologyDescriptionNode = field(factory=TopologyDescriptionNode)
 
 
 class TopologyDescription(Struct):
-    """The ``topology_description`` of a StreamsGroupTopologyDescriptionUpdateRequest."""
-
     subtopologies: list[TopologyDescriptionSubtopology] = field(factory=list)
     global_stores: list[TopologyDescriptionGlobalStore] = field(factory=list)
 

@@ -7,6 +7,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Final
 
+from typing_extensions import override
+
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.network.requests.request_context import RequestContext
@@ -355,13 +357,16 @@ class _Measured(Measured):
         self._reads = reads
         self._topics: Sequence[FetchedPartitions] | None = None
 
+    @override
     def size_bytes(self) -> int:
         self._topics = topics = by_topic(self._fetch_context.peek(self._reads))
         return size_of(self._params.version, topics)
 
+    @override
     def answer(self) -> FetchResponse | FetchedResponse:
         return self._apis.send(self._context, self._params, self._fetch_context, self._reads, self._topics)
 
+    @override
     def throttled(self, throttle_time_ms: int) -> FetchResponse:
         """Return an empty response: the next fetch reads the data again."""
         fetch_context = self._fetch_context

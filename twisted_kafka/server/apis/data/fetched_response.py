@@ -8,6 +8,8 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
+from typing_extensions import override
+
 from twisted_kafka.protocol.compiler.wire import coalesce, varint_bytes
 from twisted_kafka.protocol.regions import Part
 from twisted_kafka.replication.partition.fetch_data import PartitionFetch, PartitionRead
@@ -112,6 +114,7 @@ class FetchedResponse(ReadyResponse):
         self._session_id = session_id
         self._topics = topics
 
+    @override
     def encode_parts(self, version: int, prefix: bytes = b"") -> list[Part]:
         """Return ``prefix`` and the answer, the records' file regions as parts of their own."""
         count = len(self._topics)

@@ -6,6 +6,8 @@ The messages of such a request and its response cost as much as an append, a rea
 from copy import copy
 from typing import Any, cast
 
+from typing_extensions import override
+
 from twisted_kafka.protocol.compiler.flat import FlatForm
 from twisted_kafka.protocol.messages.fetch import FetchRequest
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -62,12 +64,14 @@ class FlatResponse(ReadyResponse, FlatForm):
 
     __slots__ = ()
 
+    @override
     def throttled(self, throttle_time_ms: int) -> Response:
         """Return the response with a throttle time."""
         throttled: Any = copy(self)
         throttled.throttle_time_ms = throttle_time_ms
         return cast(Response, throttled)
 
+    @override
     def encode_parts(self, version: int, prefix: bytes = b"") -> list[Part]:
         """Return ``prefix`` and the response as one part."""
         return [self.write(version, prefix)]
