@@ -17,6 +17,8 @@ MORE_PARAMETERS = {"field"}
 """A declaration, by keywords alone."""
 CLOCK = PACKAGE / "timing" / "clock.py"
 THREADS = PACKAGE / "system" / "threads.py"
+BATCH_LAYOUT = PACKAGE / "protocol" / "records" / "layout.py"
+PLACES_IN_A_BATCH = {16, 17, 21, 22, 27, 35, 43, 51, 53}
 THREAD_MODULES = {"threading", "_thread", "concurrent.futures", "concurrent.futures.thread"}
 THREAD_MAKERS = {"Thread", "Timer", "ThreadPoolExecutor", "start_new_thread"}
 RAW_TRANSFERS = {
@@ -106,6 +108,17 @@ def _descriptors_of_no_file(tree: ast.AST) -> Iterator[str]:
                 yield f"line {node.lineno}"
 
 
+def _places_in_a_batch(tree: ast.AST) -> Iterator[str]:
+    """Find constants that repeat where a field of a batch's header is."""
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int(place)))
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=int(place)))
+            ) if name.endswith("_AT") and place in PLACES_IN_A_BATCH:
+                yield f"line {node.lineno}: {name}"
+
+
 def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
@@ -131,6 +144,8 @@ def test_a_module_keeps_the_rules() -> None:
                 assert list(_threads_made(tree)) == [], "system.threads makes threads, whose errors are logged and counted"
             if str(path.relative_to(PACKAGE)) not in MAY_TRANSFER_A_PART:
                 assert list(_raw_transfers(tree)) == [], "file_io completes a read or write, or raises"
+            if path != BATCH_LAYOUT:
+                assert list(_places_in_a_batch(tree)) == [], "protocol.records.layout has them"
             assert list(_descriptors_of_no_file(tree)) == [], "a variable keeps the file open while its descriptor is used"
             long = [each.name for each in _functions(tree) if _length(each) > LONGEST_FUNCTION]
             assert set(long) <= LONGER, "a function of its own for a part of this"

@@ -7,20 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.log.support import batch_file
-from twisted_kafka.log.batch_headers import (
-    HEADER_BYTES,
-    batches_in,
-    crc_matches,
-    find_batch,
-    is_plausible,
-    scan_batches,
-    scan_headers,
-)
+from twisted_kafka.log.batch_headers import batches_in, crc_matches, find_batch, is_plausible, scan_batches, scan_headers
 from twisted_kafka.log.cleaner.blocks import read_blocks
 from twisted_kafka.log.segment import indexes
 from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
 from twisted_kafka.protocol.errors import CorruptRecordError
 from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.layout import HEADER_SIZE
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.system.file_io import ShortFileError
 
@@ -186,8 +179,8 @@ def one(number: int, size: int = 10) -> bytes:
 @given(st.lists(st.integers(0, 6000), max_size=12), st.binary(max_size=80))
 def test_walking_a_file(sizes: Any, junk: Any) -> None:
     data = b"".join(one(number, size) for number, size in enumerate(sizes))
-    with batch_file(data + junk[:HEADER_BYTES]) as file:
-        end = len(data) + len(junk[:HEADER_BYTES])
+    with batch_file(data + junk[:HEADER_SIZE]) as file:
+        end = len(data) + len(junk[:HEADER_SIZE])
         whole = [(header.position, header.size_bytes, header.base_offset) for header in scan_headers(file, 0, end)][: len(sizes)]
         assert [offset for _, _, offset in whole] == list(range(len(sizes)))
         bodies = [(header.position, bytes(body)) for header, body in scan_batches(file, 0, len(data))]

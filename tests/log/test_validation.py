@@ -19,11 +19,12 @@ from twisted_kafka.log.validation.log_validator import (
     InvalidRecordsError,
     InvalidTimestampsError,
     ValidationContext,
-    check_produced_records,
     validate_and_assign_offsets,
 )
+from twisted_kafka.log.validation.produced import the_batch
 from twisted_kafka.protocol.errors import (
     CorruptRecordError,
+    ErrorCode,
     InvalidProducerEpochError,
     InvalidRecordError,
     KafkaError,
@@ -492,22 +493,24 @@ def test_what_is_accepted_can_be_read_whatever_was_sent(magic: int, codec: Compr
                 assert [offset for offset, *_ in content(one_batch(result))] == list(range(1000, 1000 + result.record_count))
 
 
-def test_what_produce_may_carry() -> None:
+def test_the_batch_of_a_produce() -> None:
     good = build_batch(RECORDS)
-    check_produced_records(good, 3)
-    check_produced_records(build_batch(PLAIN, magic=1), 2)
-    check_produced_records(None, 3)
-    check_produced_records(good + good[:-1], 3)
-    with pytest.raises(InvalidRecordError, match="magic 2"):
-        check_produced_records(build_batch(PLAIN, magic=1), 3)
-    check_produced_records(build_batch(RECORDS, compression=Compression.ZSTD), 7)
-    with pytest.raises(UnsupportedCompressionTypeError):
-        check_produced_records(build_batch(RECORDS, compression=Compression.ZSTD), 6)
-    for bad in (build_batch(PLAIN, magic=1), good + good, b"", good[:-1]):
-        with pytest.raises(InvalidRecordError):
-            check_produced_records(bad, 9)
-    with pytest.raises(CorruptRecordError):
-        check_produced_records(good[:16] + b"\x09" + good[17:], 9)
+    zstd = build_batch(RECORDS, compression=Compression.ZSTD)
+    transactional = build_batch(RECORDS, is_transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+    for records, version in ((good, 3), (good + good[:-1], 3), (zstd, 7)):
+        batch, error = the_batch(records, version, None)
+        assert error == 0
+        assert batch in (good, zstd)
+    assert the_batch(transactional, 9, "t")[1] == 0
+    refused = {
+        ErrorCode.INVALID_RECORD: [None, b"", good[:-1], good + good, build_batch(PLAIN, magic=1)],
+        ErrorCode.CORRUPT_MESSAGE: [good[:16] + b"\x09" + good[17:], good[:8] + bytes(4) + good[12:], good + bytes(12)],
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: [transactional],
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: [zstd],
+    }
+    for expected, each in refused.items():
+        for records in each:
+            assert the_batch(records, 6, None)[1] == expected
 
 
 def test_what_is_written_as_it_came_costs_nothing() -> None:

@@ -1,9 +1,6 @@
 """Headers of batches in a file or in memory, read without the records.
 
-A batch is laid out as offset (8 bytes), size of the rest (4), then for format 2: leader epoch (4), magic (1), CRC (4),
-attributes (2), last offset delta (4), base timestamp (8), largest timestamp (8), producer id (8), producer epoch (2), base
-sequence (4), count (4). Formats 0 and 1 have CRC (4), magic (1), attributes (1) and, in format 1, a timestamp (8). The offset of
-a compressed message of theirs is that of the last record inside.
+The offset of a compressed message of format 0 or 1 is that of the last record inside.
 """
 
 import struct
@@ -13,17 +10,27 @@ from typing import Protocol
 
 from twisted_kafka.protocol.errors import CorruptRecordError
 from twisted_kafka.protocol.records.checksums import crc32c
+from twisted_kafka.protocol.records.layout import (
+    CRC_AT,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    INT64,
+    LATEST_MAGIC,
+    LEGACY_CRC_AT,
+    LEGACY_CRC_START,
+    LEGACY_HEADER,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    stated_end,
+)
+from twisted_kafka.protocol.records.record import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.system.file_io import OpenFile, read_at, read_into
 
-OVERHEAD_BYTES = 12
-HEADER_BYTES = 61
 SCAN_BYTES = 27
 """The part of a header with the size and the offsets, in any format."""
 SMALLEST_LEGACY_BYTES = 26
-NEWEST_MAGIC = 2
-CRC_START = 21
-"""The CRC of format 2 covers everything from here."""
 
 CHUNK_BYTES = 1 << 20
 PROBE_BYTES = 4096
@@ -31,12 +38,7 @@ LARGE_BATCH_BYTES = 8192
 """Batches of this size or more are looked up at the exact position of an index entry first."""
 
 _MAX_SEQUENCE = 2**31 - 1
-_HEADER = struct.Struct(">qiibIhiqqqhii")
 _SCAN = struct.Struct(">qiibIhi")
-_LEGACY = struct.Struct(">qiIbb")
-_TIMESTAMP = struct.Struct(">q")
-_TRANSACTIONAL = 0x10
-_CONTROL = 0x20
 
 
 class IndexedBatch(Protocol):
@@ -92,10 +94,10 @@ class BatchHeader:
     )
 
     def __init__(self, data: Buffer, at: int, position: int) -> None:
-        """Read the header at ``at`` in ``data``, which must have HEADER_BYTES there; for a smaller batch, all of its bytes."""
+        """Read the header at ``at`` in ``data``, which must have HEADER_SIZE there; for a smaller batch, all of its bytes."""
         self.position = position
-        self.magic = magic = data[at + 16]
-        if magic < NEWEST_MAGIC:
+        self.magic = magic = data[at + MAGIC_AT]
+        if magic < LATEST_MAGIC:
             self._read_legacy(data, at)
             return
         (
@@ -112,22 +114,22 @@ class BatchHeader:
             epoch,
             sequence,
             self.count,
-        ) = _HEADER.unpack_from(data, at)
+        ) = HEADER.unpack_from(data, at)
         self.base_offset = base
         self.last_offset = base + delta
-        self.size_bytes = size + OVERHEAD_BYTES
+        self.size_bytes = size + LOG_OVERHEAD
         self.producer_id = producer_id
         self.producer_epoch = epoch
         self.base_sequence = sequence
         self.last_sequence = -1 if sequence < 0 else advance_sequence(sequence, delta)
-        self.is_transactional = attributes & _TRANSACTIONAL != 0
-        self.is_control = attributes & _CONTROL != 0
+        self.is_transactional = attributes & TRANSACTIONAL_FLAG != 0
+        self.is_control = attributes & CONTROL_FLAG != 0
 
     def _read_legacy(self, data: Buffer, at: int) -> None:
-        offset, size, _, magic, _ = _LEGACY.unpack_from(data, at)
+        offset, size, _, magic, _ = LEGACY_HEADER.unpack_from(data, at)
         self.base_offset = self.last_offset = offset
-        self.size_bytes = size + OVERHEAD_BYTES
-        self.max_timestamp_ms = _TIMESTAMP.unpack_from(data, at + 18)[0] if magic == 1 else -1
+        self.size_bytes = size + LOG_OVERHEAD
+        self.max_timestamp_ms = INT64.unpack_from(data, at + LEGACY_HEADER.size)[0] if magic == 1 else -1
         self.leader_epoch = self.producer_id = self.producer_epoch = self.base_sequence = self.last_sequence = self.count = -1
         self.is_transactional = self.is_control = False
 
@@ -145,25 +147,25 @@ def retreat_sequence(sequence: int, by: int) -> int:
 
 def is_plausible(size_bytes: int, magic: int) -> bool:
     """Return whether a batch of this format can have this size."""
-    return size_bytes >= (HEADER_BYTES if magic == NEWEST_MAGIC else SMALLEST_LEGACY_BYTES) and magic <= NEWEST_MAGIC
+    return size_bytes >= (HEADER_SIZE if magic == LATEST_MAGIC else SMALLEST_LEGACY_BYTES) and magic <= LATEST_MAGIC
 
 
 def crc_matches(batch: memoryview) -> bool:
     """Return whether the CRC of a complete batch is right."""
-    if batch[16] == NEWEST_MAGIC:
-        return crc32c(batch[CRC_START:]) == int.from_bytes(batch[17:21])
-    return zlib.crc32(batch[16:]) == int.from_bytes(batch[12:16])
+    if batch[MAGIC_AT] == LATEST_MAGIC:
+        return crc32c(batch[CRC_START:]) == int.from_bytes(batch[CRC_AT:CRC_START])
+    return zlib.crc32(batch[LEGACY_CRC_START:]) == int.from_bytes(batch[LEGACY_CRC_AT:LEGACY_CRC_START])
 
 
 def batches_in(data: Buffer) -> Iterator[BatchHeader]:
     """Yield the headers of the complete batches in ``data``, up to the first incomplete or invalid one."""
     position, end = 0, len(data)
     while end - position >= SMALLEST_LEGACY_BYTES:
-        size = int.from_bytes(data[position + 8 : position + 12]) + OVERHEAD_BYTES
-        if position + size > end or not is_plausible(size, data[position + 16]):
+        following = stated_end(data, position)
+        if following > end or not is_plausible(following - position, data[position + MAGIC_AT]):
             return
         yield BatchHeader(data, position, position)
-        position += size
+        position = following
 
 
 def find_batch(file: OpenFile, position: int, end: int, offset: int, following: int = -1) -> tuple[int, int, int, int] | None:
@@ -175,10 +177,10 @@ def find_batch(file: OpenFile, position: int, end: int, offset: int, following: 
     Raises CorruptRecordError if a batch on the way is invalid or exceeds ``end``, and OSError.
     """
     unpack = _SCAN.unpack_from
-    if position + LARGE_BATCH_BYTES < following <= end - HEADER_BYTES:
+    if position + LARGE_BATCH_BYTES < following <= end - HEADER_SIZE:
         base, size, _, magic, _, _, delta = unpack(read_at(file, SCAN_BYTES, following))
-        if base <= offset <= base + delta and magic == NEWEST_MAGIC and following + size + OVERHEAD_BYTES <= end:
-            return base + delta, following, following + size + OVERHEAD_BYTES, base
+        if base <= offset <= base + delta and magic == LATEST_MAGIC and following + size + LOG_OVERHEAD <= end:
+            return base + delta, following, following + size + LOG_OVERHEAD, base
     chunk = b""
     start = position
     while end - position >= SMALLEST_LEGACY_BYTES:
@@ -187,10 +189,10 @@ def find_batch(file: OpenFile, position: int, end: int, offset: int, following: 
             chunk = read_at(file, min(PROBE_BYTES, end - position), position).ljust(SCAN_BYTES, b"\0")
             start, at = position, 0
         base, size, _, magic, _, _, delta = unpack(chunk, at)
-        size += OVERHEAD_BYTES
+        size += LOG_OVERHEAD
         if not is_plausible(size, magic) or position + size > end:
             raise CorruptRecordError(f"{file.name} has an invalid batch at byte {position}")
-        last = base + delta if magic == NEWEST_MAGIC else base
+        last = base + delta if magic == LATEST_MAGIC else base
         if last >= offset:
             return last, position, position + size, base
         position += size
@@ -208,11 +210,11 @@ def scan_headers(file: OpenFile, position: int, end: int) -> Iterator[BatchHeade
     start = position
     while end - position >= SMALLEST_LEGACY_BYTES:
         at = position - start
-        if at + HEADER_BYTES > len(chunk):
-            chunk = read_at(file, min(PROBE_BYTES, end - position), position).ljust(HEADER_BYTES, b"\0")
+        if at + HEADER_SIZE > len(chunk):
+            chunk = read_at(file, min(PROBE_BYTES, end - position), position).ljust(HEADER_SIZE, b"\0")
             start, at = position, 0
-        size = int.from_bytes(chunk[at + 8 : at + 12]) + OVERHEAD_BYTES
-        if position + size > end or not is_plausible(size, chunk[at + 16]):
+        size = stated_end(chunk, at) - at
+        if position + size > end or not is_plausible(size, chunk[at + MAGIC_AT]):
             return
         yield BatchHeader(chunk, at, position)
         position += size
@@ -226,10 +228,10 @@ def scan_batches(file: OpenFile, position: int, end: int) -> Iterator[tuple[Batc
     """
     window = _Window(file, position, end)
     while end - position >= SMALLEST_LEGACY_BYTES:
-        window.reach(position, min(end - position, HEADER_BYTES))
+        window.reach(position, min(end - position, HEADER_SIZE))
         at = position - window.start
-        size = int.from_bytes(window.memory[at + 8 : at + 12]) + OVERHEAD_BYTES
-        if size > end - position or not is_plausible(size, window.memory[at + 16]):
+        size = stated_end(window.memory, at) - at
+        if size > end - position or not is_plausible(size, window.memory[at + MAGIC_AT]):
             return
         window.reach(position, size)
         at = position - window.start
@@ -247,16 +249,16 @@ class _Window:
         self._end = end
         self._filled = 0
         self.start = position
-        self.memory = memoryview(bytearray(min(CHUNK_BYTES, max(0, end - position)) + HEADER_BYTES))
+        self.memory = memoryview(bytearray(min(CHUNK_BYTES, max(0, end - position)) + HEADER_SIZE))
 
     def reach(self, position: int, size_bytes: int) -> None:
         """Load ``size_bytes`` from ``position``; raises OSError."""
         if position + size_bytes <= self.start + self._filled:
             return
-        if size_bytes + HEADER_BYTES > len(self.memory):
-            self.memory = memoryview(bytearray(size_bytes + HEADER_BYTES))
+        if size_bytes + HEADER_SIZE > len(self.memory):
+            self.memory = memoryview(bytearray(size_bytes + HEADER_SIZE))
         self.start = position
-        wanted = min(len(self.memory) - HEADER_BYTES, self._end - position)
+        wanted = min(len(self.memory) - HEADER_SIZE, self._end - position)
         self._filled = 0  # nothing, if the read fails
         read_into(self._file, self.memory[:wanted], position)
         self._filled = wanted

@@ -1,26 +1,15 @@
 """Finds records by timestamp: in the time index, then in batch headers, then in the records of one batch."""
 
-import struct
-
-from twisted_kafka.log.batch_headers import (
-    HEADER_BYTES,
-    NEWEST_MAGIC,
-    PROBE_BYTES,
-    SMALLEST_LEGACY_BYTES,
-    BatchHeader,
-    is_plausible,
-)
+from twisted_kafka.log.batch_headers import PROBE_BYTES, SMALLEST_LEGACY_BYTES, BatchHeader, is_plausible
 from twisted_kafka.log.results import TimestampAndOffset
 from twisted_kafka.log.segment.log_segment import Located, LogSegment
 from twisted_kafka.log.segment.log_segments import LogSegments
 from twisted_kafka.protocol.errors import InvalidRecordError
 from twisted_kafka.protocol.records.batch import DefaultBatch, batches
+from twisted_kafka.protocol.records.layout import ATTRIBUTES_AT, BASE_TIMESTAMP_AT, HEADER_SIZE, INT64, LATEST_MAGIC
 from twisted_kafka.protocol.records.record import COMPRESSION_MASK, TIMESTAMP_TYPE_MASK
 from twisted_kafka.protocol.records.varint import read_varint, read_varlong
 from twisted_kafka.system.file_io import read_at
-
-_CODEC_AT = 22
-_base_timestamp = struct.Struct(">27xq").unpack_from
 
 
 def find_timestamp(segments: LogSegments, timestamp_ms: int, start_offset: int) -> TimestampAndOffset | None:
@@ -54,8 +43,8 @@ def _find_in(segment: LogSegment, located: Located, start_offset: int, timestamp
     data, start = b"", position
     while end - position >= SMALLEST_LEGACY_BYTES:
         at = position - start
-        if at + HEADER_BYTES > len(data):
-            data = read_at(file, min(read_bytes, end - position), position).ljust(HEADER_BYTES, b"\0")
+        if at + HEADER_SIZE > len(data):
+            data = read_at(file, min(read_bytes, end - position), position).ljust(HEADER_SIZE, b"\0")
             start, at, read_bytes = position, 0, PROBE_BYTES
         header = BatchHeader(data, at, position)
         size = header.size_bytes
@@ -77,12 +66,12 @@ def _find_record(data: bytes, at: int, header: BatchHeader, wanted: tuple[int, i
     Raises CorruptRecordError, InvalidRecordError.
     """
     size = header.size_bytes
-    if header.magic == NEWEST_MAGIC and not data[at + _CODEC_AT] & TIMESTAMP_TYPE_MASK:
-        if data[at + _CODEC_AT] & COMPRESSION_MASK:
+    if header.magic == LATEST_MAGIC and not data[at + ATTRIBUTES_AT] & TIMESTAMP_TYPE_MASK:
+        if data[at + ATTRIBUTES_AT] & COMPRESSION_MASK:
             payload, first = DefaultBatch(memoryview(data)[at : at + size]).payload(), 0
         else:
-            payload, first = data, at + HEADER_BYTES
-        return _find_created(payload, first, header, _base_timestamp(data, at)[0], wanted)
+            payload, first = data, at + HEADER_SIZE
+        return _find_created(payload, first, header, INT64.unpack_from(data, at + BASE_TIMESTAMP_AT)[0], wanted)
     timestamp_ms, start_offset = wanted
     for batch in batches(data[at : at + size]):
         for record in batch.records():

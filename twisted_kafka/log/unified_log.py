@@ -1,6 +1,5 @@
 """UnifiedLog: one partition's log."""
 
-import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
@@ -39,7 +38,7 @@ from twisted_kafka.protocol.errors import (
     OffsetOutOfRangeError,
     RecordBatchTooLargeError,
 )
-from twisted_kafka.protocol.records.batch import HEADER_SIZE
+from twisted_kafka.protocol.records.layout import HEADER_SIZE, INT64, PRODUCER_ID_AT
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system.buffers import join
@@ -48,8 +47,6 @@ from twisted_kafka.system.file_io import ShortFileError
 MAX_JOINED_BYTES = 1 << 20
 """Joined batches with this many bytes take no further batch: joining copies them."""
 
-_PRODUCER_ID_AT = 43
-_producer_id_at = struct.Struct(">q").unpack_from
 
 _HIGH_WATERMARK = int(FetchIsolation.HIGH_WATERMARK)
 _TXN_COMMITTED = int(FetchIsolation.TXN_COMMITTED)
@@ -498,7 +495,7 @@ def _aborted_between(segments: LogSegments, fetch_offset: int, upper_bound: int)
 
 
 def _producer_of(records: Buffer) -> int:
-    return _producer_id_at(records, _PRODUCER_ID_AT)[0] if len(records) >= HEADER_SIZE else NO_PRODUCER_ID
+    return INT64.unpack_from(records, PRODUCER_ID_AT)[0] if len(records) >= HEADER_SIZE else NO_PRODUCER_ID
 
 
 def _joined(infos: list[LogAppendInfo]) -> LogAppendInfo:

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from twisted_kafka.protocol.errors import KafkaError
-from twisted_kafka.protocol.records.batch import CRC_START, HEADER, DefaultBatch, parse_batch
+from twisted_kafka.protocol.records.batch import DefaultBatch, parse_batch
 from twisted_kafka.protocol.records.builder import assemble_batch, encode_records
 from twisted_kafka.protocol.records.checksums import crc32c
 from twisted_kafka.protocol.records.compression import Compression, compress
+from twisted_kafka.protocol.records.layout import CRC_AT, CRC_START, HEADER, INT64, PRODUCER_ID_AT, UINT32
 from twisted_kafka.protocol.records.record import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
@@ -29,10 +30,6 @@ _DECOMPRESSION_LIMIT_BYTES: Final = 64 * 1024 * 1024
 _FLAGS: Final = {"logAppendTime": TIMESTAMP_TYPE_MASK, "transactional": TRANSACTIONAL_FLAG, "control": CONTROL_FLAG}
 _NONE: Final = {"partitionLeaderEpoch": -1, "producerId": -1, "producerEpoch": -1, "baseSequence": -1, "baseOffset": 0}
 """The default values of fields, which are left out."""
-_CRC: Final = struct.Struct(">I")
-_CRC_AT: Final = 17
-_PRODUCER_ID: Final = struct.Struct(">q")
-_PRODUCER_ID_AT: Final = 43
 
 
 def write_value(value: Any) -> Any:
@@ -162,6 +159,6 @@ def _with_producer(batch: bytes, producer_id: int) -> bytes:
     if len(batch) < HEADER.size:
         return batch
     out = bytearray(batch)
-    _PRODUCER_ID.pack_into(out, _PRODUCER_ID_AT, producer_id)
-    _CRC.pack_into(out, _CRC_AT, crc32c(memoryview(out)[CRC_START:]))
+    INT64.pack_into(out, PRODUCER_ID_AT, producer_id)
+    UINT32.pack_into(out, CRC_AT, crc32c(memoryview(out)[CRC_START:]))
     return bytes(out)

@@ -7,8 +7,9 @@ from typing import NamedTuple, cast
 
 from twisted_kafka.log.batch_headers import is_plausible
 from twisted_kafka.protocol.errors import CorruptRecordError
-from twisted_kafka.protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_AT, DefaultBatch
+from twisted_kafka.protocol.records.batch import DefaultBatch
 from twisted_kafka.protocol.records.compression import CODECS, Compression, decompress
+from twisted_kafka.protocol.records.layout import HEADER, HEADER_SIZE, LATEST_MAGIC, LOG_OVERHEAD, MAGIC_AT, stated_end
 from twisted_kafka.protocol.records.legacy import LegacyBatch
 from twisted_kafka.protocol.records.record import (
     COMPRESSION_MASK,
@@ -23,7 +24,6 @@ from twisted_kafka.system.file_io import OpenFile, read_at
 SMALLEST_READ_BYTES = 4096
 LARGEST_READ_BYTES = 4 << 20
 """The most that is read between two checks of whether the cleaning was aborted."""
-_LATEST_MAGIC = 2
 
 
 class Batch(NamedTuple):
@@ -192,7 +192,7 @@ def _parse(data: bytes) -> tuple[Block, int, int]:
         # Nearly all batches are complete and of format 2: logs with small batches spend their time in this loop.
         size, magic, attributes, count = unpack(data, position)
         end = position + size + LOG_OVERHEAD
-        if magic != _LATEST_MAGIC or end - position < HEADER_SIZE or end > length:
+        if magic != LATEST_MAGIC or end - position < HEADER_SIZE or end > length:
             break
         flags |= attributes if count > 0 else _NOT_PLAIN
         positions.append(position)
@@ -200,13 +200,13 @@ def _parse(data: bytes) -> tuple[Block, int, int]:
         position = end
     block.is_plain = not flags & _NOT_PLAIN and position > 0
     while length - position > MAGIC_AT:
-        size = int.from_bytes(data[position + 8 : position + 12]) + LOG_OVERHEAD
+        size = stated_end(data, position) - position
         magic = data[position + MAGIC_AT]
         if not is_plausible(size, magic):
             raise CorruptRecordError(f"invalid batch of {size} bytes with magic {magic}")
         if size > length - position:
             return block, position, 0 if position else size
-        if magic == _LATEST_MAGIC or positions:
+        if magic == LATEST_MAGIC or positions:
             break
         messages.append(LegacyBatch(memoryview(data)[position : position + size], position))
         position += size

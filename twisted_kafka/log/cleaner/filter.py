@@ -13,6 +13,7 @@ from twisted_kafka.log.cleaner.transactions import CleanedTransactions
 from twisted_kafka.protocol.errors import CorruptRecordError
 from twisted_kafka.protocol.records.builder import assemble_batch, build_message_set, encode_records
 from twisted_kafka.protocol.records.compression import compress
+from twisted_kafka.protocol.records.layout import PRODUCER_ID_AT
 from twisted_kafka.protocol.records.legacy import LegacyBatch
 from twisted_kafka.protocol.records.record import (
     COMPRESSION_MASK,
@@ -38,7 +39,6 @@ class Written(NamedTuple):
 
 
 _NO_PRODUCER = b"\xff" * 8
-_PRODUCER_AT = 43
 _OF_TRANSACTIONS = TRANSACTIONAL_FLAG | CONTROL_FLAG
 _NO_DATA: tuple[int, Batch | None] = (-1, None)
 _written = cast(Callable[[tuple[int, int, int, int, int]], Written], partial(tuple.__new__, Written))
@@ -97,7 +97,7 @@ class BlockFilter:
         remaining = zip(survivors.counts, survivors.has_tombstones, block.positions, strict=True)
         for number, (kept, has_tombstones, position) in enumerate(remaining):
             # Most batches are dropped, after a check of the producer id alone. The last one may end the cleaned range.
-            if not kept and number != last and startswith(_NO_PRODUCER, position + _PRODUCER_AT):
+            if not kept and number != last and startswith(_NO_PRODUCER, position + PRODUCER_ID_AT):
                 continue
             batch = block.batch(number)
             if not kept:

@@ -11,9 +11,10 @@ from itertools import pairwise
 
 from twisted.logger import Logger
 
-from twisted_kafka.log.batch_headers import NEWEST_MAGIC, BatchHeader, crc_matches, scan_batches
+from twisted_kafka.log.batch_headers import BatchHeader, crc_matches, scan_batches
 from twisted_kafka.log.files import SWAP_SUFFIX, remove_if_there, sync_directory
 from twisted_kafka.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
+from twisted_kafka.protocol.records.layout import LATEST_MAGIC
 
 SegmentMaker = Callable[[int], LogSegment]
 """Creates an empty segment with this base offset, whose files end with ``.cleaned``."""
@@ -92,7 +93,7 @@ def _fill(pieces: list[LogSegment], segment: LogSegment, make: SegmentMaker) -> 
         if not pieces[-1].fits(header.last_offset):
             # The base offset of a message of an old format is not in its header, but cannot be further from its last offset.
             first = header.base_offset
-            pieces.append(make(first if header.magic == NEWEST_MAGIC else max(next_offset, first - MAX_RELATIVE_OFFSET)))
+            pieces.append(make(first if header.magic == LATEST_MAGIC else max(next_offset, first - MAX_RELATIVE_OFFSET)))
         next_offset = header.last_offset + 1
         header.position = 0
         pieces[-1].append(batch, [header])

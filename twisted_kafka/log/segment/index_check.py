@@ -7,9 +7,10 @@ compared with the batches that they point to, on the first use of the indexes: o
 from pathlib import Path
 from typing import NamedTuple
 
-from twisted_kafka.log.batch_headers import HEADER_BYTES, SMALLEST_LEGACY_BYTES, BatchHeader, is_plausible, scan_headers
+from twisted_kafka.log.batch_headers import SMALLEST_LEGACY_BYTES, BatchHeader, is_plausible, scan_headers
 from twisted_kafka.log.files import TEMPORARY_SUFFIX
 from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
+from twisted_kafka.protocol.records.layout import HEADER_SIZE
 from twisted_kafka.system.file_io import OpenFile, read_at
 
 
@@ -63,11 +64,11 @@ def _header_at(batches: BatchFile, position: int) -> BatchHeader | None:
     available = batches.size_bytes - position
     if available < SMALLEST_LEGACY_BYTES:
         return None
-    data = read_at(batches.file, min(HEADER_BYTES, available), position)
+    data = read_at(batches.file, min(HEADER_SIZE, available), position)
     size = int.from_bytes(data[8:12]) + 12
     if not is_plausible(size, data[16]) or position + size > batches.size_bytes:
         return None
-    return BatchHeader(data.ljust(HEADER_BYTES, b"\0"), 0, position)
+    return BatchHeader(data.ljust(HEADER_SIZE, b"\0"), 0, position)
 
 
 def _temporary(index: OffsetIndex | TimeIndex) -> Path:

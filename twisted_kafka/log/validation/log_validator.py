@@ -38,11 +38,6 @@ from twisted_kafka.protocol.errors import (
     UnsupportedCompressionTypeError,
 )
 from twisted_kafka.protocol.records.batch import (
-    CRC_START,
-    HEADER,
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    MAGIC_AT,
     batch_size,
     batches,
     parse_records,
@@ -50,6 +45,18 @@ from twisted_kafka.protocol.records.batch import (
 from twisted_kafka.protocol.records.builder import assemble_batch, encode_records
 from twisted_kafka.protocol.records.checksums import crc32c
 from twisted_kafka.protocol.records.compression import CODECS, Compression, compress, decompress_to_read
+from twisted_kafka.protocol.records.layout import (
+    CRC_AT,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    INT64,
+    LATEST_MAGIC,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    UINT32,
+)
 from twisted_kafka.protocol.records.record import COMPRESSION_MASK, CONTROL_FLAG, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_FLAG
 from twisted_kafka.protocol.records.scan import scan_records
 from twisted_kafka.protocol.records.scan_python import RecordScan
@@ -64,28 +71,18 @@ __all__ = [
     "RecordValidationError",
     "TopicRules",
     "ValidationContext",
-    "check_produced_records",
     "validate_and_assign_offsets",
 ]
 
 _LARGE_PAYLOADS = threading.Lock()
 """Held while a batch is validated whose records are large."""
-_LATEST_MAGIC = 2
 _CODEC_COUNT = len(CODECS)
 _CLIENT = AppendOrigin.CLIENT
 _RAFT_LEADER = AppendOrigin.RAFT_LEADER
 _unpack_header = HEADER.unpack_from
 _PREFIX = struct.Struct(">qii")
-_CRC_AT = 17
-_CODEC_AT = 22
-_CRC = struct.Struct(">I")
 _COVERED_HEAD = struct.Struct(">Ih")
-_MAX_TIMESTAMP_AT = 35
-_TIMESTAMP = struct.Struct(">q")
 _INT64_MAX = (1 << 63) - 1
-
-_FIRST_VERSION_OF_FORMAT_2 = 3
-_FIRST_VERSION_WITH_ZSTD = 7
 
 
 def validate_and_assign_offsets(records: Buffer, context: ValidationContext) -> LogAppendInfo:
@@ -102,7 +99,7 @@ def validate_and_assign_offsets(records: Buffer, context: ValidationContext) -> 
     try:
         if len(view) >= HEADER_SIZE:
             header = _unpack_header(view)
-            if header[1] == len(view) - LOG_OVERHEAD and header[3] == _LATEST_MAGIC:
+            if header[1] == len(view) - LOG_OVERHEAD and header[3] == LATEST_MAGIC:
                 return _validate_batch(view, header, context)  # exactly one batch of format 2, the usual case
         return _validate_batches(view, context)
     except RecordTooLargeError:
@@ -118,7 +115,7 @@ def _validate_batches(view: memoryview, context: ValidationContext) -> LogAppend
     size = batch_size(view)
     if size is None or size > len(view):
         return LogAppendInfo(b"", (), 0)
-    if view[MAGIC_AT] != _LATEST_MAGIC:
+    if view[MAGIC_AT] != LATEST_MAGIC:
         return validate_message_set(view, context)
     if size != len(view):
         _check_all(view, context)
@@ -130,7 +127,7 @@ def _check_all(view: memoryview, context: ValidationContext) -> None:
     """Check every batch's header, and reject a second batch. As in Kafka, errors of single batches come first."""
     count = 0
     for batch in batches(view):
-        if context.origin is _CLIENT and batch.magic == _LATEST_MAGIC and batch.base_offset:
+        if context.origin is _CLIENT and batch.magic == LATEST_MAGIC and batch.base_offset:
             _refuse_base_offset(batch.base_offset)
         check_size(batch.size_bytes, context)
         ensure_checksum(batch)
@@ -247,9 +244,9 @@ def _patched(view: memoryview, header: tuple[int, ...], fields: tuple[int, int],
     _PREFIX.pack_into(view, 0, context.offset, header[1], context.leader_epoch)
     attributes, max_timestamp = fields
     if attributes != header[5] or max_timestamp != header[8]:
-        _COVERED_HEAD.pack_into(view, _CRC_AT, 0, attributes)
-        _TIMESTAMP.pack_into(view, _MAX_TIMESTAMP_AT, max_timestamp)
-        _CRC.pack_into(view, _CRC_AT, crc32c(view[CRC_START:]))
+        _COVERED_HEAD.pack_into(view, CRC_AT, 0, attributes)
+        INT64.pack_into(view, MAX_TIMESTAMP_AT, max_timestamp)
+        UINT32.pack_into(view, CRC_AT, crc32c(view[CRC_START:]))
     return view
 
 
@@ -271,23 +268,3 @@ def _rewritten(
     return assemble_batch(
         records, (context.offset, context.leader_epoch, attributes, count - 1, base_timestamp, max_timestamp, *producer, count)
     )
-
-
-def check_produced_records(records: Buffer | None, version: int) -> None:
-    """Check one partition's records against the version of a Produce request (Kafka: ProduceRequest.validateRecords).
-
-    From version 3 on they must be exactly one batch of format 2; zstd is allowed from version 7 on. Called before any append.
-    Raises InvalidRecordError, UnsupportedCompressionTypeError, CorruptRecordError.
-    """
-    if version < _FIRST_VERSION_OF_FORMAT_2 or records is None:
-        return
-    size = batch_size(records)
-    if size is None or size > len(records):
-        raise InvalidRecordError(f"Produce of version {version} must have a record batch for each partition")
-    if records[MAGIC_AT] != _LATEST_MAGIC:
-        raise InvalidRecordError(f"Produce of version {version} must have record batches of magic 2")
-    if version < _FIRST_VERSION_WITH_ZSTD and records[_CODEC_AT] & COMPRESSION_MASK == Compression.ZSTD:
-        raise UnsupportedCompressionTypeError(f"Produce of version {version} must not have batches compressed with zstd")
-    following = batch_size(records, size)
-    if following is not None and following <= len(records) - size:
-        raise InvalidRecordError(f"Produce of version {version} must have exactly one record batch for each partition")

@@ -1,6 +1,5 @@
 """Read record batches of every format."""
 
-import struct
 from collections.abc import Iterator
 
 from typing_extensions import override
@@ -8,6 +7,17 @@ from typing_extensions import override
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError
 from twisted_kafka.protocol.records.checksums import crc32c
 from twisted_kafka.protocol.records.compression import Compression, decompress
+from twisted_kafka.protocol.records.layout import (
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    INT32,
+    LATEST_MAGIC,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    SIZE_AT,
+    SMALLEST_SIZE,
+)
 from twisted_kafka.protocol.records.legacy import LegacyBatch
 from twisted_kafka.protocol.records.record import (
     CONTROL_FLAG,
@@ -43,22 +53,9 @@ __all__ = [
     "parse_records",
 ]
 
-LOG_OVERHEAD = 12
-"""Bytes of the offset and size before every batch; the size does not include them."""
-HEADER_SIZE = 61
-"""Bytes of the header of a batch of format 2."""
-HEADER = struct.Struct(">qiibIhiqqqhii")
-"""The header fields of :class:`DefaultBatch` in order; the size excludes the first 12 bytes."""
-CRC_START = 21
-"""The CRC covers a batch of format 2 from its attributes on."""
-MAGIC_AT = 16
-
-_SIZE_AT = 8
-_SMALLEST_SIZE = 14
-_LATEST_MAGIC = 2
 _INT64_RANGE = 1 << 64
 _INT64_MAX = (1 << 63) - 1
-_read_size = struct.Struct(">i").unpack_from
+_read_size = INT32.unpack_from
 
 
 class DefaultBatch(RecordBatch):
@@ -224,16 +221,16 @@ def batch_size(data: Buffer, position: int = 0) -> int | None:
     left = len(data) - position
     if left < LOG_OVERHEAD:
         return None
-    size: int = _read_size(data, position + _SIZE_AT)[0]
-    if size < _SMALLEST_SIZE:
-        raise CorruptRecordError(f"the record batch size {size} is less than the minimum of {_SMALLEST_SIZE}")
+    size: int = _read_size(data, position + SIZE_AT)[0]
+    if size < SMALLEST_SIZE:
+        raise CorruptRecordError(f"the record batch size {size} is less than the minimum of {SMALLEST_SIZE}")
     if left <= MAGIC_AT:
         return None
     magic = data[position + MAGIC_AT]
-    if magic > _LATEST_MAGIC:
+    if magic > LATEST_MAGIC:
         raise CorruptRecordError(f"unknown magic {magic} in a record batch")
     size += LOG_OVERHEAD
-    if magic == _LATEST_MAGIC and size < HEADER_SIZE:
+    if magic == LATEST_MAGIC and size < HEADER_SIZE:
         raise CorruptRecordError(f"the record batch size {size} is less than that of the header, {HEADER_SIZE}")
     return size
 
@@ -247,7 +244,7 @@ def parse_batch(data: memoryview, position: int = 0) -> RecordBatch | None:
     if size is None or size > len(data) - position:
         return None
     whole = data[position : position + size]
-    return DefaultBatch(whole, position) if data[position + MAGIC_AT] == _LATEST_MAGIC else LegacyBatch(whole, position)
+    return DefaultBatch(whole, position) if data[position + MAGIC_AT] == LATEST_MAGIC else LegacyBatch(whole, position)
 
 
 def batches(data: Buffer, position: int = 0) -> Iterator[RecordBatch]:

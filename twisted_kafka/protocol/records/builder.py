@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Final, Protocol, TypedDict, Unpack
 
 from twisted_kafka.protocol.errors import UnsupportedCompressionTypeError
-from twisted_kafka.protocol.records.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD
 from twisted_kafka.protocol.records.checksums import crc32c
 from twisted_kafka.protocol.records.compression import Compression, compress
+from twisted_kafka.protocol.records.layout import CRC_AT, CRC_START, HEADER, HEADER_SIZE, LATEST_MAGIC, LOG_OVERHEAD, UINT32
 from twisted_kafka.protocol.records.record import (
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
@@ -28,8 +28,6 @@ from twisted_kafka.protocol.records.record import (
 from twisted_kafka.protocol.records.varint import append_varint, encode_varint
 from twisted_kafka.protocol.regions import Buffer
 
-_CRC = struct.Struct(">I")
-_CRC_AT = 17
 _CONTROL_KEY = struct.Struct(">hh")
 _END_TRANSACTION_VALUE = struct.Struct(">hi")
 _CONTROL_VERSION = 0
@@ -140,9 +138,9 @@ def assemble_batch(payload: Buffer, fields: HeaderFields) -> bytearray:
     """Return the batch of format 2 with this header; ``payload`` holds the records, compressed as the attributes declare."""
     base_offset, leader_epoch, *covered = fields
     out = bytearray(HEADER_SIZE + len(payload))
-    HEADER.pack_into(out, 0, base_offset, len(out) - LOG_OVERHEAD, leader_epoch, 2, 0, *covered)
+    HEADER.pack_into(out, 0, base_offset, len(out) - LOG_OVERHEAD, leader_epoch, LATEST_MAGIC, 0, *covered)
     out[HEADER_SIZE:] = payload
-    _CRC.pack_into(out, _CRC_AT, crc32c(memoryview(out)[CRC_START:]))
+    UINT32.pack_into(out, CRC_AT, crc32c(memoryview(out)[CRC_START:]))
     return out
 
 
@@ -274,4 +272,4 @@ def _message(magic: int, offset: int, attributes: int, timestamp_ms: int, key: b
             _NULL_LENGTH if value is None else _LENGTH.pack(len(value)) + value,
         )
     )
-    return _LEGACY_PREFIX.pack(offset, len(body) + _CRC.size, zlib.crc32(body)) + body
+    return _LEGACY_PREFIX.pack(offset, len(body) + UINT32.size, zlib.crc32(body)) + body

@@ -13,6 +13,15 @@ from typing_extensions import override
 
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, RecordTooLargeError
 from twisted_kafka.protocol.records.compression import Compression, decompress
+from twisted_kafka.protocol.records.layout import (
+    INT32,
+    INT64,
+    LEGACY_CRC_START,
+    LEGACY_HEADER,
+    LOG_OVERHEAD,
+    SIZE_AT,
+    SMALLEST_SIZE,
+)
 from twisted_kafka.protocol.records.record import (
     DEFAULT_DECOMPRESSION_LIMIT_BYTES,
     NO_PARTITION_LEADER_EPOCH,
@@ -24,16 +33,6 @@ from twisted_kafka.protocol.records.record import (
     Record,
     RecordBatch,
 )
-
-LOG_OVERHEAD = 12
-CRC_START = 16
-"""Where the part of a message that the CRC covers begins: at its magic."""
-
-_HEADER = struct.Struct(">qiIbb")
-_HEADER_SIZE = _HEADER.size
-_TIMESTAMP = struct.Struct(">q")
-_LENGTH = struct.Struct(">i")
-_SMALLEST_SIZE = 14
 
 
 class LegacyBatch(RecordBatch):
@@ -53,13 +52,13 @@ class LegacyBatch(RecordBatch):
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.base_sequence = NO_SEQUENCE
-        self._payload_start = _HEADER_SIZE
+        self._payload_start = LEGACY_HEADER.size
         self.max_timestamp_ms = NO_TIMESTAMP
         try:
-            self.last_offset, size, self.crc, self.magic, self.attributes = _HEADER.unpack_from(data)
+            self.last_offset, size, self.crc, self.magic, self.attributes = LEGACY_HEADER.unpack_from(data)
             if self.magic > 0:
-                (self.max_timestamp_ms,) = _TIMESTAMP.unpack_from(data, _HEADER_SIZE)
-                self._payload_start += _TIMESTAMP.size
+                (self.max_timestamp_ms,) = INT64.unpack_from(data, LEGACY_HEADER.size)
+                self._payload_start += INT64.size
         except struct.error:
             raise CorruptRecordError(f"a message of {len(data)} bytes is too short") from None
         self.base_timestamp_ms = self.max_timestamp_ms
@@ -85,7 +84,7 @@ class LegacyBatch(RecordBatch):
     @override
     def is_valid(self) -> bool:
         """Whether the CRC-32 is correct."""
-        return zlib.crc32(self.data[CRC_START:]) == self.crc
+        return zlib.crc32(self.data[LEGACY_CRC_START:]) == self.crc
 
     def key_and_value(self) -> tuple[bytes | None, bytes | None]:
         """Return the message's own key and value; raises InvalidRecordError when their lengths do not fit the message."""
@@ -95,10 +94,10 @@ class LegacyBatch(RecordBatch):
 
     def _read_bytes(self, position: int) -> tuple[bytes | None, int]:
         try:
-            (size,) = _LENGTH.unpack_from(self.data, position)
+            (size,) = INT32.unpack_from(self.data, position)
         except struct.error:
             raise InvalidRecordError("a message ends within a length") from None
-        position += _LENGTH.size
+        position += INT32.size
         if size < 0:
             return None, position
         end = position + size
@@ -146,9 +145,9 @@ class LegacyBatch(RecordBatch):
         messages = []
         position = 0
         while position + LOG_OVERHEAD <= len(data):
-            (size,) = _LENGTH.unpack_from(data, position + 8)
-            if size < _SMALLEST_SIZE:
-                raise CorruptRecordError(f"the inner message size {size} is less than the minimum of {_SMALLEST_SIZE}")
+            (size,) = INT32.unpack_from(data, position + SIZE_AT)
+            if size < SMALLEST_SIZE:
+                raise CorruptRecordError(f"the inner message size {size} is less than the minimum of {SMALLEST_SIZE}")
             end = position + LOG_OVERHEAD + size
             if end > len(data):
                 raise InvalidRecordError(f"an inner message declares a size of {size} bytes, but {len(data) - position} remain")

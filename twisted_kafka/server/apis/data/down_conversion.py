@@ -6,6 +6,7 @@ from typing import Final
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, UnsupportedCompressionTypeError
 from twisted_kafka.protocol.records.conversion import down_convert
+from twisted_kafka.protocol.records.layout import LOG_OVERHEAD, MAGIC_AT, stated_end
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch, PartitionRead
 from twisted_kafka.replication.partition.topic_stats import FETCH_CONVERSIONS
@@ -19,8 +20,6 @@ _LAST_VERSION_OF_FORMAT_0: Final = 1
 CONVERTED_BYTES: Final = 1 << 20
 """Maximum bytes of a partition converted for one response, or the first batch if larger; the consumer fetches the rest later."""
 
-_OVERHEAD: Final = 12
-_MAGIC_AT: Final = 16
 _MOST_OFFSET_AND_SIZE: Final = struct.Struct(">qi")
 
 
@@ -94,7 +93,7 @@ def _beginning(records: Buffer | FileRegion) -> Buffer:
         return records
     data = records.slice(0, CONVERTED_BYTES).read()
     if len(data) == CONVERTED_BYTES < len(records):
-        first = _OVERHEAD + int.from_bytes(data[8:_OVERHEAD], "big")
+        first = stated_end(data, 0)
         if first > CONVERTED_BYTES:
             data = records.slice(0, first).read()
     return data
@@ -114,18 +113,18 @@ def _converted(records: Buffer | FileRegion, data: Buffer, to_magic: int, first_
 def _needs(data: Buffer, to_magic: int) -> bool:
     """Return whether any batch, even a truncated one, has a newer format."""
     position = 0
-    while position + _MAGIC_AT < len(data):
-        if data[position + _MAGIC_AT] > to_magic:
+    while position + MAGIC_AT < len(data):
+        if data[position + MAGIC_AT] > to_magic:
             return True
-        position += _OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big")
+        position = stated_end(data, position)
     return False
 
 
 def _whole_batches(data: Buffer) -> memoryview:
     """Return the data without a truncated last batch."""
     end = position = 0
-    while position + _OVERHEAD <= len(data):
-        position += _OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big")
+    while position + LOG_OVERHEAD <= len(data):
+        position = stated_end(data, position)
         if position <= len(data):
             end = position
     return memoryview(data)[:end]

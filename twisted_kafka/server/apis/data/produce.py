@@ -1,7 +1,6 @@
 """Produce v0-11: v0-v2 old message formats, v3 record batches and transactions, v5 log start offset, v7 zstd, v8 record errors,
 v9 flexible, v10 current leader, v11 idempotent retries across transactions, v12 adds partitions to transactions (KIP-890)."""
 
-import struct
 from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -10,6 +9,7 @@ from typing import Final
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.log.results import Conversion
 from twisted_kafka.log.validation.log_validator import AppendOrigin
+from twisted_kafka.log.validation.produced import base_sequence, is_transactional, the_batch, transactional_producer
 from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
 from twisted_kafka.protocol.compiler.schema import maker
 from twisted_kafka.protocol.errors import ErrorCode
@@ -24,8 +24,6 @@ from twisted_kafka.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from twisted_kafka.protocol.records.batch import HEADER_SIZE
-from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
 from twisted_kafka.replication.operations.append_result import PartitionResult
@@ -51,33 +49,14 @@ _TOPIC: Final = ResourceType.TOPIC
 _NOTHING_DENIED: Final[frozenset[str]] = frozenset()
 
 _FIRST_VERSION_OF_BATCHES: Final = 3
-_FIRST_VERSION_WITH_ZSTD: Final = 7
 _FIRST_VERSION_WITH_LEADERS: Final = 10
 _FIRST_VERSION_WITH_ABORTABLE: Final = 11
 _FIRST_VERSION_THAT_ADDS: Final = 12
 
-_OVERHEAD: Final = 12
-"""Size of the base offset and the length field, which the batch length does not include."""
-_SMALLEST_LENGTH: Final = 14
-_TO_MAGIC: Final = 17
-_MAGIC_AT: Final = 16
-_ATTRIBUTES_AT: Final = 22
-_CODEC_MASK: Final = 7
-_ZSTD: Final = int(Compression.ZSTD)
-_MAGIC: Final = 2
-_TRANSACTIONAL: Final = 0x10
-_PRODUCER_AT: Final = 43
-_SEQUENCE_AT: Final = 53
-_NEGATIVE: Final = 0x80
-"""Sign bit in the first byte of a producer id; a negative id means no producer."""
 _NO_TRANSACTIONAL_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _partition_response: Final = maker(PartitionProduceResponse)
 _topic_response: Final = maker(TopicProduceResponse)
 _response: Final = maker(ProduceResponse)
-_sequence_of: Final = struct.Struct(">i").unpack_from
-_producer_of: Final = struct.Struct(">qh").unpack_from
-_length_at_8: Final = struct.Struct(">8xi").unpack_from
-_length_and_magic: Final = struct.Struct(">8xi4xB").unpack_from
 
 Results = dict[TopicPartition, PartitionResult]
 Answer = ProduceResponse | Outcome
@@ -109,7 +88,7 @@ class ProduceApis:
                 records = data.records
                 error: int = 0
                 if version >= _FIRST_VERSION_OF_BATCHES:
-                    records, error = _the_batch(records, version, transactional_id)
+                    records, error = the_batch(records, version, transactional_id)
                 if topic.name in denied and error != _NO_TRANSACTIONAL_ID:
                     error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 if records is None or error:
@@ -132,7 +111,8 @@ class ProduceApis:
     def _may_use_transactional_id(self, context: RequestContext, request: ProduceRequest) -> bool:
         """Whether none of the batches is transactional, or the principal may write with their transactional id."""
         transactional_id = request.transactional_id
-        if transactional_id is None or not _has_transactional(request):
+        batches = (data.records for topic in request.topic_data for data in topic.partition_data)
+        if transactional_id is None or not any(map(is_transactional, batches)):
             return True
         return self._authorization.is_allowed(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
@@ -179,7 +159,7 @@ class ProduceApis:
         one = OneBatch.read(frame, version, offset) if version >= _FIRST_VERSION_OF_BATCHES else None
         if one is None or not one.acks or context.client_id == ADMIN_CLIENT_ID:
             return None
-        records, error = _the_batch(one.records, version, None)
+        records, error = the_batch(one.records, version, None)
         if error or records is None:
             return None
         authorization = self._authorization
@@ -221,12 +201,13 @@ class ProduceApis:
         self, context: RequestContext, request: ProduceRequest, entries: dict[TopicPartition, Buffer], refused: Results | None
     ) -> "Answer | Future[Answer]":
         """Verify the partitions in their producer's transaction, or add them, then append to the valid ones."""
-        producers = _transactional_producers(entries)
+        found = {partition: transactional_producer(records) for partition, records in entries.items()}
+        producers = {partition: Producer(*producer) for partition, producer in found.items() if producer is not None}
         if len(set(producers.values())) > 1:
             return self._append(context, request, {}, {**(refused or {}), **_several_producers(entries)}, NO_GUARDS)
         if not producers:
             return self._append(context, request, entries, refused, NO_GUARDS)
-        sequences: dict[TopicPartition, int] = {each: _sequence_of(entries[each], _SEQUENCE_AT)[0] for each in producers}
+        sequences: dict[TopicPartition, int] = {each: base_sequence(entries[each]) for each in producers}
         producer = next(iter(producers.values()))
         transactional_id = request.transactional_id or ""
         version = context.api_version
@@ -334,52 +315,6 @@ def _explain(
         answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
 
 
-def _the_batch(records: Buffer | None, version: int, transactional_id: str | None) -> tuple[Buffer | None, int]:
-    """Return the only batch without trailing bytes, and 0, or an error code unless there is exactly one batch, of format 2.
-
-    The checks, their order and the error codes are those of Kafka's ``ProduceRequest.validateRecords``.
-    """
-    if records is None or (size := len(records)) < _TO_MAGIC:
-        return records, ErrorCode.INVALID_RECORD
-    length, magic = _length_and_magic(records)
-    if length < _SMALLEST_LENGTH or magic > _MAGIC:
-        return records, ErrorCode.CORRUPT_MESSAGE
-    end = length + _OVERHEAD
-    if end > size or magic != _MAGIC:
-        return records, ErrorCode.INVALID_RECORD
-    attributes = records[_ATTRIBUTES_AT]
-    if attributes & _TRANSACTIONAL and transactional_id is None:
-        return records, _NO_TRANSACTIONAL_ID
-    if version < _FIRST_VERSION_WITH_ZSTD and attributes & _CODEC_MASK == _ZSTD:
-        return records, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    if end < size:
-        return records[:end], _trailing_error(records[end:])
-    return records, 0
-
-
-def _transactional_producers(entries: dict[TopicPartition, Buffer]) -> dict[TopicPartition, Producer]:
-    """Return the producers of transactional batches, by partition."""
-    return {
-        partition: Producer(*_producer_of(records, _PRODUCER_AT))
-        for partition, records in entries.items()
-        if len(records) >= HEADER_SIZE  # a shorter one is corrupt, which the append reports
-        and records[_ATTRIBUTES_AT] & _TRANSACTIONAL
-        and records[_PRODUCER_AT] < _NEGATIVE
-    }
-
-
-def _has_transactional(request: ProduceRequest) -> bool:
-    """Whether one of the batches is transactional; malformed ones, which are refused anyhow, are not."""
-    return any(
-        data.records is not None
-        and len(data.records) > _ATTRIBUTES_AT
-        and data.records[_MAGIC_AT] == _MAGIC
-        and data.records[_ATTRIBUTES_AT] & _TRANSACTIONAL
-        for topic in request.topic_data
-        for data in topic.partition_data
-    )
-
-
 def _several_producers(entries: dict[TopicPartition, Buffer]) -> Results:
     return {partition: PartitionResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING) for partition in entries}
 
@@ -405,15 +340,3 @@ def _all_refused(request: ProduceRequest, error: int) -> Results:
         for topic in request.topic_data
         for data in topic.partition_data
     }
-
-
-def _trailing_error(rest: Buffer) -> int:
-    """Return the error code for the bytes after the batch: another batch is an error, a truncated one is ignored."""
-    if len(rest) < _TO_MAGIC:
-        if len(rest) >= _OVERHEAD and _length_at_8(rest)[0] < _SMALLEST_LENGTH:
-            return ErrorCode.CORRUPT_MESSAGE
-        return 0
-    length = _length_at_8(rest)[0]
-    if length < _SMALLEST_LENGTH or rest[_MAGIC_AT] > _MAGIC:
-        return ErrorCode.CORRUPT_MESSAGE
-    return ErrorCode.INVALID_RECORD if length + _OVERHEAD <= len(rest) else 0
