@@ -25,6 +25,7 @@ from twisted_kafka.config.broker_config import OWN_EDITION, Edition, KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.server.interception import IRequestInterceptor
 from twisted_kafka.system.threads import make_thread, why_not_real
 from twisted_kafka.timing.clock import IClock, SystemClock
@@ -176,6 +177,14 @@ class Broker:
     def diagnoses(self) -> list[str]:
         """The mistakes of clients that it has seen lately, a line each with what to do; the log has them, too."""
         return self._server.diagnoses.lines
+
+    def rebalance(self, group: str) -> ErrorCode:
+        """Ask the members of a group of the classic protocol to join again. GROUP_ID_NOT_FOUND for any other group."""
+        return self._server.groups.rebalance(group)
+
+    def partition_of_group(self, group: str) -> int:
+        """Return the partition of ``__consumer_offsets`` whose leader coordinates a group."""
+        return self._server.groups.partition_for(group)
 
     @property
     def listeners(self) -> list[EndPoint]:

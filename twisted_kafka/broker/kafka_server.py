@@ -140,6 +140,13 @@ class KafkaServer:
         return self._serving.supported_apis
 
     @property
+    def groups(self) -> GroupCoordinator:
+        """The coordinator of groups. Raises RuntimeError unless it runs."""
+        if self._running.groups is None:
+            raise RuntimeError("the broker does not run")
+        return self._running.groups
+
+    @property
     def diagnoses(self) -> Diagnoses:
         """What clients do wrong."""
         return self._serving.diagnoses

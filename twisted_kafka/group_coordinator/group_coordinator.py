@@ -317,6 +317,11 @@ class GroupCoordinator:
         )
         return described
 
+    def rebalance(self, group_id: str) -> ErrorCode:
+        """Ask the members of a classic group to join again, as if one of them had changed its subscription."""
+        error: ErrorCode = self._execute(group_id, lambda shard: shard.classic.rebalance(group_id), lambda error: error)
+        return error
+
     def delete_group(self, group_id: str) -> "ErrorCode | Future[ErrorCode]":
         """Delete an empty group."""
         answer: ErrorCode | Future[ErrorCode] = self._read(group_id, lambda shard: shard.offsets.delete_group(group_id), ErrorCode)

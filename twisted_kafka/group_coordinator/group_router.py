@@ -34,6 +34,7 @@ class GroupRouter:
         consumer_groups: ClassicClients,
     ) -> None:
         self._store = store
+        self._rebalancer = rebalancer
         self._environment = environment
         self._classic_groups = ClassicMembership(rebalancer, effects, environment)
         self._consumer_groups = consumer_groups
@@ -70,6 +71,14 @@ class GroupRouter:
             return self._create(request) if classic is None else self._classic_groups.join(classic, request)
 
         return Write(consumer_records.group_removed(group), completed)
+
+    def rebalance(self, group_id: str) -> ErrorCode:
+        """Ask the members of a classic group to join again. A group without members, or of another kind, is not found."""
+        group = self._store.classic(group_id)
+        if group is None or not group.members:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        self._rebalancer.maybe_prepare(group, "asked for")
+        return _NONE
 
     def sync(self, request: SyncRequest) -> Any:
         """Answer a SyncGroup with a SyncResult or a future of one."""

@@ -1,8 +1,8 @@
 """One metadata tree for several brokers in a process: each has a session of its own, as with ZooKeeper.
 
-    zookeeper.connect=in-process/NAME
+    zookeeper.connect=in-process/NAME@BROKER
 
-A name stands for a tree from ``share`` to ``unshare``.
+A name stands for a tree from ``share`` to ``unshare``, the whole text for a broker's session, which a test can let expire.
 """
 
 import itertools
@@ -21,6 +21,7 @@ from twisted_kafka.metadata.store import (
     IWatch,
     Operation,
     Result,
+    SessionExpiredError,
     SessionState,
     Stat,
     StoreClosedError,
@@ -34,7 +35,10 @@ from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.timing.clock import IClock
 
 _trees: Final[dict[str, SqliteStore]] = {}
+_sessions: Final[dict[str, "SharedStore"]] = {}
 _lock: Final = threading.Lock()
+LISTENERS_TIMEOUT_S: Final = 30.0
+"""How long a new session waits for the session listeners to return from EXPIRED."""
 _numbers: Final = itertools.count(1)
 
 
@@ -53,6 +57,8 @@ def unshare(connect: str) -> None:
     """Forget a tree. Harmless if it does not exist."""
     with _lock:
         tree = _trees.pop(connect, None)
+        for name in [name for name in _sessions if name.partition("@")[0] == connect]:
+            del _sessions[name]
     if tree is not None:
         tree.close()
 
@@ -60,10 +66,19 @@ def unshare(connect: str) -> None:
 def open_shared(connect: str, *, threaded: bool = True) -> "SharedStore":
     """Begin a session; raises StoreUnavailableError if there is no such tree."""
     with _lock:
-        tree = _trees.get(connect)
+        tree = _trees.get(connect.partition("@")[0])
     if tree is None:
         raise StoreUnavailableError(f"zookeeper.connect={connect}: this process shares no metadata of this name")
-    return SharedStore(tree, threaded=threaded)
+    opened = SharedStore(tree, threaded=threaded)
+    with _lock:
+        _sessions[connect] = opened
+    return opened
+
+
+def session_of(connect: str) -> "SharedStore":
+    """Return the session of the broker with this ``zookeeper.connect``. Raises KeyError."""
+    with _lock:
+        return _sessions[connect]
 
 
 @implementer(IMetadataStore)
@@ -72,7 +87,7 @@ class SharedStore:
 
     def __init__(self, tree: SqliteStore, *, threaded: bool = True) -> None:
         self._tree = tree
-        self._is_closed = False
+        self._is_closed = self._is_expired = False
         self._worker = SerialWorker("metadata-watch-thread", threaded=threaded)
         self._watches = Watches(self._worker)
         self.session_id: int = tree.begin_session(self._watches)
@@ -148,6 +163,22 @@ class SharedStore:
         """Call ``callback`` when the session is closed."""
         self._watches.add_session_listener(callback)
 
+    def expire(self) -> None:
+        """Let the session expire, as if the broker had not been heard of for too long. Calls fail until ``renew``."""
+        self._is_expired = True
+        self._tree.end_session(self.session_id, self._watches)
+
+    def renew(self) -> None:
+        """Report the end of the session to its listeners, and begin another one with the same watches."""
+        acted = threading.Event()
+        self._watches.session_changed(SessionState.EXPIRED)
+        if self._worker.submit(acted.set):
+            acted.wait(LISTENERS_TIMEOUT_S)
+        self.session_id = self._tree.begin_session(self._watches)
+        self._is_expired = False
+        self._watches.notify_all()  # of the changes meanwhile
+        self._watches.session_changed(SessionState.CONNECTED)
+
     def pump(self) -> int:
         """Deliver the waiting events on this thread; return how many. Only with ``threaded=False``."""
         return self._worker.pump()
@@ -165,5 +196,7 @@ class SharedStore:
     def _acting(self) -> Iterator[SqliteStore]:
         if self._is_closed:
             raise StoreClosedError("the session of the shared metadata store is closed")
+        if self._is_expired:
+            raise SessionExpiredError("the session of the shared metadata store has expired")
         with self._tree.acting_as(self.session_id):
             yield self._tree

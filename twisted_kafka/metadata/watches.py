@@ -98,6 +98,14 @@ class Watches:
                 for watch in self._by_path.get(event.path, ()):
                     watch.notify(event, self._worker)
 
+    def notify_all(self) -> None:
+        """Queue events for all watches, after which their receivers read everything again."""
+        with self.lock:
+            for path, watches in self._by_path.items():
+                for watch in watches:
+                    for kind in (EventKind.CHANGED, EventKind.CHILDREN):
+                        watch.notify(WatchEvent(kind, path, frozenset()), self._worker)
+
     def session_changed(self, state: SessionState) -> None:
         """Notify the session listeners."""
         with self.lock:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from twisted_kafka.testing.broker import Broker
     from twisted_kafka.testing.cluster import Cluster
     from twisted_kafka.testing.control.server import ControlServer
-    from twisted_kafka.testing.faults import Fault, Faults, Rule
+    from twisted_kafka.testing.faults import Arrival, Fault, Faults, Rule
     from twisted_kafka.testing.groups import DescribedGroup, GroupMember
     from twisted_kafka.testing.kafka import BrokerError, Kafka
     from twisted_kafka.testing.records import Record
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Aio",
+    "Arrival",
     "Broker",
     "BrokerError",
     "Clock",
@@ -45,6 +46,7 @@ __all__ = [
 
 _MODULES = {
     "Aio": "testing.waiting",
+    "Arrival": "testing.faults",
     "Broker": "testing.broker",
     "BrokerError": "testing.kafka",
     "Cluster": "testing.cluster",

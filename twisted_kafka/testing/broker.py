@@ -24,19 +24,20 @@ from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
 from twisted_kafka.config.prefixes import base_key
 from twisted_kafka.log.directories.log_directory import CLEAN_SHUTDOWN_FILE
+from twisted_kafka.metadata.shared import SharedStore, session_of
 from twisted_kafka.protocol.compiler.codec import Message
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
+from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from twisted_kafka.protocol.messages.fetch import FetchRequest
 from twisted_kafka.protocol.messages.groups import DescribeGroupsRequest, FindCoordinatorRequest, ListGroupsRequest
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
 from twisted_kafka.protocol.messages.offsets import OffsetFetchRequest
-from twisted_kafka.protocol.messages.partitions import ElectLeadersRequest
+from twisted_kafka.protocol.messages.partitions import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 from twisted_kafka.protocol.messages.produce import ProduceRequest
 from twisted_kafka.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from twisted_kafka.recording.replay import Replay, Report
 from twisted_kafka.testing.clock import Clock
-from twisted_kafka.testing.faults import Faults, Rule
+from twisted_kafka.testing.faults import Fault, Faults, Rule
 from twisted_kafka.testing.interception import OWN_CLIENT_ID, Interceptor
 from twisted_kafka.testing.kafka import REQUEST_TIMEOUT_S, BrokerError, Kafka
 from twisted_kafka.testing.requests import Requests
@@ -52,7 +53,7 @@ _VERSIONS: Final[dict[type[Message], int]] = {
     ProduceRequest: 7,
     FetchRequest: 11,
     ListOffsetsRequest: 5,
-    MetadataRequest: 5,
+    MetadataRequest: 10,
     CreateTopicsRequest: 4,
     DescribeGroupsRequest: 4,
     OffsetFetchRequest: 5,
@@ -61,8 +62,10 @@ _VERSIONS: Final[dict[type[Message], int]] = {
     ListGroupsRequest: 4,
     FindCoordinatorRequest: 3,
     ConsumerGroupDescribeRequest: 0,
+    ConsumerGroupHeartbeatRequest: 0,
+    AlterPartitionReassignmentsRequest: 0,
 }
-"""Versions that every persona from 2.8 on serves; ConsumerGroupDescribe is used only where it is served."""
+"""Versions that every persona from 2.8 on serves; those of consumer groups are used only where they are served."""
 
 
 class Broker(Kafka):
@@ -89,7 +92,9 @@ class Broker(Kafka):
         self.faults = _faults_of(self._rules, persona)
         self.requests = Requests(None if cluster is None else cluster.requests)
         self._cluster = cluster
-        self._each_faults = (self.faults,) if cluster is None else (self.faults, cluster.faults)
+        self.network = Faults() if cluster is None else cluster.network
+        self._each_faults = (self.network, self.faults) if cluster is None else (self.network, self.faults, cluster.faults)
+        self._frozen: list[Fault] = []
         self._properties = dict(properties or {})
         self._data_dir = data_dir
         self._persona = persona
@@ -144,6 +149,7 @@ class Broker(Kafka):
         if not moves_leaders:
             config = self._broker.config
             config.adopt(config.updated({"controlled.shutdown.enable": "false"}))
+        self.thaw()
         # Held requests first: a delayed answer must not keep a connection's last request open.
         for faults in self._each_faults:
             faults.drop_held(self._interceptor)
@@ -159,6 +165,44 @@ class Broker(Kafka):
         self.stop(moves_leaders=False)
         for directory in self._directories():
             (directory / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
+
+    def freeze(self) -> None:
+        """Stand still, as after ``kill -STOP``: connections stay open, and requests wait until ``thaw``.
+
+        In a cluster, the others miss the broker at once: its session with the metadata store ends.
+        """
+        if not self.is_running:
+            raise RuntimeError(self._why_not_running())
+        if self._frozen:
+            return
+        self._frozen = [self.network.add(Rule(node=self.broker_id, hold_request=True))]
+        self._interceptor.frozen = self._frozen[0]
+        if self._cluster is not None:
+            self._frozen.append(self.network.add(Rule(sender=self.broker_id, hold_request=True)))
+            self.session.expire()
+
+    def thaw(self) -> None:
+        """Go on after ``freeze``, with the requests that have waited. Harmless otherwise."""
+        frozen, self._frozen = self._frozen, []
+        self._interceptor.frozen = None
+        for fault in frozen:
+            self.network.remove(fault)
+        if frozen and self._cluster is not None:
+            self.session.renew()
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Be frozen for a ``with`` block."""
+        self.freeze()
+        try:
+            yield
+        finally:
+            self.thaw()
+
+    @property
+    def session(self) -> SharedStore:
+        """Its session with the metadata store of its cluster."""
+        return session_of(str(self._properties["zookeeper.connect"]))
 
     @override
     def close(self) -> None:
@@ -204,11 +248,6 @@ class Broker(Kafka):
     def broker_id(self) -> int:
         """Its id (broker.id)."""
         return self._broker.broker_id
-
-    @property
-    def supported_apis(self) -> Mapping[int, tuple[int, int]]:
-        """The first and last version of each API that it serves, by API key."""
-        return self._broker.supported_apis
 
     @property
     @override

@@ -19,11 +19,18 @@ from twisted_kafka.broker.temporary_directory import make_temporary_directory
 from twisted_kafka.metadata.shared import new_connect, share, unshare
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
-from twisted_kafka.protocol.messages.partitions import ElectLeadersRequest, ElectLeadersRequestTopicPartitions
+from twisted_kafka.protocol.messages.partitions import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ElectLeadersRequestTopicPartitions,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC
 from twisted_kafka.recording.replay import Report
 from twisted_kafka.testing.broker import Broker
 from twisted_kafka.testing.clock import Clock
-from twisted_kafka.testing.faults import Faults
+from twisted_kafka.testing.faults import Faults, Rule
 from twisted_kafka.testing.kafka import REQUEST_TIMEOUT_S, BrokerError, Kafka, check
 from twisted_kafka.testing.requests import Requests
 from twisted_kafka.testing.rules_file import Rules, read_rules
@@ -68,6 +75,7 @@ class Cluster(Kafka):
                 raise ValueError(f"{key} is the cluster's to set")
         self.clock = clock if clock is not None else Clock()
         self.faults = Faults(self._rules)
+        self.network = Faults()
         self.requests = Requests()
         copies = min(_MOST_COPIES, brokers)
         self._connect = new_connect()
@@ -82,13 +90,13 @@ class Cluster(Kafka):
             "transaction.state.log.min.isr": min(2, copies),
             "controlled.shutdown.retry.backoff.ms": 100,
             **(properties or {}),
-            "zookeeper.connect": self._connect,
         }
         self._each: dict[int, Broker] = {}
         try:
             for broker_id in range(1, brokers + 1):
                 listener = _LISTENER.format(port=port and port + broker_id - 1)
-                own = {**shared, "broker.id": broker_id, "listeners": listener}
+                connect = f"{self._connect}@{broker_id}"
+                own = {**shared, "broker.id": broker_id, "listeners": listener, "zookeeper.connect": connect}
                 self._each[broker_id] = Broker(own, data_dir=self._home(broker_id), clock=self.clock, cluster=self)
         except BaseException:
             self._remove()
@@ -218,6 +226,28 @@ class Cluster(Kafka):
         broker.start()
         return broker
 
+    @contextlib.contextmanager
+    def cut_off(self, broker_id: int, *, incoming: bool = True, outgoing: bool = True, metadata: bool = False) -> Iterator[None]:
+        """Cut a broker off from the other brokers for a ``with`` block; clients still reach all of them.
+
+        Requests of the others to it wait (``incoming``), and its requests to them (``outgoing``), until the block ends. With
+        ``metadata``, its session with the metadata store ends, too: the controller takes it for dead until the block ends.
+        """
+        broker = self._running(broker_id)
+        rules = [Rule(sender=broker_id, hold_request=True)] if outgoing else []
+        if incoming:
+            rules += [Rule(node=broker_id, sender=other, hold_request=True) for other in self._each if other != broker_id]
+        faults = [self.network.add(rule) for rule in rules]
+        if metadata:
+            broker.session.expire()
+        try:
+            yield
+        finally:
+            for fault in faults:
+                self.network.remove(fault)
+            if metadata and broker.is_running:
+                broker.session.renew()
+
     def _running(self, broker_id: int) -> Broker:
         if broker_id not in self.brokers:
             raise KeyError(f"broker {broker_id} does not run; these do: {sorted(self.brokers)}")
@@ -279,6 +309,46 @@ class Cluster(Kafka):
         for found in answer.replica_election_results[0].partition_result if answer.replica_election_results else ():
             if found.error_code != ErrorCode.ELECTION_NOT_NEEDED:
                 check(found.error_code, f"no election for {topic}-{partition}", found.error_message)
+
+    def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
+        """Make another running broker the leader of a partition, which becomes the preferred replica; return its id.
+
+        By default, the next replica that is in sync. A broker without a replica gets one, in the place of the last one; that waits
+        until it is in sync. Raises BrokerError and TimeoutError.
+        """
+        old, state = self._led_by(topic, partition, _WAIT_S), self.partition_state(topic, partition)
+        replicas = list(state.replica_nodes)
+        others = [each for each in replicas if each != old and each in state.isr_nodes and each in self.brokers]
+        if to is None and not others:
+            raise BrokerError(f"{topic}-{partition} cannot move: no other replica is in sync, only {sorted(state.isr_nodes)}")
+        new = others[0] if to is None else self._running(to).broker_id
+        kept = [each for each in replicas if each != new]
+        wanted = [new, *(kept if new in replicas else kept[:-1] if len(kept) > 1 else [])]
+        self._reassign(topic, partition, wanted)
+        self._wait(
+            lambda: (list(self.partition_state(topic, partition).replica_nodes), self.isr_of(topic, partition)),
+            lambda seen: seen[0] == wanted and new in seen[1],
+            f"{topic}-{partition} on {wanted}",
+            _WAIT_S,
+        )
+        self.elect(topic, partition)
+        self._wait(lambda: self._led_by(topic, partition, _WAIT_S), lambda seen: seen == new, f"{new} as its leader", _WAIT_S)
+        return new
+
+    def move_coordinator(self, group: str, to: int | None = None) -> int:
+        """Make another running broker the coordinator of a group, as ``move_leader`` does; return its id."""
+        partition = self.coordinator(group).embedded.partition_of_group(group)
+        new = self.move_leader(GROUP_METADATA_TOPIC, partition, to)
+        self._wait(lambda: self.coordinator_id(group), lambda seen: seen == new, f"{new} as coordinator of {group!r}", _WAIT_S)
+        return new
+
+    def _reassign(self, topic: str, partition: int, replicas: list[int]) -> None:
+        wanted = ReassignableTopic(name=topic, partitions=[ReassignablePartition(partition_index=partition, replicas=replicas)])
+        request = AlterPartitionReassignmentsRequest(topics=[wanted], timeout_ms=int(REQUEST_TIMEOUT_S * 1000))
+        answer = self.controller().ask(request)
+        check(answer.error_code, f"{topic}-{partition} cannot move", answer.error_message)
+        for found in answer.responses[0].partitions if answer.responses else ():
+            check(found.error_code, f"{topic}-{partition} cannot move to {replicas}", found.error_message)
 
     def wait_for_leader(self, topic: str, partition: int = 0, timeout_s: float = _WAIT_S) -> int:
         """Wait until all brokers report the same running leader of a partition; return its id. Raises TimeoutError."""

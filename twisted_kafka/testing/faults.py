@@ -13,17 +13,20 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Generic, Self, TypeVar
 
 from typing_extensions import override
 
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.types import uuid_from_text
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.server.error_counts import error_places
 from twisted_kafka.testing.answers import DISK_ERRORS, LEADER_APIS
-from twisted_kafka.testing.requests import api_key, api_name
+from twisted_kafka.testing.requests import api_key, api_name, sender_of
 from twisted_kafka.testing.subjects import Partition, apis_that_name
+from twisted_kafka.testing.waiting import LOOK_S, Aio, check_may_block, is_cancelled
+from twisted_kafka.timing.clock import SystemClock
 
 __tracebackhide__ = True
 
@@ -37,40 +40,78 @@ MAX_BROKER_ID: Final = 2**31 - 1
 MAX_FIRINGS: Final = 100
 """Only this many of a fault's latest firings are kept."""
 
-_EXCLUSIVE: Final = ("error", "close", "lose_response", "half_response", "corrupt_response", "throttle_ms", "leader", "disk")
-"""A rule has at most one of these; each can be combined with ``delay_ms``."""
+_EXCLUSIVE: Final = (
+    *("error", "close", "lose_request", "lose_response", "half_response", "corrupt_response", "throttle_ms", "leader", "disk"),
+    *("hold_request", "call"),
+)
+"""A rule has at most one of these. Each can be combined with ``delay_ms`` or ``hold``, unless the request is not handled."""
+_WITHOUT_ANSWER: Final = ("lose_request", "hold_request", "call")
+"""These cannot be combined with ``delay_ms`` or ``hold``."""
+
+
+def _no_topic(topic_id: bytes) -> str | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A request that has arrived, as rules see it."""
+    """A request that has arrived, as rules and the functions of rules see it."""
 
     key: int
+    """The API key."""
     version: int
     client_id: str | None
     principal: str
     connection: str
     partitions: tuple[Partition, ...]
+    """Topics with the numbers of their partitions; the number is None if the request names only the topic."""
     groups: tuple[str, ...]
     message: Message | None
+    """The request with its fields, as ``RecordedRequest.fields``; None if it could not be read."""
     node: int = -1
+    """The id of the broker that received it."""
+    topic_ids: tuple[bytes, ...] = ()
+    topic_name: Callable[[bytes], str | None] = _no_topic
+
+    @property
+    def api(self) -> str:
+        """Kafka's name of the API."""
+        return api_name(self.key)
+
+    @property
+    def sender(self) -> int | None:
+        """The id of the broker that sent it; None for clients."""
+        return sender_of(self.client_id)
+
+    @override
+    def __str__(self) -> str:
+        about = [topic if index is None else f"{topic}-{index}" for topic, index in self.partitions[:4]]
+        about += [f"group {group}" for group in self.groups[:4]]
+        return " ".join([f"{self.api} v{self.version} from {self.client_id or '-'}", *about])
+
+
+Call = Callable[[Arrival], "Message | Mapping[str, Any] | None"]
+"""A function of the test: it returns the response, the outcome as the fields of a Rule, or None to let the request pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """Selects requests and changes their outcome. Raises ValueError, one line, if it can never match or has no effect.
 
+    ``node``: the broker that receives the request; ``sender``: another broker that sends it. ``topic_id``: Kafka's text of the id.
     ``nth``: only the nth matching request, or, with ``times``, that many from it on. ``probability``: each matching request with
     this chance, from a generator seeded with ``seed``. ``where``: values of the request's fields.
 
     ``error``: return this error instead of handling the request, and store nothing. With ``topic`` or ``partition``, only these
     fail where the API has an error for each, otherwise the whole request. ``close="before"``: close the connection instead of
-    handling the request. ``close="after"``: close it instead of answering. ``lose_response``: handle the request, and send no
-    answer. ``half_response``: send half of the answer, and close the connection. ``corrupt_response``: send wrong bytes after the
-    correlation id. ``throttle_ms``: put this throttle time into the answer, and read nothing from the connection for as long.
-    ``leader``: name this broker as the partitions' leader in Metadata, and answer reads and writes with NOT_LEADER_OR_FOLLOWER.
-    ``disk="full"``: reject appends like a broker with a failed log directory. ``disk="stalled"``: handle appends only when the rule
-    is removed. ``delay_ms``: answer this much later by the broker's clock.
+    handling the request. ``close="after"``: close it instead of answering. ``lose_request``: neither handle nor answer the request,
+    and keep the connection. ``hold_request``: handle it when the Fault is released or removed. ``lose_response``: handle the
+    request, and send no answer. ``half_response``: send half of the answer, and close the connection. ``corrupt_response``: send
+    wrong bytes after the correlation id. ``throttle_ms``: put this throttle time into the answer, and read nothing from the
+    connection for as long. ``leader``: name this broker as the partitions' leader in Metadata, and answer reads and writes with
+    NOT_LEADER_OR_FOLLOWER. ``disk="full"``: reject appends like a broker with a failed log directory. ``disk="stalled"``: handle
+    appends only when the rule is removed. ``call``: let a function of the test decide. ``delay_ms``: answer this much later by the
+    broker's clock. ``hold``: answer when the Fault is released or removed.
     """
 
     api: str | None = None
@@ -78,7 +119,10 @@ class Rule:
     client_id: str | None = None
     principal: str | None = None
     connection: str | None = None
+    node: int | None = None
+    sender: int | None = None
     topic: str | None = None
+    topic_id: str | None = None
     partition: int | None = None
     group: str | None = None
     where: Mapping[str, object] = dataclasses.field(default_factory=dict)
@@ -88,7 +132,11 @@ class Rule:
     seed: int = 0
     error: str | None = None
     delay_ms: float = 0
+    hold: bool = False
+    call: Call | None = None
     close: str | None = None
+    lose_request: bool = False
+    hold_request: bool = False
     lose_response: bool = False
     half_response: bool = False
     corrupt_response: bool = False
@@ -115,7 +163,14 @@ class Rule:
     def as_mapping(self) -> dict[str, Any]:
         """Return the fields that are not as they are by default, as ``from_mapping`` takes them."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if not _is_default(self, field)}
-        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+        return {name: _plain(value) for name, value in values.items()}
+
+    def known_for(self, arrival: Arrival) -> "Rule":
+        """Return the rule with the name of its ``topic_id``, if the topic still exists."""
+        if self.topic_id is None:
+            return self
+        name = arrival.topic_name(uuid_from_text(self.topic_id))
+        return self if name is None else dataclasses.replace(self, topic=name)
 
     def matches(self, arrival: Arrival) -> bool:
         """Whether it is about this request; how often it fires is not looked at."""
@@ -125,6 +180,8 @@ class Rule:
             (self.client_id, arrival.client_id),
             (self.principal, arrival.principal),
             (self.connection, arrival.connection),
+            (self.node, arrival.node),
+            (self.sender, arrival.sender),
         )
         if any(wanted is not None and wanted != value for wanted, value in about):
             return False
@@ -132,6 +189,8 @@ class Rule:
         if affected is not None and arrival.key not in affected:
             return False
         if self.names_partitions and not self._asks_for_all(arrival) and not any(map(self.is_about, arrival.partitions)):
+            return False
+        if self.topic_id is not None and self.topic is None and uuid_from_text(self.topic_id) not in arrival.topic_ids:
             return False
         if self.group is not None and self.group not in arrival.groups:
             return False
@@ -156,6 +215,12 @@ class Rule:
         return " ".join(f"{name}={value}" for name, value in self.as_mapping().items())
 
 
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return getattr(value, "__qualname__", repr(value)) if callable(value) else value
+
+
 _EXPECTED: Final[Mapping[Any, str]] = {
     str | None: "a text",
     int | None: "a whole number",
@@ -163,7 +228,12 @@ _EXPECTED: Final[Mapping[Any, str]] = {
     float: "a number",
     bool: "true or false",
     Mapping: "values by the names of fields, as in {acks: -1}",
+    Callable: "a function",
 }
+
+
+_KINDS: Final[Mapping[str, Any]] = {"where": Mapping, "call": Callable}
+"""The types of fields whose annotation is more precise than what can be checked."""
 
 
 def _is_default(rule: Rule, field: "dataclasses.Field[Any]") -> bool:
@@ -180,8 +250,10 @@ def _affected(rule: Rule) -> Collection[int] | None:
 def _check_types(rule: Rule) -> None:
     """Raise ValueError for a field of the wrong type, which rules from files can have: it would never match."""
     for field in dataclasses.fields(rule):
-        value, kind = getattr(rule, field.name), Mapping if field.name == "where" else field.type
-        is_right = isinstance(value, int | float if kind is float else kind)  # type: ignore[arg-type]
+        value, kind = getattr(rule, field.name), _KINDS.get(field.name, field.type)
+        if kind is Callable and value is None:
+            continue
+        is_right = isinstance(value, int | float if kind is float else kind)
         if not is_right or isinstance(value, bool) is not (kind is bool):
             raise ValueError(f"{field.name}={value!r}: expected {_EXPECTED[kind]}")
 
@@ -194,8 +266,8 @@ def _check_api(rule: Rule, key: ApiKey | None) -> None:
     low, high = request_class(key).VERSIONS
     if rule.version is not None and not low <= rule.version <= high:
         raise ValueError(f"{rule.api} has versions {low} to {high}, not {rule.version}")
-    for what in ("topic", "partition", "group"):
-        named = apis_that_name(what)
+    for what in ("topic", "topic_id", "partition", "group"):
+        named = apis_that_name("topic" if what == "topic_id" else what)
         is_claimed = rule.leader is not None and key in LEADER_APIS
         if getattr(rule, what) is not None and rule.api not in named and not is_claimed:
             raise ValueError(f"{rule.api} requests name no {what}; these do: {', '.join(named)}")
@@ -230,10 +302,15 @@ def _check_counts(rule: Rule) -> None:
 
 def _check_action(rule: Rule, key: ApiKey | None) -> None:
     chosen = [name for name in _EXCLUSIVE if getattr(rule, name) or (name == "leader" and rule.leader is not None)]
+    later = [name for name in ("delay_ms", "hold") if getattr(rule, name)]
     if len(chosen) > 1:
         raise ValueError(f"a rule does one of {' and '.join(chosen)}: make two rules")
-    if not chosen and not rule.delay_ms:
-        raise ValueError(f"a rule that does nothing: give one of {', '.join((*_EXCLUSIVE, 'delay_ms'))}")
+    if not chosen and not later:
+        raise ValueError(f"a rule that does nothing: give one of {', '.join((*_EXCLUSIVE, 'delay_ms', 'hold'))}")
+    if len(later) > 1 or (later and (rule.close == "before" or set(chosen) & set(_WITHOUT_ANSWER))):
+        raise ValueError(f"{later[-1]} cannot be combined with {' and '.join([*chosen, *later[:-1]])}")
+    if rule.topic_id is not None:
+        _check_topic_id(rule)
     for name in ("delay_ms", "throttle_ms"):
         if not 0 <= getattr(rule, name) <= MAX_DELAY_MS:
             raise ValueError(f"{name}={getattr(rule, name)}: expected 0 to {MAX_DELAY_MS}")
@@ -253,6 +330,16 @@ def _check_action(rule: Rule, key: ApiKey | None) -> None:
             raise ValueError("throttle_ms needs an api, as in api='Produce'")
         if not any(field.name == "throttle_time_ms" for field in response_class(key).FIELDS):
             raise ValueError(f"{rule.api} responses have no throttle time")
+
+
+def _check_topic_id(rule: Rule) -> None:
+    if rule.topic is None:  # else ``known_for`` has added it
+        try:
+            uuid_from_text(rule.topic_id or "")
+        except ValueError:
+            raise ValueError(
+                f"topic_id={rule.topic_id!r}: expected Kafka's text of it, as kafka.topic_id('orders') returns"
+            ) from None
 
 
 def _check_error(rule: Rule, key: ApiKey | None) -> None:
@@ -281,7 +368,11 @@ class Fault:
         self._first = rule.nth or 1
         self._most = rule.times if rule.times is not None else 1 if rule.nth else None
         self._held: list[tuple[object, Callable[[], object]]] | None = []
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        self.follows: Fault | None = None
+        """The fault that has to be finished before this one fires (``Faults.in_order``)."""
+        self.errors: list[Exception] = []
+        """What the rule's function raised."""
         self.number = next(_numbers)
         """The fault's number, unique in this process."""
         self.matched = 0
@@ -293,16 +384,55 @@ class Fault:
 
     def takes(self, arrival: Arrival) -> bool:
         """Whether the fault fires for this request. Called with the lock of its Faults."""
-        if not self.rule.matches(arrival):
+        if self.follows is not None and not self.follows.is_finished:
+            return False
+        if not self.rule.known_for(arrival).matches(arrival):
             return False
         self.matched += 1
         if self.matched < self._first or self.fired == self._most:
             return False
         if self.rule.probability < 1 and self._random.random() >= self.rule.probability:
             return False
-        self.fired += 1
-        self.firings.append(told_request(arrival))
+        with self._lock:
+            self.fired += 1
+            self.firings.append(str(arrival))
+            self._lock.notify_all()
         return True
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has fired as often as it can."""
+        return self._most is not None and self.fired >= self._most
+
+    def wait_for(self, fired: int = 1, timeout_s: float = 10.0) -> None:
+        """Wait until the rule has fired this often. Raises TimeoutError, which says how often it has."""
+        check_may_block("fault.wait_for")
+        due_ns = SystemClock.monotonic_ns() + int(timeout_s * 1e9)
+        with self._lock:
+            while self.fired < fired:
+                left_s = (due_ns - SystemClock.monotonic_ns()) / 1e9
+                if left_s <= 0 or is_cancelled():
+                    raise TimeoutError(f"waited {timeout_s:g} s for {fired} firings: {self}")
+                self._lock.wait(min(left_s, LOOK_S))
+
+    @property
+    def aio(self) -> Aio:
+        """The wait for an asyncio loop: ``await fault.aio.wait_for(1)``."""
+        return Aio(self)
+
+    @property
+    def held(self) -> int:
+        """The number of requests and answers that the rule holds now."""
+        return len(self._held or ())
+
+    def release(self) -> None:
+        """Let go what the rule holds now. It holds what comes later, and stays in force."""
+        with self._lock:
+            held = self._held or []
+            if self._held is not None:
+                self._held = []
+        for _, call in held:
+            call()
 
     def hold(self, owner: object, call: Callable[[], object]) -> None:
         """Call ``call`` when the rule is removed or ``owner`` stops; at once if it is removed already.
@@ -374,13 +504,19 @@ class Faults:
 
     def add(self, rule: Rule) -> Fault:
         """Put a rule in force. Raises ValueError like ``check``, and if ``MAX_RULES`` are in force already."""
+        fault = self._made(rule)
+        self._put(fault)
+        return fault
+
+    def _made(self, rule: Rule) -> Fault:
         self.check(rule)
-        fault = Fault(rule)
+        return Fault(rule)
+
+    def _put(self, fault: Fault) -> None:
         with self._lock:
             if len(self._faults) >= MAX_RULES:
                 raise ValueError(f"{MAX_RULES} rules are in force: remove some first")
             self._faults = (*self._faults, fault)
-        return fault
 
     def remove(self, fault: Fault) -> None:
         """Remove a rule. Does nothing if it is not in force."""
@@ -405,12 +541,35 @@ class Faults:
         for fault in self._faults:
             fault.drop_held(owner)
 
-    def inject(self, **rule: Any) -> "Injected":
+    def add_in_order(self, *rules: Rule | Mapping[str, Any]) -> list[Fault]:
+        """Put rules in force one after the other: each fires only when those before it are finished.
+
+        Raises ValueError like ``add``, and unless all but the last have ``times`` or ``nth``.
+        """
+        made = [rule if isinstance(rule, Rule) else Rule.from_mapping(rule) for rule in rules]
+        for number, rule in enumerate(made[:-1], 1):
+            if rule.times is None and rule.nth is None:
+                raise ValueError(f"rule {number} of {len(made)} never ends, so that the next one never begins: give it times=1")
+        added: list[Fault] = []
+        for rule in made:
+            fault = self._made(rule)
+            fault.follows = added[-1] if added else None
+            self._put(fault)
+            added.append(fault)
+        return added
+
+    def in_order(self, *rules: Rule | Mapping[str, Any]) -> "Injected[list[Fault]]":
+        """Put rules in force one after the other for a ``with`` block (``add_in_order``); its value is the list of the Faults."""
+        return Injected(self, lambda: self.add_in_order(*rules), list)
+
+    def inject(self, **rule: Any) -> "Injected[Fault]":
         """Put a rule in force for a ``with`` block, whose value is the Fault; the arguments are Rule's.
 
-        Raises ValueError as Rule does.
+        Raises ValueError as Rule does. The block ends with the first error that a function of the rule raised.
         """
-        return Injected(self, Rule.from_mapping(rule))
+        made = Rule.from_mapping(rule)
+        self.check(made)
+        return Injected(self, lambda: self.add(made), lambda fault: [fault])
 
     def __iter__(self) -> Iterator[Fault]:
         return iter(self._faults)
@@ -427,26 +586,27 @@ class Faults:
             return next((fault for fault in self._faults if fault.takes(arrival)), None)
 
 
-class Injected:
-    """A rule that is in force for a ``with`` block."""
+V = TypeVar("V")
 
-    def __init__(self, faults: Faults, rule: Rule) -> None:
-        faults.check(rule)
+
+class Injected(Generic[V]):
+    """Rules that are in force for a ``with`` block."""
+
+    def __init__(self, faults: Faults, add: Callable[[], V], each: Callable[[V], list[Fault]]) -> None:
         self._faults = faults
-        self._rule = rule
-        self._fault: Fault | None = None
+        self._add = add
+        self._each = each
+        self._added: list[Fault] = []
 
-    def __enter__(self) -> Fault:
-        self._fault = self._faults.add(self._rule)
-        return self._fault
+    def __enter__(self) -> V:
+        value = self._add()
+        self._added = self._each(value)
+        return value
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if self._fault is not None:
-            self._faults.remove(self._fault)
-
-
-def told_request(arrival: Arrival) -> str:
-    """Return a request in a line: what, from whom, about what."""
-    about = [topic if index is None else f"{topic}-{index}" for topic, index in arrival.partitions[:4]]
-    about += [f"group {group}" for group in arrival.groups[:4]]
-    return " ".join([f"{api_name(arrival.key)} v{arrival.version} from {arrival.client_id or '-'}", *about])
+        for fault in self._added:
+            self._faults.remove(fault)
+        if error is None:
+            for fault in self._added:
+                if fault.errors:
+                    raise fault.errors[0]

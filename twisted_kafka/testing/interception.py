@@ -5,7 +5,7 @@ records the request, and passes the response on. No thread waits here: a timer h
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -21,9 +21,9 @@ from twisted_kafka.server.error_counts import error_places, first_error
 from twisted_kafka.server.error_responses import answers_each, error_response, merge_answers, version_of_each
 from twisted_kafka.server.interception import IRequestHandling, MakeApis
 from twisted_kafka.testing.answers import DISK_ERRORS, claim_leader, spoil_fetch, spoil_offsets
-from twisted_kafka.testing.faults import Arrival, Fault, Faults, Rule
+from twisted_kafka.testing.faults import Arrival, Call, Fault, Faults, Rule
 from twisted_kafka.testing.requests import RecordedRequest, Requests, api_name
-from twisted_kafka.testing.subjects import FetchSessions, Partition, groups_of, partitions_of, split
+from twisted_kafka.testing.subjects import FetchSessions, Partition, groups_of, partitions_of, split, topic_ids_of
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 
@@ -43,6 +43,7 @@ class _Exchange:
     arrival: Arrival
     arrived_ns: int
     rule: Rule | None
+    fault: Fault | None = None
     refused: Message | None = None
     """The answer for the part of the request that is not handled."""
     closes: bool = False
@@ -66,6 +67,8 @@ class Interceptor:
         self.sessions = FetchSessions()
         self.topic_name: Callable[[bytes], str | None] = lambda _: None
         """The name of a topic by its id."""
+        self.frozen: Fault | None = None
+        """What holds all answers while the broker is frozen."""
         self._made_ns = clock.monotonic_ns()
         self._timer: Timer | None = None
         self._lock = threading.Lock()
@@ -126,18 +129,26 @@ class Handling:
             self._apis.handle(request)
             return
         arrival = self._arrival(request)
+        arrived_ns = self._interceptor.clock.monotonic_ns()
         fault = self._interceptor.choose(arrival)
-        rule = None if fault is None else fault.rule
-        exchange = _Exchange(arrival, self._interceptor.clock.monotonic_ns(), rule)
+        rule = None if fault is None else fault.rule.known_for(arrival)
+        answer: Message | None = None
+        if fault is not None and rule is not None and rule.call is not None:
+            answer, rule = called(fault, rule.call, arrival)
+        exchange = _Exchange(arrival, arrived_ns, rule, fault)
         self._responses.expect(request, exchange)
-        if fault is not None and fault.rule.disk == "stalled":
+        if fault is not None and rule is not None and (rule.disk == "stalled" or rule.hold_request):
             self._stall(request, fault)
             return
         try:
-            if rule is None:
+            if answer is not None:
+                self._responses.answer(request, answer)
+            elif rule is None:
                 self._apis.handle(request)
             elif rule.close == "before":
                 self._responses.close_connection(request)
+            elif rule.lose_request:
+                self._responses.drop(request)
             else:
                 self._handle_part(request, exchange, rule)
         except BaseException:
@@ -205,7 +216,9 @@ class Handling:
         except Exception:  # noqa: BLE001 KafkaApis reports the fault; a token without a header has no message
             message = None
         sender = context.client_id, str(context.principal), context.connection_id
-        return Arrival(context.api_key, context.api_version, *sender, partitions, groups, message, self._interceptor.node())
+        ids = () if message is None else topic_ids_of(message)
+        node, name_of = self._interceptor.node(), self._topic_name
+        return Arrival(context.api_key, context.api_version, *sender, partitions, groups, message, node, ids, name_of)
 
 
 class Responses:
@@ -234,7 +247,15 @@ class Responses:
         if response is None:
             self.close_connection(request)
         else:
-            self.send_response(request, *_encoded(request, response))
+            self.answer(request, response)
+
+    def answer(self, request: Request, response: Message) -> None:
+        """Send a response."""
+        self.send_response(request, *_encoded(request, response))
+
+    def drop(self, request: Request) -> None:
+        """Complete a request that was not handled, without response."""
+        self.send_response(request, (), 0, NO_OP)
 
     def send_callback(self, function: Callable[[], object], request: Request | None = None) -> None:
         """Run ``function`` on a handler's thread (``RequestChannel.send_callback``)."""
@@ -266,7 +287,9 @@ class Responses:
         elif exchange.closes:
             kind = CLOSE_CONNECTION
         outcome = _OUTCOMES.get(kind, "answered" if size_bytes else "no response")
-        if rule is not None and size_bytes:
+        if rule is not None and rule.lose_request:
+            outcome = "dropped"
+        elif rule is not None and size_bytes:
             parts, size_bytes, kind, outcome = self._spoil(request, rule, response, parts, (size_bytes, kind))
         if not is_claimed and not request.claim():
             raise AlreadyAnsweredError(f"request {request.context.correlation_id} of {request.context.connection_id}")
@@ -276,8 +299,12 @@ class Responses:
             self._record(request, exchange, response, outcome, size_bytes)
             self._channel.send_response(request, parts, size_bytes, kind, is_claimed=True)
 
-        if rule is not None and rule.delay_ms:
+        if self._interceptor.frozen is not None:
+            self._interceptor.frozen.hold(self._interceptor, send)
+        elif rule is not None and rule.delay_ms:
             self._interceptor.later(rule.delay_ms, send)
+        elif rule is not None and rule.hold and exchange.fault is not None:
+            exchange.fault.hold(self._interceptor, send)
         else:
             send()
 
@@ -342,12 +369,38 @@ class Responses:
                 response,
                 ErrorCode(code).name if code else None,
                 outcome,
-                None if exchange.rule is None else str(exchange.rule),
+                None if exchange.fault is None else str(exchange.fault.rule),
                 since(exchange.arrived_ns),
                 since(self._interceptor.clock.monotonic_ns()),
                 request.request_bytes + size_bytes,
             )
         )
+
+
+def called(fault: Fault, function: Call, arrival: Arrival) -> tuple[Message | None, Rule | None]:
+    """Call the function of a rule; return the answer and the rule that it chose. Its error is answered as UNKNOWN_SERVER_ERROR."""
+    try:
+        chosen = function(arrival)
+        if chosen is None:
+            return None, None
+        if isinstance(chosen, Mapping):
+            rule = Rule.from_mapping(chosen)
+            if rule.call is not None:
+                raise TypeError("a function chose another function")
+            return None, rule
+        if not isinstance(chosen, response_class(arrival.key)):
+            expected = response_class(arrival.key).__name__
+            raise TypeError(
+                f"{_plain_name(function)} returned {chosen!r:.80}: expected a {expected}, the fields of a rule, or None"
+            )
+    except Exception as error:  # noqa: BLE001 the test's own, which ``inject`` raises in its block
+        fault.errors.append(error)
+        return None, Rule(error=ErrorCode.UNKNOWN_SERVER_ERROR.name)
+    return chosen, None
+
+
+def _plain_name(function: Call) -> str:
+    return str(getattr(function, "__qualname__", function))
 
 
 def error_of(rule: Rule, key: int) -> ErrorCode | None:

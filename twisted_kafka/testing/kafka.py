@@ -18,11 +18,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
+from twisted_kafka.broker.broker import Broker
 from twisted_kafka.broker.errors import StartError
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.types import uuid_text
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
+from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.groups import DescribeGroupsRequest, FindCoordinatorRequest, ListGroupsRequest
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -74,8 +76,8 @@ class INode(Protocol):
         """Its id."""
 
     @property
-    def supported_apis(self) -> Mapping[int, tuple[int, int]]:
-        """The first and last version of each API that it serves."""
+    def embedded(self) -> Broker:
+        """The broker itself."""
 
     def ask(self, request: Message) -> Any:
         """Send a request of the kit; return the response. Raises BrokerError."""
@@ -92,6 +94,8 @@ class Kafka(abc.ABC):
     faults: Faults
     """The rules for requests to any of the brokers."""
     _rules: Sequence[Rule]
+    network: Faults
+    """The rules of a network or a broker that fails: of ``freeze`` and ``cut_off``. ``faults`` do not contain them."""
     requests: Requests
     """The clients' requests to any of the brokers, oldest first."""
 
@@ -147,6 +151,7 @@ class Kafka(abc.ABC):
 
     def clear_state(self) -> None:
         """Forget requests, and return to the rules and the time of the start. The data stays."""
+        self.network.clear()
         self.faults.clear()
         self.clock.reset()
         self.requests.clear()
@@ -293,6 +298,10 @@ class Kafka(abc.ABC):
                 return found
         raise BrokerError(f"there is no partition {partition} of {topic!r}")
 
+    def topic_id(self, topic: str) -> str:
+        """Return Kafka's text of a topic's id, as a rule's ``topic_id`` takes it. Raises BrokerError."""
+        return uuid_text(self._described(topic).topic_id)
+
     # Records
 
     def produce(
@@ -365,7 +374,7 @@ class Kafka(abc.ABC):
         (found,) = coordinator.ask(DescribeGroupsRequest(groups=[group])).groups
         if found.error_code in _NO_COORDINATOR:
             return DescribedGroup(NO_GROUP, ())
-        if found.group_state == NO_GROUP and ApiKey.CONSUMER_GROUP_DESCRIBE in coordinator.supported_apis:
+        if found.group_state == NO_GROUP and ApiKey.CONSUMER_GROUP_DESCRIBE in coordinator.embedded.supported_apis:
             (other,) = coordinator.ask(ConsumerGroupDescribeRequest(group_ids=[group])).groups
             if not other.error_code:
                 return consumer_group_of(other)
@@ -389,6 +398,20 @@ class Kafka(abc.ABC):
                 at = committed.get((name, partition))
                 lag += self.end_offset(name, partition) - (self.start_offset(name, partition) if at is None else at)
         return lag if topics else None
+
+    def rebalance(self, group: str) -> None:
+        """Let a group rebalance: all members have to join again. Raises BrokerError for a group without members.
+
+        In a group of the consumer protocol (KIP-848), which has no such step, the members lose their membership and come back.
+        """
+        coordinator = self.coordinator(group)
+        error = coordinator.embedded.rebalance(group)
+        if error == ErrorCode.GROUP_ID_NOT_FOUND and (members := self.described_group(group).members):
+            for member in members:
+                leave = ConsumerGroupHeartbeatRequest(group_id=group, member_id=member.member_id, member_epoch=-1)
+                check(coordinator.ask(leave).error_code, f"group {group!r} cannot rebalance")
+            return
+        check(error, f"group {group!r} cannot rebalance")
 
     # Waits
 

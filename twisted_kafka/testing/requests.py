@@ -74,7 +74,7 @@ class RecordedRequest:
     error: str | None
     """The first error of the response, by Kafka's name; None if there is no error."""
     outcome: str
-    """``answered``, ``no response``, ``lost``, ``half``, ``corrupt`` or ``closed``."""
+    """``answered``, ``no response``, ``dropped`` (not handled), ``lost``, ``half``, ``corrupt`` or ``closed``."""
     fault: str | None
     """The rule that changed the outcome."""
     arrived_ms: float
@@ -124,9 +124,10 @@ _OF_BROKER: Final = re.compile(r"broker-(\d+)-")
 """Begins the client ids of brokers."""
 
 
-def is_of_broker(client_id: str | None) -> bool:
-    """Whether this is the client id of another broker of the cluster."""
-    return _OF_BROKER.match(client_id or "") is not None
+def sender_of(client_id: str | None) -> int | None:
+    """Return the id of the broker with this client id; None for clients."""
+    found = _OF_BROKER.match(client_id or "")
+    return None if found is None else int(found[1])
 
 
 class Selection(Sequence[RecordedRequest]):
@@ -277,7 +278,7 @@ class Requests(Selection):
             self._changed.notify_all()
         for call in self._followers:
             call(request)
-        if self._parent is not None and not is_of_broker(request.client_id):
+        if self._parent is not None and sender_of(request.client_id) is None:
             self._parent.add(request)
 
     def open(self) -> None:

@@ -98,6 +98,14 @@ def _read(message: Message, path: _Path, names_by_id: Any) -> Iterator[Partition
             yield name, getattr(partition, path.number) if path.number else partition
 
 
+def topic_ids_of(message: Message) -> tuple[bytes, ...]:
+    """Return the ids by which a request names topics."""
+    items = [item for path in _PATHS.get(message.KEY, ()) for item in getattr(message, path.topics) or ()]
+    if message.KEY == ApiKey.OFFSET_FETCH:
+        items += [topic for group in message.groups for topic in group.topics or ()]  # type: ignore[attr-defined]
+    return tuple(topic_id for item in items if any(topic_id := bytes(getattr(item, "topic_id", b""))))
+
+
 def groups_of(message: Message) -> tuple[str, ...]:
     """Return the groups that a request names."""
     found: list[str] = []

@@ -1,0 +1,334 @@
+"""Faults that hold, drop or ask a function, rules in order, and brokers that freeze, move or are cut off."""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from twisted_kafka.client.one_request import ask
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
+from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from twisted_kafka.testing import Broker, BrokerError, Cluster, Kafka, Rule
+from twisted_kafka.testing.faults import Arrival
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        running.create_topic("orders")
+        yield running
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3) as running:
+        running.create_topic("orders", replication_factor=3)
+        yield running
+
+
+def producer(kafka: Kafka, **settings: object) -> Any:
+    usual = {"bootstrap.servers": kafka.bootstrap_servers, "client.id": "shop", "linger.ms": 0, "retry.backoff.ms": 10}
+    return confluent_kafka.Producer({**usual, **settings})
+
+
+def consumer(kafka: Kafka, **settings: object) -> Any:
+    usual = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+    made = confluent_kafka.Consumer({**usual, "heartbeat.interval.ms": 100, "enable.auto.commit": False, **settings})
+    made.subscribe(["orders"])
+    return made
+
+
+def values(kafka: Kafka) -> list[bytes | None]:
+    return [record.value for record in kafka.records("orders")]
+
+
+def heartbeat(broker: Broker) -> int:
+    host, port = broker.bootstrap_servers.split(":")
+    return int(ask((host, int(port)), HeartbeatRequest(group_id="g", member_id="m"), 3, "raw", 20).error_code)
+
+
+def test_a_dropped_request_is_not_handled_and_its_connection_stays(broker: Broker) -> None:
+    sender = producer(broker, **{"request.timeout.ms": 300, "socket.timeout.ms": 500, "enable.idempotence": False})
+    with broker.faults.inject(api="Produce", lose_request=True, times=1) as fault:
+        sender.produce("orders", b"1")
+        fault.wait_for()
+        assert values(broker) == []
+        assert sender.flush(20) == 0
+    assert values(broker) == [b"1"]
+    assert [each.outcome for each in broker.requests.of("Produce")] == ["dropped", "answered"]
+
+
+def test_an_answer_is_held_until_it_is_released(broker: Broker) -> None:
+    sender = producer(broker)
+    with broker.faults.inject(api="Produce", hold=True) as fault:
+        sender.produce("orders", b"1")
+        broker.wait_for_offset("orders", 0, 1)
+        broker.wait_for(lambda: fault.held, lambda held: held == 1, "a held answer")
+        assert sender.flush(0.1) == 1
+        fault.release()
+        assert sender.flush(20) == 0
+        assert fault.held == 0
+        sender.produce("orders", b"2")
+        broker.wait_for(lambda: fault.held, lambda held: held == 1, "another one")
+    assert sender.flush(20) == 0
+
+
+def test_a_request_is_held_before_it_is_handled(broker: Broker) -> None:
+    sender = producer(broker)
+    with broker.faults.inject(api="Produce", hold_request=True) as fault:
+        sender.produce("orders", b"1")
+        fault.wait_for()
+        assert values(broker) == []
+        fault.release()
+        assert sender.flush(20) == 0
+    assert values(broker) == [b"1"]
+
+
+def test_a_firing_is_waited_for_also_in_a_loop(broker: Broker) -> None:
+    async def main() -> None:
+        with broker.faults.inject(api="Heartbeat", client_id="raw", delay_ms=1) as fault:
+            asyncio.get_running_loop().run_in_executor(None, heartbeat, broker)
+            await fault.aio.wait_for()
+            with pytest.raises(RuntimeError, match=r"use `await fault\.aio\.wait_for"):
+                fault.wait_for()
+
+    asyncio.run(main())
+    with (
+        broker.faults.inject(api="Heartbeat", delay_ms=1) as fault,
+        pytest.raises(TimeoutError, match=r"waited 0\.01 s for 2 firings: api=Heartbeat delay_ms=1: fired 0 of 0 times"),
+    ):
+        fault.wait_for(2, timeout_s=0.01)
+
+
+def test_a_function_answers_delays_or_lets_pass(broker: Broker) -> None:
+    seen: list[Arrival] = []
+    may_pass = threading.Event()
+
+    def decide(request: Arrival) -> HeartbeatResponse | Mapping[str, Any] | None:
+        seen.append(request)
+        if len(seen) == 1:
+            return HeartbeatResponse(error_code=42)
+        if len(seen) == 2:
+            return {"error": "REBALANCE_IN_PROGRESS", "delay_ms": 1}
+        may_pass.wait(20)
+        return None
+
+    with broker.faults.inject(api="Heartbeat", call=decide) as fault:
+        assert [heartbeat(broker), heartbeat(broker)] == [42, 27]
+        waiting: list[int] = []
+        thread = threading.Thread(target=lambda: waiting.append(heartbeat(broker)))
+        thread.start()
+        fault.wait_for(3)
+        assert not waiting
+        may_pass.set()
+        thread.join(20)
+    assert waiting == [16]
+    assert (seen[0].api, seen[0].message.member_id, seen[0].groups, seen[0].node) == ("Heartbeat", "m", ("g",), broker.broker_id)
+    assert "call=test_a_function_answers_delays_or_lets_pass.<locals>.decide" in str(fault.rule)
+    assert str(fault.rule) in str(broker.requests[0])
+
+
+def test_an_error_of_a_function_fails_the_block(broker: Broker) -> None:
+    def wrong(request: Arrival) -> Any:
+        assert request.client_id == "shop"
+
+    with pytest.raises(AssertionError), broker.faults.inject(api="Heartbeat", call=wrong):
+        assert heartbeat(broker) == -1
+    with pytest.raises(TypeError, match=r"returned 5: expected a HeartbeatResponse, the fields of a rule, or None"):  # noqa: SIM117
+        with broker.faults.inject(api="Heartbeat", call=lambda request: 5):
+            heartbeat(broker)
+    with pytest.raises(ValueError, match="call=5: expected a function"):
+        Rule(call=5)  # type: ignore[arg-type]
+
+
+def test_rules_fire_in_order(broker: Broker) -> None:
+    first = {"api": "Heartbeat", "error": "REBALANCE_IN_PROGRESS", "times": 2}
+    with broker.faults.in_order(first, Rule(api="Heartbeat", error="ILLEGAL_GENERATION")) as faults:
+        assert [heartbeat(broker) for _ in range(4)] == [27, 27, 22, 22]
+        assert [fault.fired for fault in faults] == [2, 2]
+    assert list(broker.faults) == []
+    with pytest.raises(ValueError, match=r"rule 1 of 2 never ends, so that the next one never begins: give it times=1"):
+        broker.faults.add_in_order({"api": "Heartbeat", "delay_ms": 1}, {"api": "Fetch", "delay_ms": 1})
+
+
+def test_a_topic_is_matched_by_its_id(broker: Broker) -> None:
+    broker.create_topic("bills")
+    old, host = broker.topic_id("bills"), broker.bootstrap_servers.split(":")
+    address = host[0], int(host[1])
+    wanted = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in ("orders", "bills")])
+    with broker.faults.inject(api="Metadata", topic_id=old, error="TOPIC_AUTHORIZATION_FAILED") as fault:
+        answer = ask(address, wanted, 12, "raw", 20)
+        assert {topic.name: topic.error_code for topic in answer.topics} == {"orders": 0, "bills": 29}
+        broker.delete_topic("bills")
+        broker.create_topic("bills")  # which has another id
+        answer = ask(address, wanted, 12, "raw", 20)
+        assert {topic.name: topic.error_code for topic in answer.topics} == {"orders": 0, "bills": 0}
+    assert fault.fired == 1
+    with broker.faults.inject(api="Fetch", topic_id=old, delay_ms=1) as fault:
+        part = FetchPartition(partition_max_bytes=1000)
+        for topic_id in (broker.topic_id("bills"), old):
+            topics = [FetchTopic(topic_id=uuid(topic_id), partitions=[part])]
+            ask(address, FetchRequest(session_epoch=-1, topics=topics), 13, "raw", 20)
+    assert fault.fired == 1
+    with pytest.raises(ValueError, match=r"topic_id='x': expected Kafka's text of it, as kafka\.topic_id"):
+        Rule(api="Fetch", topic_id="x", delay_ms=1)
+
+
+def uuid(text: str) -> bytes:
+    from twisted_kafka.protocol.compiler.types import uuid_from_text
+
+    return uuid_from_text(text)
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ({"hold": True, "delay_ms": 1}, "hold cannot be combined with delay_ms"),
+        ({"hold_request": True, "delay_ms": 1}, "delay_ms cannot be combined with hold_request"),
+        ({"lose_request": True, "hold": True}, "hold cannot be combined with lose_request"),
+        ({"close": "before", "hold": True}, "hold cannot be combined with close"),
+        ({"lose_request": True, "lose_response": True}, "a rule does one of lose_request and lose_response: make two rules"),
+    ],
+)
+def test_outcomes_that_exclude_each_other_are_refused(rule: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=f"^{why}$"):
+        Rule.from_mapping(rule)
+
+
+def test_a_frozen_broker_answers_nothing_until_it_thaws(broker: Broker) -> None:
+    sender = producer(broker)
+    sender.produce("orders", b"1")
+    assert sender.flush(20) == 0
+    with broker.frozen():
+        sender.produce("orders", b"2")
+        assert sender.flush(0.3) == 1
+        assert values(broker) == [b"1"]  # a test can look nevertheless
+    assert sender.flush(20) == 0
+    broker.freeze()
+    broker.freeze()
+    broker.restart()  # which thaws it
+    sender.produce("orders", b"3")
+    assert sender.flush(20) == 0
+    assert values(broker) == [b"1", b"2", b"3"]
+    assert list(broker.faults) == []
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_rebalances_when_the_test_says_so(broker: Broker, protocol: str) -> None:
+    assigned: list[int] = []
+    settings = {"group.protocol": protocol} if protocol == "consumer" else {}
+    usual = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"}
+    reader = confluent_kafka.Consumer({**usual, **({} if settings else {"heartbeat.interval.ms": 100}), **settings})
+    reader.subscribe(["orders"], on_assign=lambda _, partitions: assigned.append(len(partitions)))
+    while not assigned:
+        reader.poll(0.05)
+    broker.wait_for_group("g")
+    broker.rebalance("g")
+    for _ in range(400):
+        if len(assigned) > 1:
+            break
+        reader.poll(0.05)
+    assert assigned == [1, 1]
+    reader.close()
+    with pytest.raises(BrokerError, match="group 'none' cannot rebalance: GROUP_ID_NOT_FOUND"):
+        broker.rebalance("none")
+
+
+def test_a_rule_is_about_one_node_of_a_cluster(cluster: Cluster) -> None:
+    leader = cluster.leader_of("orders")
+    assert leader is not None
+    other = next(each for each in cluster.brokers if each != leader)
+    with cluster.faults.inject(api="Produce", node=other, close="before") as elsewhere:  # noqa: SIM117
+        with cluster.faults.inject(api="Produce", node=leader, error="NOT_LEADER_OR_FOLLOWER", times=1) as here:
+            sender = producer(cluster)
+            sender.produce("orders", b"1")
+            assert sender.flush(20) == 0
+    assert (here.fired, elsewhere.fired) == (1, 0)
+    assert {each.node for each in cluster.requests.of("Produce").where(node=leader)} == {leader}
+
+
+def test_a_leader_and_a_coordinator_move_without_a_death(cluster: Cluster) -> None:
+    sender, old = producer(cluster), cluster.leader_of("orders")
+    sender.produce("orders", b"1")
+    assert sender.flush(20) == 0
+    new = cluster.move_leader("orders")
+    assert new != old
+    assert cluster.leader_of("orders") == new
+    third = ({1, 2, 3} - {old, new}).pop()
+    assert cluster.move_leader("orders", to=third) == third
+    sender.produce("orders", b"2")
+    assert sender.flush(20) == 0
+    assert sorted(cluster.brokers) == cluster.isr_of("orders") == [1, 2, 3]
+    reader = consumer(cluster)
+    assert reader.poll(20).value() == b"1"
+    coordinator = cluster.coordinator("g").broker_id
+    moved = cluster.move_coordinator("g")
+    assert moved != coordinator
+    assert cluster.coordinator("g").broker_id == moved
+    message = reader.poll(20)
+    assert message.value() == b"2"
+    reader.commit(message, asynchronous=False)
+    assert cluster.committed("g")["orders", 0] == 2
+    assert any(each.node == moved for each in cluster.requests.of("OffsetCommit").where(error=None))
+    reader.close()
+    with pytest.raises(KeyError, match="broker 7 does not run"):
+        cluster.move_leader("orders", to=7)
+
+
+def test_a_leader_moves_to_a_broker_without_a_replica() -> None:
+    with Cluster(3) as cluster:
+        cluster.create_topic("orders", replication_factor=1)
+        cluster.produce("orders", "1")
+        with pytest.raises(BrokerError, match="orders-0 cannot move: no other replica is in sync, only"):
+            cluster.move_leader("orders")
+        to = next(each for each in cluster.brokers if each != cluster.leader_of("orders"))
+        assert cluster.move_leader("orders", to=to) == to
+        assert cluster.isr_of("orders") == [to]
+        assert values(cluster) == [b"1"]
+
+
+def test_a_broker_that_is_cut_off_leaves_the_replicas_in_sync_and_comes_back() -> None:
+    with Cluster(3, {"replica.lag.time.max.ms": 2000, "replica.fetch.wait.max.ms": 100}) as cluster:
+        cluster.create_topic("orders", replication_factor=3)
+        leader = cluster.leader_of("orders")
+        follower = next(each for each in cluster.brokers if each != leader)
+        with cluster.cut_off(follower, incoming=False):
+            assert cluster.produce("orders", "1") == 0  # which waits until the follower is out of sync
+            assert cluster.isr_of("orders") == sorted({1, 2, 3} - {follower})
+            assert list(cluster.faults) == []
+        cluster.wait_for_isr("orders", 0, [1, 2, 3], timeout_s=30)
+
+
+def test_a_broker_that_is_cut_off_from_the_metadata_too_is_replaced(cluster: Cluster) -> None:
+    old = cluster.leader_of("orders")
+    assert old is not None
+    with cluster.cut_off(old, metadata=True):
+        others = [broker for broker in cluster if broker.broker_id != old]
+        others[0].wait_for(
+            lambda: others[0].partition_state("orders").leader_id, lambda seen: seen not in (-1, old), "another leader", 20
+        )
+    cluster.wait_for_isr("orders", 0, [1, 2, 3], timeout_s=30)
+    cluster.settle()
+
+
+@pytest.mark.parametrize("controls", [False, True])
+def test_a_frozen_broker_of_a_cluster_is_missed_and_comes_back(cluster: Cluster, controls: bool) -> None:
+    controller = cluster.controller().broker_id
+    old = controller if controls else next(each for each in cluster.brokers if each != controller)
+    cluster.move_leader("orders", to=old) if cluster.leader_of("orders") != old else None
+    sender = producer(cluster)
+    sender.produce("orders", b"1")
+    assert sender.flush(20) == 0
+    with cluster[old].frozen():
+        sender.produce("orders", b"2")
+        other = next(broker for broker in cluster if broker.broker_id != old)
+        other.wait_for(lambda: other.partition_state("orders").leader_id, lambda seen: seen not in (-1, old), "another leader", 20)
+    assert sender.flush(60) == 0
+    cluster.wait_for_isr("orders", 0, [1, 2, 3], timeout_s=30)
+    cluster.settle()
+    assert b"2" in values(cluster)
