@@ -20,7 +20,7 @@ TEST_TMPDIR ?= $(shell test "$$(df --output=avail -m /dev/shm 2>/dev/null | tail
 	echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint etc/pypy-constraints.txt
 
-.PHONY: install run test-unit test test-all test-subset test-served lint smoke docs mutants bench report demo-report
+.PHONY: install run test-unit test test-all test-subset test-served lint smoke docs dist mutants bench report demo-report
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed $(if $(ON_PYPY),,$(VENV)/.spark-installed)
@@ -94,7 +94,7 @@ test-all: install
 	TEST_SHARE=1 $(PYTEST) $(INSIDE)
 	$(ON_CPYTHON) test-served BROKER_PYTHON=$(abspath $(BIN)/python) SERVED='tests/clients tests/cluster tests/oracle'
 
-lint smoke docs mutants report demo-report:
+lint smoke docs dist mutants report demo-report:
 	$(ON_CPYTHON) $@ SMOKE_PYTHON=$(PYTHON)
 endif
 
@@ -120,6 +120,13 @@ $(VENV)/.docs-installed: $(VENV)/.dev-installed
 # The documents and the reference as one site, in build/docs.
 docs: $(VENV)/.docs-installed
 	$(BIN)/mkdocs build --quiet
+
+# Wheels and sdists of both distributions, as an index takes them if the checkout is a clean tag (RELEASING.md).
+dist: $(VENV)/.dev-installed
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist spark
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
 
 # Installs the wheel and the sdist each in an empty environment of SMOKE_PYTHON and uses them.
 SMOKE_PYTHON ?= $(PYTHON)

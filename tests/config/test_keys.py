@@ -67,7 +67,8 @@ def test_topic_defaults_come_from_kafkas_broker_keys() -> None:
 
 def test_every_key_has_one_line_of_documentation() -> None:
     for key in [*BROKER_KEYS.values(), *TOPIC_KEYS.values()]:
-        assert re.fullmatch(r"[A-Z][^\n]{10,130}\.", key.doc), key.name  # type: ignore[attr-defined]
+        is_a_line = re.fullmatch(r"[A-Z][^\n]{10,130}\.", key.doc)  # type: ignore[attr-defined]
+        assert is_a_line, f"the documentation of {key.name} must be a sentence of 12 to 132 characters"  # type: ignore[attr-defined]
 
 
 def test_the_lists_of_effects_and_synonyms_name_declared_keys() -> None:
