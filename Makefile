@@ -81,7 +81,8 @@ ifeq ($(ON_PYPY),)
 test: install
 	$(PYTEST) $(QUICKLY) -m 'not slow and not oracle'
 
-# Everything, and all of what tests enumerate (tests/budget.py): real clients, comparisons with Apache Kafka, long runs. Tests that need missing programs (Java, node, kcat, a KDC) are skipped.
+# Everything, and all of what tests enumerate (tests/support/budget.py): real clients, comparisons with Apache Kafka, long runs. Tests
+# that need missing programs (Java, node, kcat, a KDC) are skipped.
 test-all: install
 	TEST_SHARE=1 $(PYTEST)
 else

@@ -16,10 +16,10 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.scratch import scratch
-from tests.clients.clients import java_class_path
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
-from tests.processes import start_tied
+from tests.support.clients.clients import java_class_path
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.processes import start_tied
 
 HERE = Path(__file__).resolve().parent
 BUILD = Path(tempfile.gettempdir()) / "kafka-bench-build"

@@ -30,7 +30,7 @@ import zstandard
 from benchmarks import realistic_day
 from benchmarks.access_log_report import SMALL_ROWS, report, used
 from benchmarks.scratch import scratch
-from tests.processes import start_tied
+from tests.support.processes import start_tied
 from twisted_kafka_spark.cells.fold import Folding, Planned
 from twisted_kafka_spark.pipeline.rollup import is_small
 from twisted_kafka_spark.records.pieces import file_size, tasks

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from benchmarks.request_path import CAPTURED, PER_ROUND, OneThread, capture_parts, frames
 from benchmarks.scratch import scratch
-from tests.oracle.talk import Talk
+from tests.support.oracle.talk import Talk
 from twisted_kafka import Broker
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal

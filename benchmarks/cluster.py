@@ -36,7 +36,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.scratch import scratch
 from tests.cluster.brokers import BrokerProcess, Kind
 from tests.cluster.cluster import Cluster, running
-from tests.eventually import eventually
+from tests.support.eventually import eventually
 
 SESSION_MS = 6000
 PARTITIONS = 3

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.scratch import scratch
-from tests.ports import free_port
-from tests.processes import start_tied
+from tests.support.ports import free_port
+from tests.support.processes import start_tied
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.cleaner.cleaner import Cleaner

@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 
 from benchmarks.scratch import scratch
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
 
 REQUEST = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 OPENING_AT_ONCE = 32

@@ -18,10 +18,10 @@ import time
 from pathlib import Path
 
 from benchmarks.scratch import scratch
-from tests.clients.served import ServedBroker
-from tests.oracle.talk import Talk
-from tests.ports import free_port
-from tests.processes import end_with_parent
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.talk import Talk
+from tests.support.ports import free_port
+from tests.support.processes import end_with_parent
 from twisted_kafka.protocol.messages.inter_broker import UpdateMetadataRequest
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.records.builder import build_batch

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from benchmarks.scratch import scratch
-from tests.clients.served import ServedBroker, cpu_s
-from tests.oracle.apache_kafka import ApacheKafka
-from tests.oracle.talk import Talk
+from tests.support.clients.served import ServedBroker, cpu_s
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 
 VERSION = 5

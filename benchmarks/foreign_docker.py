@@ -30,7 +30,7 @@ from kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from tests.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.apache_kafka import ApacheKafka
 from twisted_kafka import Broker
 
 PORTS = {

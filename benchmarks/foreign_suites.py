@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.scratch import scratch
-from tests.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.apache_kafka import ApacheKafka
 
 KAFKA_PYTHON = "kafka-python"
 TESTS = "test/integration"

@@ -21,8 +21,8 @@ from collections.abc import Callable
 
 from benchmarks.group_members import ClassicMember, ConsumerMember, Member, find_coordinator, run
 from benchmarks.scratch import scratch
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
 
 TOPIC = "bench-groups"
 PARTITIONS = 400

@@ -27,8 +27,8 @@ from pathlib import Path
 
 from benchmarks.beside import frames
 from benchmarks.scratch import scratch
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 

@@ -21,8 +21,8 @@ from benchmarks.request_path import CAPTURED, OneThread, Wire, capture_parts
 from benchmarks.scratch import scratch
 from benchmarks.security import MECHANISMS, PASSWORD, USER, make_user, settings
 from benchmarks.tls import API_VERSIONS, frame
-from tests.ports import free_port
-from tests.security.scram.scram_client import ScramClient
+from tests.support.ports import free_port
+from tests.support.security.scram_client import ScramClient
 from twisted_kafka import Broker
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.sasl_channel_builder import SaslChannelBuilder

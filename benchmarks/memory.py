@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.__main__ import BUILD, HERE
 from benchmarks.scratch import scratch
-from tests.clients.served import ServedBroker
+from tests.support.clients.served import ServedBroker
 
 sys.path.insert(0, str(HERE / "beside"))
 

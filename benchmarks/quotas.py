@@ -15,7 +15,7 @@ from benchmarks.acls import TOPIC, Measured, measure, show
 from benchmarks.request_path import CAPTURED, OneThread, capture_parts, frames
 from benchmarks.scratch import scratch
 from tests.oracle.scenarios_quotas import change
-from tests.oracle.talk import Talk
+from tests.support.oracle.talk import Talk
 from twisted_kafka import Broker
 from twisted_kafka.protocol.messages.quotas import OpData
 

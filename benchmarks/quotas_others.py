@@ -18,10 +18,10 @@ from pathlib import Path
 from benchmarks.scratch import scratch
 from tests.clients import steady
 from tests.clients.flows import command
-from tests.clients.served import BROKER_PYTHON, ServedBroker
 from tests.oracle.scenarios_quotas import change
-from tests.oracle.talk import Talk
-from tests.processes import start_tied
+from tests.support.clients.served import BROKER_PYTHON, ServedBroker
+from tests.support.oracle.talk import Talk
+from tests.support.processes import start_tied
 from twisted_kafka.protocol.messages.quotas import OpData
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 

@@ -20,9 +20,9 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.scratch import scratch
-from tests.clients import served
-from tests.clients.served import ServedBroker, cpu_s
-from tests.oracle.apache_kafka import ApacheKafka
+from tests.support.clients import served
+from tests.support.clients.served import ServedBroker, cpu_s
+from tests.support.oracle.apache_kafka import ApacheKafka
 
 TOPIC = "restart"
 RECORD_BYTES = 1000

@@ -1,7 +1,7 @@
 """The temporary directory of a benchmark, which leaves neither files nor processes behind.
 
-Processes that it started end with it (`tests.processes`). Its files are removed when it ends, also by SIGTERM, SIGHUP or SIGINT;
-those of a benchmark that was killed are removed when the next one starts.
+Processes that it started end with it (`tests.support.processes`). Its files are removed when it ends, also by SIGTERM,
+SIGHUP or SIGINT; those of a benchmark that was killed are removed when the next one starts.
 """
 
 import contextlib

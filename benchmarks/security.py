@@ -20,14 +20,14 @@ from typing import Any, NamedTuple
 from benchmarks.acls import AUTHORIZER, create
 from benchmarks.scratch import scratch
 from benchmarks.tls import API_VERSIONS, Connection, frame, measured
-from tests import kdc
-from tests.clients.clients import java_class_path
-from tests.clients.served import BROKER_PYTHON, ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
-from tests.oracle.talk import Talk
-from tests.ports import free_port
-from tests.security.kerberos.realm import GssapiClient, Realm, running_realm
-from tests.security.scram.scram_client import ScramClient
+from tests.support import kdc
+from tests.support.clients.clients import java_class_path
+from tests.support.clients.served import BROKER_PYTHON, ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.talk import Talk
+from tests.support.ports import free_port
+from tests.support.security.kerberos_realm import GssapiClient, Realm, running_realm
+from tests.support.security.scram_client import ScramClient
 from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasRequestEntryData, EntityData, OpData
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
 from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion

@@ -33,13 +33,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.exceptions import NoNodeError
 
 from benchmarks.scratch import scratch
-from tests.clients.clients import java_class_path, java_machine
-from tests.clients.clients import run as run_command
-from tests.clients.served import cpu_s
 from tests.cluster.brokers import Kind
 from tests.cluster.cluster import Cluster, running
-from tests.eventually import eventually
-from tests.ports import free_port
+from tests.support.clients.clients import java_class_path, java_machine
+from tests.support.clients.clients import run as run_command
+from tests.support.clients.served import cpu_s
+from tests.support.eventually import eventually
+from tests.support.ports import free_port
 
 SESSION_MS = 6000
 PER_TOPIC = 100

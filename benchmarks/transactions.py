@@ -29,10 +29,10 @@ import crc32c
 
 from benchmarks.beside import frames
 from benchmarks.scratch import scratch
-from tests.clients.served import ServedBroker, cpu_s
-from tests.eventually import eventually
-from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.metadata_trees import zookeeper
+from tests.support.clients.served import ServedBroker, cpu_s
+from tests.support.eventually import eventually
+from tests.support.oracle.apache_kafka import ApacheKafka
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord

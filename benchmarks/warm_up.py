@@ -16,9 +16,9 @@ from typing import Any
 
 from benchmarks.__main__ import BUILD, HERE
 from benchmarks.scratch import scratch
-from tests.clients.clients import java_class_path
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
+from tests.support.clients.clients import java_class_path
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
 
 sys.path.insert(0, str(HERE / "beside"))
 

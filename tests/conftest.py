@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from twisted.logger import globalLogBeginner
 
-from tests.eventually import LIBRDKAFKA_CLOSING, join
-from tests.zookeeper import ZooKeeper, needs_zookeeper
+from tests.support.eventually import LIBRDKAFKA_CLOSING, join
+from tests.support.zookeeper import ZooKeeper, needs_zookeeper
 from twisted_kafka.system.interpreter import IS_PYPY
 
 # Until logging begins, which it does in no test, the last 200 events are kept: with the exceptions in them, and with these whole

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import twisted_kafka
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.cases import case
+from tests.support.cases import case
 
 PACKAGE = Path(__file__).parents[1] / "twisted_kafka"
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import twisted_kafka
-from tests.eventually import eventually
-from tests.security.sasl.wire import Wire
+from tests.support.eventually import eventually
+from tests.support.security.sasl_wire import Wire
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.plugins import ClientMetadata, Node, ReplicaView, TopicPartition

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.eventually import WAIT_S, eventually
-from tests.processes import signals_end
+from tests.support.eventually import WAIT_S, eventually
+from tests.support.processes import signals_end
 
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[1]
 
 STARTS_ONE = """
 import sys
-from tests.processes import start_tied
+from tests.support.processes import start_tied
 print(start_tied(["sleep", "600"]).pid, flush=True)
 sys.stdin.read()
 """

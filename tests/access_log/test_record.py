@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests.traced_memory import traced_peak_bytes
+from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.access_log.record import HOUR_AT, LIST_BYTES, LineMaker, api_name
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request import Request

@@ -6,7 +6,7 @@ import pytest
 from twisted.logger import capturedLogs, formatEvent
 
 from tests.access_log.test_record import request
-from tests.eventually import WAIT_S, eventually
+from tests.support.eventually import WAIT_S, eventually
 from twisted_kafka.access_log.record import LineMaker
 from twisted_kafka.access_log.topic import TOPIC, AccessLogTopic, is_own_fetch
 from twisted_kafka.config.broker_config import KafkaConfig

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.controller.cluster import Cluster
+from tests.support.controller_cluster import Cluster
 from twisted_kafka.admin.partitions import PartitionAdmin
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.controller.context.context import ReplicaAssignment

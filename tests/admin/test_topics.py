@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
-from tests.controller.cluster import Cluster
+from tests.support.controller_cluster import Cluster
 from twisted_kafka.admin import topic_rules
 from twisted_kafka.admin.topic_orders import NewPartitions, NewTopic, TopicResult
 from twisted_kafka.admin.topic_waits import TopicWaits

@@ -11,9 +11,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.oracle.authorization_matrix import RECORD, Guarded, answers, digest, make_certificates, prepare, settings, standings
-from tests.oracle.authorization_samples import SAMPLES, Sample
 from tests.oracle.conftest import warm
+from tests.support.oracle.authorization_matrix import (
+    RECORD,
+    Guarded,
+    answers,
+    digest,
+    make_certificates,
+    prepare,
+    settings,
+    standings,
+)
+from tests.support.oracle.authorization_samples import SAMPLES, Sample
 from twisted_kafka import Broker
 
 LAST = {0: 11, 3: 12, 26: 4, 27: 1, 28: 4, 45: 0, 60: 1}

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.broker.authorization_record import guarded_broker, said
-from tests.cases import case
-from tests.oracle.authorization_matrix import recorded
-from tests.oracle.authorization_samples import SAMPLES
+from tests.support.cases import case
+from tests.support.oracle.authorization_matrix import recorded
+from tests.support.oracle.authorization_samples import SAMPLES
 
 UNTOLD = Counter({"DescribeLogDirs": 4})
 """Errors that the answer has no field for: versions 1 and 2, asked by two who are denied."""

@@ -11,7 +11,7 @@ import pytest
 from twisted.logger import capturedLogs, formatEvent
 from zope.interface import implementer
 
-from tests.oracle.talk import Talk
+from tests.support.oracle.talk import Talk
 from twisted_kafka.broker import request_serving
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.network.requests.request_context import RequestContext

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.certificates import Authority, Identity
+from tests.support.certificates import Authority, Identity
 from twisted_kafka import Broker
 from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient, StoppedError
 from twisted_kafka.client.blocking import BlockingNetworkClient

@@ -18,7 +18,7 @@ from twisted.internet.epollreactor import EPollReactor
 from twisted.logger import capturedLogs, formatEvent
 
 import twisted_kafka
-from tests.processes import start_tied
+from tests.support.processes import start_tied
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError

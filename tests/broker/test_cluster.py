@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.members import Members
-from tests.clients.served import ServedBroker
-from tests.eventually import eventually
-from tests.ports import free_port
-from tests.security.sasl.wire import Wire
-from tests.zookeeper import ZooKeeper, proxied
+from tests.support.clients.served import ServedBroker
+from tests.support.eventually import eventually
+from tests.support.members import Members
+from tests.support.ports import free_port
+from tests.support.security.sasl_wire import Wire
+from tests.support.zookeeper import ZooKeeper, proxied
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.znodes import PartitionStateNode
 from twisted_kafka.protocol.errors import ErrorCode

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from zope.interface.verify import verifyObject
 
-from tests.transaction_coordinator.broker_network import LISTENER, cluster
+from tests.support.broker_network import LISTENER, cluster
 from twisted_kafka.broker.peers import controller_client
 from twisted_kafka.broker.peers.controller_client import RETRY_BACKOFF_MS, ControllerClient
 from twisted_kafka.broker.peers.inter_broker_client import StoppedError

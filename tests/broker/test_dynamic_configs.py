@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.eventually import WAIT_S, eventually
+from tests.support.eventually import WAIT_S, eventually
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metadata.znodes import DEFAULT_ENTITY

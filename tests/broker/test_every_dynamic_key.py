@@ -13,9 +13,9 @@ import pytest
 from cryptography import x509
 
 from tests.broker.test_dynamic_configs import Running, run
-from tests.certificates import Authority, Identity
-from tests.eventually import WAIT_S, eventually
-from tests.oracle.talk import Talk
+from tests.support.certificates import Authority, Identity
+from tests.support.eventually import WAIT_S, eventually
+from tests.support.oracle.talk import Talk
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.config.dynamic_rules import check
 from twisted_kafka.config.effects import HONOURED

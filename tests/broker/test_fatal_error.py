@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.eventually import WAIT_S
+from tests.support.eventually import WAIT_S
 from twisted_kafka import Broker
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.protocol.errors import FatalExitError

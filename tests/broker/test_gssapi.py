@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.kdc import REALM
-from tests.security.kerberos.realm import LOGIN_MODULE, NO_LAYER, SERVICE, GssapiClient, Realm, running_realm
-from tests.security.sasl.wire import Wire
+from tests.support.kdc import REALM
+from tests.support.security.kerberos_realm import LOGIN_MODULE, NO_LAYER, SERVICE, GssapiClient, Realm, running_realm
+from tests.support.security.sasl_wire import Wire
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient
 from twisted_kafka.client.errors import AuthenticationError, ConnectError

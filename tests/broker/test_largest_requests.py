@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import twisted_kafka
-from tests.cases import case
+from tests.support.cases import case
 from twisted_kafka.protocol.api import ApiKey, request_class
 from twisted_kafka.protocol.compiler.layout import untagged
 from twisted_kafka.protocol.compiler.schema import ListOf, StructType

@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 
-from tests.eventually import WAIT_S, eventually
+from tests.support.eventually import WAIT_S, eventually
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.embedded import SqliteStore

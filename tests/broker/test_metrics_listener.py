@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from tests.ports import free_port
+from tests.support.ports import free_port
 from twisted_kafka.broker.broker import Broker, StartError
 
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)

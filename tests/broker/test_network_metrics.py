@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.eventually import WAIT_S, eventually
+from tests.support.eventually import WAIT_S, eventually
 from twisted_kafka import Broker
 from twisted_kafka.metrics.prometheus import render
 

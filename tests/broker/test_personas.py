@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 import twisted_kafka
-from tests.clients.clients import read_aiokafka, read_confluent, read_kafka_python, send_aiokafka, send_confluent, send_kafka_python
+from tests.support.clients.clients import (
+    read_aiokafka,
+    read_confluent,
+    read_kafka_python,
+    send_aiokafka,
+    send_confluent,
+    send_kafka_python,
+)
 from twisted_kafka.client import one_request
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.protocol.api import ApiKey

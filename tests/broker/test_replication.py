@@ -8,9 +8,9 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaConnectionError
 
-from tests.broker.members import Members
-from tests.eventually import eventually
-from tests.zookeeper import ZooKeeper
+from tests.support.eventually import eventually
+from tests.support.members import Members
+from tests.support.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.long
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.eventually import eventually
-from tests.security.sasl.wire import Wire
+from tests.support.eventually import eventually
+from tests.support.security.sasl_wire import Wire
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient
 from twisted_kafka.client.errors import AuthenticationError

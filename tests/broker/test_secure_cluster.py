@@ -7,11 +7,11 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 
-from tests.broker.members import Members
 from tests.broker.test_replication import FAST, content
-from tests.certificates import Authority
-from tests.eventually import eventually
-from tests.zookeeper import ZooKeeper
+from tests.support.certificates import Authority
+from tests.support.eventually import eventually
+from tests.support.members import Members
+from tests.support.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.long
 

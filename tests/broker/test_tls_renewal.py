@@ -8,8 +8,8 @@ import pytest
 from cryptography import x509
 
 from tests.broker.test_dynamic_configs import Running
-from tests.certificates import Authority
-from tests.eventually import eventually
+from tests.support.certificates import Authority
+from tests.support.eventually import eventually
 from twisted_kafka.broker import kafka_server
 from twisted_kafka.broker.broker import Broker, StartError
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import Authority
-from tests.network.tls.scanner import SSL_3_0, TLS_1_0, TLS_1_1, TLS_1_2, accepted_suites
+from tests.support.certificates import Authority
+from tests.support.tls_scanner import SSL_3_0, TLS_1_0, TLS_1_1, TLS_1_2, accepted_suites
 from twisted_kafka import Broker
 from twisted_kafka.broker.broker import StartError
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.broker.two_brokers import (
+from tests.support.certificates import Authority
+from tests.support.eventually import eventually
+from tests.support.two_brokers import (
     OFFSETS,
     PRIVILEGED,
     TOPIC,
@@ -20,8 +22,6 @@ from tests.broker.two_brokers import (
     read_committed,
     stable_offset,
 )
-from tests.certificates import Authority
-from tests.eventually import eventually
 from twisted_kafka.protocol.errors import ErrorCode
 
 pytestmark = pytest.mark.long

@@ -11,10 +11,10 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.admin import NewTopic
 from kazoo.client import KazooClient
 
-from tests.cases import case
-from tests.eventually import eventually
-from tests.ports import free_port
-from tests.zookeeper import Proxy, ZooKeeper, proxied
+from tests.support.cases import case
+from tests.support.eventually import eventually
+from tests.support.ports import free_port
+from tests.support.zookeeper import Proxy, ZooKeeper, proxied
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.broker.registration.metadata_store import METADATA_FILE
 from twisted_kafka.metadata import znodes

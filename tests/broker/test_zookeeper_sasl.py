@@ -10,10 +10,10 @@ from kafka.admin import NewTopic
 from kazoo.client import KazooClient
 
 from tests.broker.test_zookeeper_tls import CA, tls_server_settings
-from tests.certificates import PASSWORD
-from tests.eventually import eventually
-from tests.ports import free_port
-from tests.zookeeper import ZooKeeper, needs_zookeeper, proxied
+from tests.support.certificates import PASSWORD
+from tests.support.eventually import eventually
+from tests.support.ports import free_port
+from tests.support.zookeeper import ZooKeeper, needs_zookeeper, proxied
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.broker.registration.zookeeper_settings import zookeeper_settings
 from twisted_kafka.config.broker_config import KafkaConfig

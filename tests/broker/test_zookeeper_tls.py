@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import PASSWORD, Authority
-from tests.ports import free_port
-from tests.zookeeper import ZooKeeper, needs_zookeeper
+from tests.support.certificates import PASSWORD, Authority
+from tests.support.ports import free_port
+from tests.support.zookeeper import ZooKeeper, needs_zookeeper
 from twisted_kafka.broker.registration.zookeeper_settings import zookeeper_settings
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.store import AccessDeniedError, StoreUnavailableError

@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.python.failure import Failure
 
-from tests.eventually import eventually
+from tests.support.eventually import eventually
 from twisted_kafka.client.background import MAX_TASKS, TooManyTasksError, in_background
 
 WAIT_S = 10

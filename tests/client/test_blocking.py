@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.client.client_harness import NODE, Attempt, FakeConnector
-from tests.network.network_fakes import lines_of
+from tests.support.client_harness import NODE, Attempt, FakeConnector
+from tests.support.network_fakes import lines_of
 from twisted_kafka.client.blocking import BlockingNetworkClient
 from twisted_kafka.client.client_settings import ClientSettings
 from twisted_kafka.client.errors import ClientClosedError

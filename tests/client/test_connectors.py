@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from twisted.internet.tcp import Connection
 
-from tests.certificates import Authority, Identity
+from tests.support.certificates import Authority, Identity
 from twisted_kafka.client.blocking import BlockingNetworkClient
 from twisted_kafka.client.client_settings import ClientSettings, Node
 from twisted_kafka.client.connector import SYSTEM_DEFAULT, IConnector, PlaintextConnector

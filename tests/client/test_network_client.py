@@ -7,8 +7,8 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.error import ConnectError as NobodyThere
 from twisted.internet.error import ConnectionDone
 
-from tests.cases import case
-from tests.client.client_harness import NODE, Harness, Outcome, versions
+from tests.support.cases import case
+from tests.support.client_harness import NODE, Harness, Outcome, versions
 from twisted_kafka.client.errors import (
     ClientClosedError,
     ConnectError,

@@ -7,8 +7,8 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from tests.client.client_harness import FakeConnector, Harness, Outcome
-from tests.security.scram.scram_client import credential
+from tests.support.client_harness import FakeConnector, Harness, Outcome
+from tests.support.security.scram_client import credential
 from twisted_kafka.client.client_settings import ClientSettings
 from twisted_kafka.client.errors import AuthenticationError, ConnectError
 from twisted_kafka.client.network_client import NetworkClient

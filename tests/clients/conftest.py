@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import java_class_path
-from tests.clients.served import ServedBroker
+from tests.support.clients.clients import java_class_path
+from tests.support.clients.served import ServedBroker
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.clients.clients import read_confluent, send_confluent
 from tests.clients.faulting_proxy import FaultingProxy
-from tests.eventually import eventually
-from tests.oracle.apache_kafka import ApacheKafka
-from tests.ports import free_port
+from tests.support.clients.clients import read_confluent, send_confluent
+from tests.support.eventually import eventually
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.ports import free_port
 from twisted_kafka.client.one_request import ask
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic

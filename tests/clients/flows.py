@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from tests.clients.clients import HERE, java_command
+from tests.support.clients.clients import PROGRAMS, java_command
 
 VALUE = b"x" * 10_000
 PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
@@ -105,7 +105,7 @@ _FLOWS: dict[tuple[str, str], Callable[[str, str, str], None]] = {
 def command(client: str, what: str, bootstrap: str, topic: str, client_id: str) -> list[str]:
     """Return the command of a client's flow."""
     if client == "kafkajs":
-        return ["node", str(HERE / "kafkajs" / "flow.js"), bootstrap, topic, client_id, what]
+        return ["node", str(PROGRAMS / "kafkajs" / "flow.js"), bootstrap, topic, client_id, what]
     if client != "java":
         return [sys.executable, "-m", "tests.clients.flows", client, what, bootstrap, topic, client_id]
     if what == "produce":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.served import ServedBroker
+from tests.support.clients.served import ServedBroker
 
 API_VERSIONS = bytes.fromhex("00120000") + (7).to_bytes(4, "big") + (3).to_bytes(2, "big") + b"all"
 FRAME = len(API_VERSIONS).to_bytes(4, "big") + API_VERSIONS

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from tests.certificates import PASSWORD, Authority
-from tests.clients.clients import JAVA_TOOLS, LATER_KAFKA
-from tests.clients.served import ServedBroker
-from tests.ports import free_port
+from tests.support.certificates import PASSWORD, Authority
+from tests.support.clients.clients import JAVA_TOOLS, LATER_KAFKA
+from tests.support.clients.served import ServedBroker
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(240), pytest.mark.usefixtures("java")]
 

@@ -10,9 +10,9 @@ from functools import partial
 import crc32c
 import pytest
 
-from tests.clients.clients import read_confluent, send_confluent
-from tests.clients.served import ServedBroker
-from tests.eventually import eventually
+from tests.support.clients.clients import read_confluent, send_confluent
+from tests.support.clients.served import ServedBroker
+from tests.support.eventually import eventually
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

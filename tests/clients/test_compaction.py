@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.clients import clients
-from tests.clients.served import ServedBroker
-from tests.eventually import eventually
+from tests.support.clients import clients
+from tests.support.clients.served import ServedBroker
+from tests.support.eventually import eventually
 
 SETTINGS = (
     "log.cleaner.backoff.ms=100",

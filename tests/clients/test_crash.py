@@ -17,9 +17,9 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from kafka import KafkaProducer
 
 from tests.clients import counting
-from tests.clients.clients import ensure_same, java_command, read_confluent, run
-from tests.clients.served import ServedBroker
-from tests.ports import free_port
+from tests.support.clients.clients import ensure_same, java_command, read_confluent, run
+from tests.support.clients.served import ServedBroker
+from tests.support.ports import free_port
 
 KILLS = 3
 BETWEEN_KILLS_S = 1.5

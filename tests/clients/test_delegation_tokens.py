@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import JAVA_TOOLS, java_tool
-from tests.clients.served import ServedBroker
+from tests.support.clients.clients import JAVA_TOOLS, java_tool
+from tests.support.clients.served import ServedBroker
 
 TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
 MODULES = "org.apache.kafka.common.security"

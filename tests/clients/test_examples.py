@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import run
+from tests.support.clients.clients import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(900)]
 _EXAMPLES = Path(__file__).parents[2] / "examples"

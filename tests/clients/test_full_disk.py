@@ -7,8 +7,8 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from tests.clients.clients import read_confluent
-from tests.clients.served import ServedBroker
+from tests.support.clients.clients import read_confluent
+from tests.support.clients.served import ServedBroker
 
 LIMIT_BYTES = 2_000_000
 """No file of the broker may grow beyond this: to it, that is a write error as a full disk is one."""

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.clients.clients import HERE, java_class_path, java_command, kafkajs_ready, new_group
-from tests.clients.served import ServedBroker
-from tests.eventually import eventually
-from tests.processes import start_tied
+from tests.support.clients.clients import PROGRAMS, java_class_path, java_command, kafkajs_ready, new_group
+from tests.support.clients.served import ServedBroker
+from tests.support.eventually import eventually
+from tests.support.processes import start_tied
 
 PARTITIONS = 8
 RATE = 400
@@ -104,7 +104,7 @@ class Load:
 def python_member(client: str, *settings: str) -> Callable[[str, str, str, int], list[str]]:
     def command(bootstrap: str, topic: str, group: str, number: int) -> list[str]:
         own = [setting.replace("{number}", str(number)) for setting in settings]
-        return [sys.executable, str(HERE / "member.py"), client, bootstrap, topic, group, *own]
+        return [sys.executable, str(PROGRAMS / "member.py"), client, bootstrap, topic, group, *own]
 
     return command
 
@@ -119,7 +119,7 @@ def java_member(*words: str) -> Callable[[str, str, str, int], list[str]]:
 
 
 def kafkajs_member(bootstrap: str, topic: str, group: str, number: int) -> list[str]:
-    return ["node", str(HERE / "kafkajs" / "member.js"), bootstrap, topic, group]
+    return ["node", str(PROGRAMS / "kafkajs" / "member.js"), bootstrap, topic, group]
 
 
 CLASSIC = "--session-timeout", str(SESSION_S * 1000)

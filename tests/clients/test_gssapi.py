@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.certificates import KEY_PASSWORD, Authority
-from tests.clients.clients import READERS, SENDERS, java_command, java_tool, kcat, new_group
-from tests.clients.go_programs import go_program
-from tests.clients.served import ServedBroker
 from tests.clients.test_sasl import succeeds
 from tests.clients.test_tls import can_list_topics
-from tests.kdc import REALM
-from tests.ports import free_port
-from tests.security.kerberos.realm import Realm, running_realm
+from tests.support.certificates import KEY_PASSWORD, Authority
+from tests.support.clients.clients import READERS, SENDERS, java_command, java_tool, kcat, new_group
+from tests.support.clients.go_programs import go_program
+from tests.support.clients.served import ServedBroker
+from tests.support.kdc import REALM
+from tests.support.ports import free_port
+from tests.support.security.kerberos_realm import Realm, running_realm
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import java_tool
-from tests.clients.served import ServedBroker
-from tests.eventually import eventually
+from tests.support.clients.clients import java_tool
+from tests.support.clients.served import ServedBroker
+from tests.support.eventually import eventually
 
 WAIT_S = 20
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(300), pytest.mark.usefixtures("java")]

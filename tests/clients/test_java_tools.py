@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import java_tool, read_confluent, send_confluent
-from tests.clients.served import ServedBroker
+from tests.support.clients.clients import java_tool, read_confluent, send_confluent
+from tests.support.clients.served import ServedBroker
 from twisted_kafka.protocol.api import ApiKey
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"

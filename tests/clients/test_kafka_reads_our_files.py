@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients import clients, weblog
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
+from tests.clients import weblog
+from tests.support.clients import clients
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
 
 DUMP = "kafka.tools.DumpLogSegments"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

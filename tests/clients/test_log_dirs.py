@@ -17,10 +17,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.clients.clients import java_tool, read_confluent, send_confluent
-from tests.clients.served import ServedBroker
-from tests.eventually import eventually
-from tests.oracle.talk import Talk
+from tests.support.clients.clients import java_tool, read_confluent, send_confluent
+from tests.support.clients.served import ServedBroker
+from tests.support.eventually import eventually
+from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.messages.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.served import ServedBroker
+from tests.support.clients.served import ServedBroker
 from twisted_kafka.broker.broker import Broker
 
 REQUEST = struct.pack(">ihhih", 10, 18, 0, 7, -1)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.clients.clients import READERS, SENDERS, new_group
-from tests.clients.served import ServedBroker
+from tests.support.clients.clients import READERS, SENDERS, new_group
+from tests.support.clients.served import ServedBroker
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 VALUES = [f"value {number} ".encode() * (number % 7 + 1) for number in range(500)]

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.clients import steady
-from tests.clients.clients import JAVA_TOOLS, kafkajs_ready, read_confluent
 from tests.clients.counting import metrics_page
 from tests.clients.flows import VALUE, command
-from tests.clients.go_programs import go_program
-from tests.clients.served import ServedBroker
-from tests.oracle.talk import Talk
-from tests.ports import free_port
-from tests.processes import start_tied
+from tests.support.clients.clients import JAVA_TOOLS, kafkajs_ready, read_confluent
+from tests.support.clients.go_programs import go_program
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.talk import Talk
+from tests.support.ports import free_port
+from tests.support.processes import start_tied
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasRequestEntryData, EntityData, OpData
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients import clients, counting, weblog
-from tests.clients.served import ServedBroker
-from tests.ports import free_port
+from tests.clients import counting, weblog
+from tests.support.clients import clients
+from tests.support.clients.served import ServedBroker
+from tests.support.ports import free_port
 
 SIZE_BYTES = 50_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

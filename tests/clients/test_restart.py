@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.clients.clients import new_group, read_confluent, read_kafka_python, send_confluent
-from tests.clients.served import ServedBroker
+from tests.support.clients.clients import new_group, read_confluent, read_kafka_python, send_confluent
+from tests.support.clients.served import ServedBroker
 
 VALUES = [b"value %d " % number + b"x" * (number % 200) for number in range(20_000)]
 

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.certificates import KEY_PASSWORD, Authority
-from tests.clients.clients import (
-    HERE,
+from tests.clients.test_tls import can_list_topics
+from tests.support.certificates import KEY_PASSWORD, Authority
+from tests.support.clients.clients import (
     JAVA_TOOLS,
     LATER_KAFKA,
+    PROGRAMS,
     READERS,
     SENDERS,
     java_class_path,
@@ -25,14 +26,13 @@ from tests.clients.clients import (
     kcat,
     new_group,
 )
-from tests.clients.go_programs import go_program
-from tests.clients.served import ServedBroker
-from tests.clients.test_tls import can_list_topics
-from tests.ports import free_port
-from tests.security.oauth.token_endpoint import token_endpoint
-from tests.security.oauth.tokens import Issuer
-from tests.security.sasl.wire import Wire
-from tests.security.scram.scram_client import SALT
+from tests.support.clients.go_programs import go_program
+from tests.support.clients.served import ServedBroker
+from tests.support.ports import free_port
+from tests.support.security.sasl_wire import Wire
+from tests.support.security.scram_client import SALT
+from tests.support.security.token_endpoint import token_endpoint
+from tests.support.security.tokens import Issuer
 from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS, salted_password
 
@@ -184,10 +184,10 @@ def test_kcat(sasl: Sasl) -> None:
 def test_kafkajs(sasl: Sasl, mechanism: str) -> None:
     if not kafkajs_ready():
         pytest.skip("needs node and kafkajs")
-    command = ["node", str(HERE / "kafkajs" / "sasl.js"), sasl.plain_text, mechanism.lower(), "alice"]
+    command = ["node", str(PROGRAMS / "kafkajs" / "sasl.js"), sasl.plain_text, mechanism.lower(), "alice"]
     assert succeeds(command, PASSWORD, b"1\n")
     assert not succeeds(command, WRONG, b"1\n")
-    over_tls = ["node", str(HERE / "kafkajs" / "sasl.js"), sasl.tls, mechanism.lower(), "alice", PASSWORD]
+    over_tls = ["node", str(PROGRAMS / "kafkajs" / "sasl.js"), sasl.tls, mechanism.lower(), "alice", PASSWORD]
     assert succeeds(over_tls, str(sasl.trusted), b"1\n")
 
 
@@ -365,7 +365,7 @@ def test_each_client_logs_in_with_a_signed_token(sasl: Sasl, client: str) -> Non
 def test_kafkajs_and_franz_go_log_in_with_a_signed_token(sasl: Sasl) -> None:
     commands = [[go_program(sasl.folder, "sasl"), sasl.plain_text, "OAUTHBEARER", "-"]]
     if kafkajs_ready():
-        commands.append(["node", str(HERE / "kafkajs" / "sasl.js"), sasl.plain_text, "oauthbearer", "-"])
+        commands.append(["node", str(PROGRAMS / "kafkajs" / "sasl.js"), sasl.plain_text, "oauthbearer", "-"])
     for command in commands:
         assert succeeds(command, sasl.bearer(), b"1\n")
         assert not succeeds(command, Issuer().sign(sub="alice", aud="kafka", iat=1, exp=4_000_000_000), b"1\n")

@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.certificates import Authority
 from tests.clients.counting import metrics_page
-from tests.clients.served import ServedBroker
-from tests.ports import free_port
-from tests.security.oauth.tokens import Issuer
-from tests.security.oauth.tokens import message as bearer
-from tests.security.sasl.wire import Wire
-from tests.security.scram.scram_client import SALT, ScramClient
+from tests.support.certificates import Authority
+from tests.support.clients.served import ServedBroker
+from tests.support.ports import free_port
+from tests.support.security.sasl_wire import Wire
+from tests.support.security.scram_client import SALT, ScramClient
+from tests.support.security.tokens import Issuer
+from tests.support.security.tokens import message as bearer
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_request_header

@@ -16,8 +16,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.clients.clients import new_group
-from tests.clients.secured import PASSWORDS, client_settings, secured_broker
+from tests.support.clients.clients import new_group
+from tests.support.clients.secured import PASSWORDS, client_settings, secured_broker
 
 WAIT_S = 20
 

@@ -17,8 +17,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from tests.clients.served import ServedBroker
-from tests.processes import start_tied
+from tests.support.clients.served import ServedBroker
+from tests.support.processes import start_tied
 
 TOPIC = "stalls"
 PARTITIONS = 3

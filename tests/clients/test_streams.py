@@ -13,11 +13,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from tests.clients.clients import HERE, java_library, java_machine, run
-from tests.clients.served import ServedBroker
-from tests.clients.transactional import COMPACTING, TIMEOUT_S, ensure_ends_well, make_topic
-from tests.eventually import eventually
-from tests.processes import start_tied
+from tests.support.clients.clients import PROGRAMS, java_library, java_machine, run
+from tests.support.clients.served import ServedBroker
+from tests.support.clients.transactional import COMPACTING, TIMEOUT_S, ensure_ends_well, make_topic
+from tests.support.eventually import eventually
+from tests.support.processes import start_tied
 
 VERSIONS = ("3.9.2", "4.3.1")
 PARTITIONS = 4
@@ -49,7 +49,7 @@ def command(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
     class_path = java_library("kafka-streams", request.param)
     if class_path is None:
         pytest.skip("needs Java and Maven")
-    run(["javac", "-d", str(tmp_path), "-cp", class_path, str(HERE / "java" / "Counting.java")])
+    run(["javac", "-d", str(tmp_path), "-cp", class_path, str(PROGRAMS / "java" / "Counting.java")])
     return [*java_machine(f"{tmp_path}:{class_path}"), "Counting"]
 
 

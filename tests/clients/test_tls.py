@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.certificates import KEY_PASSWORD, PASSWORD, Authority, Identity
-from tests.clients.clients import READERS, SENDERS, java_command, new_group
-from tests.clients.served import ServedBroker
-from tests.ports import free_port
+from tests.support.certificates import KEY_PASSWORD, PASSWORD, Authority, Identity
+from tests.support.clients.clients import READERS, SENDERS, java_command, new_group
+from tests.support.clients.served import ServedBroker
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
 

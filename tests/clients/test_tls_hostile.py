@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import Authority
-from tests.clients.served import ServedBroker
-from tests.eventually import eventually
-from tests.ports import free_port
+from tests.support.certificates import Authority
+from tests.support.clients.served import ServedBroker
+from tests.support.eventually import eventually
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(180)]
 

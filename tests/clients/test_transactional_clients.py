@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.clients.served import ServedBroker
-from tests.clients.transactional import COMPACTING, ensure_ends_well, make_topic, producer_of, read
 from tests.clients.transactors import EPOCHS, FRANZ_GO, KINDS, FailedError, Transactors, command_of
-from tests.eventually import eventually, join
-from tests.features import finalize
+from tests.support.clients.served import ServedBroker
+from tests.support.clients.transactional import COMPACTING, ensure_ends_well, make_topic, producer_of, read
+from tests.support.eventually import eventually, join
+from tests.support.features import finalize
 
 END_S = 120
 TIMEOUT_MS = 60_000

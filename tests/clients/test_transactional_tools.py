@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import HERE, java_tool, kafkajs_ready, kcat, new_group, read_confluent, run, send_confluent
-from tests.clients.served import ServedBroker
-from tests.clients.transactional import TIMEOUT_S, make_topic, read, transactional
 from tests.oracle.scenarios_data import produce
-from tests.oracle.talk import Talk
+from tests.support.clients.clients import PROGRAMS, java_tool, kafkajs_ready, kcat, new_group, read_confluent, run, send_confluent
+from tests.support.clients.served import ServedBroker
+from tests.support.clients.transactional import TIMEOUT_S, make_topic, read, transactional
+from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 
@@ -115,6 +115,6 @@ def test_kafkajs(served: ServedBroker) -> None:
     if not kafkajs_ready():
         pytest.skip("needs node and npm")
     send_confluent(served.bootstrap, "kafkajs", [b"zero"])
-    told = run(["node", str(HERE / "kafkajs" / "transact.js"), served.bootstrap, "kafkajs", new_group()])
+    told = run(["node", str(PROGRAMS / "kafkajs" / "transact.js"), served.bootstrap, "kafkajs", new_group()])
     assert told.strip() == b"1"
     assert committed(served, "kafkajs", 3) == [b"zero", b"one", b"three"]

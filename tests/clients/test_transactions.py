@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
 
-from tests.clients.served import ServedBroker
-from tests.clients.transactional import TIMEOUT_S, make_topic, read, transactional
+from tests.support.clients.served import ServedBroker
+from tests.support.clients.transactional import TIMEOUT_S, make_topic, read, transactional
 
 ABORT_INTERVAL_MS = 200
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.eventually import eventually
+from tests.support.eventually import eventually
 from twisted_kafka import Broker
 
 TIMEOUT_S = 60

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.clients.served import ServedBroker
+from tests.support.clients.served import ServedBroker
 
 MOVERS = 4
 ACCOUNTS = 16

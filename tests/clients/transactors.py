@@ -26,9 +26,9 @@ from typing import Self
 
 import pytest
 
-from tests.clients.clients import HERE, java_library, java_machine
-from tests.clients.go_programs import go_program
-from tests.processes import start_tied
+from tests.support.clients.clients import PROGRAMS, java_library, java_machine
+from tests.support.clients.go_programs import go_program
+from tests.support.processes import start_tied
 
 ANSWER_S = 120
 """More than any client tries on its own."""
@@ -110,4 +110,4 @@ def _java(version: str, built: Path) -> list[str]:
     class_path = java_library("kafka-clients", version)
     if class_path is None:
         pytest.skip("needs Java and Maven")
-    return [*java_machine(class_path), str(HERE / "java" / "Transactions.java")]
+    return [*java_machine(class_path), str(PROGRAMS / "java" / "Transactions.java")]

@@ -13,10 +13,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tests.clients.clients import HERE, java_class_path, java_machine
 from tests.clients.failing_kafka import failing_kafka
 from tests.clients.faulting_proxy import STALLED_S
-from tests.eventually import eventually
+from tests.support.clients.clients import PROGRAMS, java_class_path, java_machine
+from tests.support.eventually import eventually
 from twisted_kafka.testing import Broker
 
 TIMEOUT_S = 4.0
@@ -199,7 +199,7 @@ class JavaProgram:
     """A process that is one Java client after the other."""
 
     def __init__(self, class_path: str) -> None:
-        command = [*java_machine(class_path), str(HERE / "java" / "Faulted.java")]
+        command = [*java_machine(class_path), str(PROGRAMS / "java" / "Faulted.java")]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

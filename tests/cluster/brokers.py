@@ -7,10 +7,10 @@ import time
 from enum import Enum
 from pathlib import Path
 
-from tests.clients.clients import java_class_path, java_machine
-from tests.clients.served import BROKER_PYTHON, STOP_TIMEOUT_S, answers, cpu_s
-from tests.ports import free_port
-from tests.processes import start_tied
+from tests.support.clients.clients import java_class_path, java_machine
+from tests.support.clients.served import BROKER_PYTHON, STOP_TIMEOUT_S, answers, cpu_s
+from tests.support.ports import free_port
+from tests.support.processes import start_tied
 
 START_LIMIT_S = 240
 START_CPU_S = 60

@@ -15,8 +15,8 @@ from kazoo.exceptions import NoNodeError
 
 from tests.cluster.brokers import BrokerProcess, Kind
 from tests.cluster.network import Network
-from tests.eventually import eventually
-from tests.zookeeper import Ensemble, Proxy, ZooKeeper, needs_zookeeper
+from tests.support.eventually import eventually
+from tests.support.zookeeper import Ensemble, Proxy, ZooKeeper, needs_zookeeper
 
 SESSION_MS = 3000
 LAG_MS = 3000

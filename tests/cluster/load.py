@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.cluster.history import Commit, History, Isolation, Log, Outcome, Reading, Send, Transaction
-from tests.eventually import LIBRDKAFKA_CLOSING, join
+from tests.support.eventually import LIBRDKAFKA_CLOSING, join
 
 GIVE_UP_S = 600
 """No producer gives a record up while a test lasts: only brokers are tested here."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from tests.eventually import join
+from tests.support.eventually import join
 
 _CHUNK_BYTES = 1 << 16
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.cluster.cluster import WAIT_S, Cluster
 from tests.cluster.history import Epochs
-from tests.eventually import eventually
+from tests.support.eventually import eventually
 from twisted_kafka.log.batch_headers import batches_in
 
 _BASE_OFFSET_BYTES, _LENGTH_BYTES = 8, 4

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from tests.cases import case
 from tests.cluster.checker import Kind, check, told
 from tests.cluster.history import Commit, History, Isolation, Outcome, Reading, Send, Transaction
+from tests.support.cases import case
 
 GROUP = "group"
 

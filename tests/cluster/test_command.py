@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.clients.clients import read_confluent
-from tests.eventually import eventually
-from tests.processes import start_tied
-from tests.zookeeper import needs_zookeeper
+from tests.support.clients.clients import read_confluent
+from tests.support.eventually import eventually
+from tests.support.processes import start_tied
+from tests.support.zookeeper import needs_zookeeper
 from twisted_kafka.tools.cluster.plan import plan_brokers
 from twisted_kafka.tools.cluster.zookeeper_server import ZooKeeperNotFoundError, find_zookeeper
 

@@ -11,7 +11,7 @@ from tests.cluster.cluster import WAIT_S, Cluster, prepared, wait_for_progress
 from tests.cluster.disks import Disk, mounted
 from tests.cluster.faults import LONG_S, LoadOn, withstand
 from tests.cluster.load import Load
-from tests.eventually import eventually
+from tests.support.eventually import eventually
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(600)]
 

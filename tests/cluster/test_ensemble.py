@@ -10,8 +10,8 @@ from tests.cluster.brokers import Kind
 from tests.cluster.cluster import Cluster, running, wait_for_progress
 from tests.cluster.faults import PARTITIONS, LoadOn, bear, ensure_nothing_is_wrong, kill_a_leader, kill_the_controller
 from tests.cluster.load import Load
-from tests.eventually import eventually
-from tests.zookeeper import Ensemble, ZooKeeper, needs_zookeeper
+from tests.support.eventually import eventually
+from tests.support.zookeeper import Ensemble, ZooKeeper, needs_zookeeper
 from twisted_kafka.metadata.zookeeper.settings import ZooKeeperSettings
 from twisted_kafka.metadata.zookeeper.store import ZooKeeperStore
 

@@ -23,7 +23,7 @@ from tests.cluster.faults import (
 )
 from tests.cluster.load import Load
 from tests.cluster.tools import describe, elect_preferred, log_dirs, reassign, verified_lags
-from tests.eventually import eventually
+from tests.support.eventually import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.oracle, pytest.mark.clients, pytest.mark.timeout(900)]
 

@@ -23,8 +23,8 @@ from tests.cluster.brokers import BrokerProcess, Kind
 from tests.cluster.cluster import WAIT_S, Cluster, running
 from tests.cluster.replicas import log_bytes
 from tests.cluster.tools import zookeeper_shell
-from tests.eventually import eventually
-from tests.oracle.talk import Talk
+from tests.support.eventually import eventually
+from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasRequestEntryData, EntityData, OpData
 
 pytestmark = [pytest.mark.slow, pytest.mark.oracle, pytest.mark.clients, pytest.mark.timeout(600)]

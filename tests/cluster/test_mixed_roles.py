@@ -14,7 +14,7 @@ from tests.cluster.cluster import WAIT_S, Cluster, running, wait_for_progress
 from tests.cluster.faults import LoadOn, ensure_nothing_is_wrong
 from tests.cluster.test_mixed import move_the_controller, wait_for_leaders
 from tests.cluster.tools import elect_preferred, reassign
-from tests.eventually import eventually
+from tests.support.eventually import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.oracle, pytest.mark.clients, pytest.mark.timeout(900)]
 

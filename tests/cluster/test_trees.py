@@ -13,8 +13,8 @@ from kazoo.exceptions import NoNodeError
 
 from tests.cluster.brokers import Kind
 from tests.cluster.cluster import WAIT_S, Cluster, running
-from tests.eventually import eventually
-from tests.oracle.talk import Talk
+from tests.support.eventually import eventually
+from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest
 from twisted_kafka.protocol.messages.configs import (

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.clients.clients import java_class_path, java_command, read_confluent
-from tests.clients.go_programs import go_program
 from tests.cluster.brokers import Kind
 from tests.cluster.cluster import WAIT_S, Cluster, running
-from tests.eventually import eventually
+from tests.support.clients.clients import java_class_path, java_command, read_confluent
+from tests.support.clients.go_programs import go_program
+from tests.support.eventually import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(400)]
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.clients.clients import java_command, java_tool
 from tests.cluster.cluster import WAIT_S, Cluster
-from tests.eventually import eventually
+from tests.support.clients.clients import java_command, java_tool
+from tests.support.eventually import eventually
 
 _REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 _VERIFICATION_S = 40

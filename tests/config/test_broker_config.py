@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import case
+from tests.support.cases import case
 from twisted_kafka.config.broker_config import KafkaConfig, parse_overrides
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS

@@ -1,3 +1,3 @@
-from tests.controller.cluster import cluster
+from tests.support.controller_cluster import cluster
 
 __all__ = ["cluster"]

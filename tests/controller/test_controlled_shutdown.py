@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests.controller.cluster import Cluster
+from tests.support.controller_cluster import Cluster
 from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.metadata.znodes import PartitionStateNode
 from twisted_kafka.protocol.errors import BrokerNotAvailableError, StaleBrokerEpochError

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tests.controller.cluster import Cluster
+from tests.support.controller_cluster import Cluster
 from twisted_kafka.metadata import znodes
 from twisted_kafka.protocol.errors import ErrorCode
 

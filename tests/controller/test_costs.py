@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.controller.cluster import Cluster
+from tests.support.controller_cluster import Cluster
 from twisted_kafka.controller.context.context import ReplicaAssignment
 from twisted_kafka.metadata import znodes
 from twisted_kafka.protocol.topic_partition import TopicPartition

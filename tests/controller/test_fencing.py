@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.controller.cluster import Cluster
+from tests.support.controller_cluster import Cluster
 from twisted_kafka.controller.context.context import ControllerContext
 from twisted_kafka.controller.context.fenced_store import ControllerMovedError, FencedStore
 from twisted_kafka.controller.controller_metrics import ControllerState

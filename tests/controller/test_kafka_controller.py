@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests.controller.cluster import Cluster
+from tests.support.controller_cluster import Cluster
 from twisted_kafka.controller.context.states import PARTITION_SOURCES, REPLICA_SOURCES, PartitionStatus, ReplicaStatus
 from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.metadata import znodes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.controller.cluster import Cluster
+from tests.support.controller_cluster import Cluster
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.znodes import PartitionStateNode
 from twisted_kafka.protocol.topic_partition import TopicPartition

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.cases import case
-from tests.controller.cluster import Cluster
+from tests.support.cases import case
+from tests.support.controller_cluster import Cluster
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.znodes import PartitionStateNode, TopicNode
 from twisted_kafka.protocol.topic_partition import TopicPartition

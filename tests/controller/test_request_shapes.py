@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.cases import case
+from tests.support.cases import case
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.channels.request_shapes import ShapedRequest, latest_versions
 from twisted_kafka.protocol.messages.inter_broker import (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.budget import share_of
 from tests.controller.simulation import World
+from tests.support.budget import share_of
 
 STEPS = 400
 SEEDS_PER_TEST = share_of(20)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.fakes import NoBrokers, join
+from tests.support.coordinator_fakes import NoBrokers, join
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.damage import SKIP_KEY

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.fakes import Bench, join
+from tests.support.coordinator_fakes import Bench, join
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.effects import Write
 from twisted_kafka.group_coordinator.group_records import offset_commit

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.fakes import MemoryLog
-from tests.network.network_fakes import lines_of
+from tests.support.coordinator_fakes import MemoryLog
+from tests.support.network_fakes import lines_of
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, RecordKinds, decode_record
 from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagePolicy
 from twisted_kafka.coordinator.effects import MAX_BATCH_RECORDS, Effects, Write, Writes

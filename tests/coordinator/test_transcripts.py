@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.group_coordinator.expressions import requires_expressions
-from tests.group_coordinator.transcript import Transcript
-from tests.transaction_coordinator.transaction_transcript import TransactionTranscript
+from tests.support.expressions import requires_expressions
+from tests.support.transcripts.groups import Transcript
+from tests.support.transcripts.transactions import TransactionTranscript
 
 DATA = Path(__file__).parent.parent / "data" / "coordinator"
 KINDS: dict[str, type[Transcript] | type[TransactionTranscript]] = {

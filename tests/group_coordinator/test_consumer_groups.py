@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.fakes import Bench
+from tests.support.coordinator_fakes import Bench
 from twisted_kafka.coordinator.coordinator_record import encode_batch
 from twisted_kafka.group_coordinator.assignors.interface import GroupSpec
 from twisted_kafka.group_coordinator.consumer import target_assignment

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.fakes import Bench
-from tests.group_coordinator.transcript_consumer import subscription
+from tests.support.coordinator_fakes import Bench
+from tests.support.transcripts.consumer_groups import subscription
 from twisted_kafka.group_coordinator.group_coordinator_config import MigrationPolicy
 from twisted_kafka.group_coordinator.requests import Client, JoinRequest, Sender, SyncRequest
 from twisted_kafka.group_coordinator.results import JoinResult, SyncResult

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from zope.interface import implementer
 
-from tests.budget import share_of
-from tests.cases import case
-from tests.coordinator.fakes import Bench, join
 from tests.group_coordinator.test_consumer_simulation import Modern, look
+from tests.support.budget import share_of
+from tests.support.cases import case
+from tests.support.coordinator_fakes import Bench, join
 from twisted_kafka.coordinator.coordinator_record import Producer, decode_record
 from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter
 from twisted_kafka.group_coordinator.group_records import GROUP_RECORD_KINDS

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs
 
-from tests.coordinator.fakes import Bench, MemoryLog, join
-from tests.group_coordinator.expressions import requires_expressions
-from tests.group_coordinator.transcript_consumer import subscription
+from tests.support.coordinator_fakes import Bench, MemoryLog, join
+from tests.support.expressions import requires_expressions
+from tests.support.transcripts.consumer_groups import subscription
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, encode_batch
 from twisted_kafka.coordinator.effects import MAX_BATCH_RECORDS, Write
 from twisted_kafka.group_coordinator.classic.rebalance import MAX_PENDING_BYTES, PENDING_BYTES

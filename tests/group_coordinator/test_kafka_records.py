@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.fakes import Bench, MemoryLog
+from tests.support.coordinator_fakes import Bench, MemoryLog
 from twisted_kafka.coordinator.coordinator_record import UnknownRecordKindError, decode_record
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.group_coordinator.group_records import GROUP_RECORD_KINDS

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.coordinator.fakes import Bench
+from tests.support.coordinator_fakes import Bench
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.group_coordinator.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch

@@ -10,8 +10,8 @@ import random
 from concurrent.futures import Future
 from typing import Any
 
-from tests.cases import case
-from tests.coordinator.fakes import Bench
+from tests.support.cases import case
+from tests.support.coordinator_fakes import Bench
 from twisted_kafka.group_coordinator.requests import JoinRequest, Sender, SyncRequest
 from twisted_kafka.group_coordinator.results import JoinResult, SyncResult
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms

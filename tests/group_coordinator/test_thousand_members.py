@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.fakes import Bench, join
+from tests.support.coordinator_fakes import Bench, join
 from twisted_kafka.group_coordinator.requests import Client, Sender, SyncRequest
 from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,

@@ -5,7 +5,7 @@ import threading
 from concurrent.futures import Future
 from typing import Any
 
-from tests.coordinator.fakes import Bench, MemoryLog
+from tests.support.coordinator_fakes import Bench, MemoryLog
 from twisted_kafka.coordinator.interfaces import Appended
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import Sender

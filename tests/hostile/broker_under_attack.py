@@ -6,12 +6,12 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.clients.served import ServedBroker
-from tests.eventually import eventually
 from tests.hostile.forms import Versions
 from tests.hostile.hose import Poured, Stream, forget_peak_rss, peak_rss_bytes, pour
 from tests.hostile.hostile_messages import TOPICS, frame
-from tests.ports import free_port
+from tests.support.clients.served import ServedBroker
+from tests.support.eventually import eventually
+from tests.support.ports import free_port
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 

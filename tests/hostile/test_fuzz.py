@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.clients.served import STOP_TIMEOUT_S
 from tests.hostile.broker_under_attack import BrokerUnderAttack, read_answer
 from tests.hostile.hostile_messages import CLIENT_IDS, HostileMessages, frame, name_of
+from tests.support.clients.served import STOP_TIMEOUT_S
 from twisted_kafka.protocol.api import ApiKey, response_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode

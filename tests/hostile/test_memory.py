@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.cases import case
 from tests.hostile.broker_under_attack import BrokerUnderAttack
 from tests.hostile.forms import BEFORE_LOGIN, FORMS, MIB, abandoned_fetches, client_ids, header_tags, unknown_topics
+from tests.support.cases import case
 
 GIB = 1024 * MIB
 MOST_BYTES = 200 * MIB

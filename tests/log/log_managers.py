@@ -6,7 +6,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from tests.log.support import NOW_MS
+from tests.support.logs import NOW_MS
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metrics.registry import MetricsRegistry

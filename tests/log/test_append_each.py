@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.log.crash_disk import CrashDisk
-from tests.log.support import NOW_MS, Bench, append, batch, contents
+from tests.support.logs import NOW_MS, Bench, append, batch, contents
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log import unified_log
 from twisted_kafka.log.results import LogAppendInfo

@@ -11,9 +11,9 @@ import pytest
 from twisted.logger import capturedLogs, formatEvent
 
 from tests.log.bad_blocks import BLOCK_BYTES, BadBlocks
-from tests.log.compaction import LIMITS, Unhindered
 from tests.log.log_managers import ONE, TWO, Broker
-from tests.log.support import NOW_MS, Bench, append, contents, fill
+from tests.support.compaction import LIMITS, Unhindered
+from tests.support.logs import NOW_MS, Bench, append, contents, fill
 from twisted_kafka.log.cleaner.cleaner import Cleaner
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.results import FetchIsolation

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.log.support import NOW_MS, batch
+from tests.support.logs import NOW_MS, batch
 from twisted_kafka.log.cleaner.blocks import Block, read_blocks
 from twisted_kafka.log.cleaner.transactions import CleanedTransactions
 from twisted_kafka.log.results import AbortedTransaction

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.budget import share_of
-from tests.log.compaction import LIMITS, RETENTION_MS, Unhindered, Writer, clean, committed, last_values, run
 from tests.log.crash_disk import CrashDisk, MachineDied, deaths
-from tests.log.support import NOW_MS, Bench, contents, data_of
+from tests.support.budget import share_of
+from tests.support.compaction import LIMITS, RETENTION_MS, Unhindered, Writer, clean, committed, last_values, run
+from tests.support.logs import NOW_MS, Bench, contents, data_of
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.cleaner import offset_map as cleaner_offset_map
 from twisted_kafka.log.cleaner.blocks import DataBatch, read_blocks

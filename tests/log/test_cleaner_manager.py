@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.eventually import WAIT_S, eventually, join
-from tests.log.compaction import last_values
 from tests.log.log_managers import ONE, TWO, Broker
-from tests.log.support import NOW_MS
+from tests.support.compaction import last_values
+from tests.support.eventually import WAIT_S, eventually, join
+from tests.support.logs import NOW_MS
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.log.cleaner.cleaner import LogCleaningAbortedError

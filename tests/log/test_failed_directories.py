@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
-from tests.eventually import WAIT_S
 from tests.log.log_managers import ONE, TWO, Broker
-from tests.log.support import append, batch, contents
+from tests.support.eventually import WAIT_S
+from tests.support.logs import append, batch, contents
 from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureHandler
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.metrics.registry import MetricsRegistry

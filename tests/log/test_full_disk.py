@@ -11,7 +11,7 @@ import pytest
 
 from tests.log.crash_disk import CrashDisk
 from tests.log.log_managers import ONE, TWO, Broker
-from tests.log.support import NOW_MS, append, contents, data_of
+from tests.support.logs import NOW_MS, append, contents, data_of
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.unified_log import UnifiedLog

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.log.log_managers import ONE, Broker
-from tests.log.support import append, batch, contents, data_of, fill
+from tests.support.logs import append, batch, contents, data_of, fill
 from twisted_kafka.log.directories import preferred_directories
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.metrics.registry import MetricsRegistry

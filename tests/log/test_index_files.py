@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.traced_memory import traced_peak_bytes
+from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.log.results import AbortedTransaction
 from twisted_kafka.log.segment import indexes, transaction_index
 from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.log.support import batch_file
+from tests.support.logs import batch_file
 from twisted_kafka.log.batch_headers import batches_in, crc_matches, find_batch, is_plausible, scan_batches, scan_headers
 from twisted_kafka.log.cleaner.blocks import read_blocks
 from twisted_kafka.log.segment import indexes

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.support import NOW_MS, Bench, abort, append, batch, contents, data_of
+from tests.support.logs import NOW_MS, Bench, abort, append, batch, contents, data_of
 from twisted_kafka.log.directories.log_directories import is_out_of_descriptors
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.results import AbortedTransaction, FetchDataInfo, FetchIsolation

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.cases import case
-from tests.log.support import KAFKA_LOGS, data_of
+from tests.support.cases import case
+from tests.support.logs import KAFKA_LOGS, data_of
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.checkpoints import OffsetCheckpoint
 from twisted_kafka.log.environment import LogEnvironment

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
-from tests.log.support import NOW_MS
+from tests.support.logs import NOW_MS
 from twisted_kafka.log.directories.loading_progress import (
     BAR_INTERVAL_MS,
     BAR_WIDTH,

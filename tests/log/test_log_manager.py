@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
-from tests.eventually import WAIT_S
 from tests.log.log_managers import ONE, TWO, Broker
-from tests.log.support import abort, append, batch, contents, fill
+from tests.support.eventually import WAIT_S
+from tests.support.logs import abort, append, batch, contents, fill
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.directories import directory_loader, log_directories, log_directory
 from twisted_kafka.log.directories.loading_progress import LoadingInterruptedError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.support import NOW_MS, batch
+from tests.support.logs import NOW_MS, batch
 from twisted_kafka.log.batch_headers import batches_in
 from twisted_kafka.log.results import AbortedTransaction
 from twisted_kafka.log.segment.index_check import BatchFile, indexes_fit

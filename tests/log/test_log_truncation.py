@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.support import NOW_MS, Bench, abort, append, batch, contents, fill
+from tests.support.logs import NOW_MS, Bench, abort, append, batch, contents, fill
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import (
     OffsetOutOfRangeError,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.log.crash_disk import CrashDisk, MachineDied, deaths
-from tests.log.support import NOW_MS, Bench, append, batch, contents
+from tests.support.logs import NOW_MS, Bench, append, batch, contents
 from twisted_kafka.log.log_maintenance import LogMaintenance
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
 from twisted_kafka.log.segment.log_segment import LogSegment

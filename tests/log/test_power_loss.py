@@ -21,10 +21,10 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.budget import share_of
 from tests.log.crash_disk import CrashDisk, MachineDied, deaths
 from tests.log.log_managers import Broker, end_all_brokers
-from tests.log.support import NOW_MS, Bench, abort, append, contents
+from tests.support.budget import share_of
+from tests.support.logs import NOW_MS, Bench, abort, append, contents
 from twisted_kafka.log.directories import log_directory
 from twisted_kafka.log.files import sync_directory, sync_file
 from twisted_kafka.log.log_manager import LogManager

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import twisted_kafka.log.validation.types
-from tests.log.support import NOW_MS, Bench, append, batch, contents
+from tests.support.logs import NOW_MS, Bench, append, batch, contents
 from twisted_kafka.log.batch_headers import BatchHeader, advance_sequence, retreat_sequence
 from twisted_kafka.log.producer_state import producer_state_manager
 from twisted_kafka.log.producer_state.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot

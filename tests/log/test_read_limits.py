@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.support import NOW_MS, Bench, append, batch, data_of
+from tests.support.logs import NOW_MS, Bench, append, batch, data_of
 from twisted_kafka.log import unified_log
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.unified_log import UnifiedLog

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.support import NOW_MS, PARTITION, Bench, abort, append, batch, contents
+from tests.support.logs import NOW_MS, PARTITION, Bench, abort, append, batch, contents
 from twisted_kafka.log.loading import log_loader
 from twisted_kafka.log.loading.log_loader import LastStop, LogLoader
 from twisted_kafka.log.unified_log import UnifiedLog

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.log.support import Bench, append, contents
+from tests.support.logs import Bench, append, contents
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.segment.segment_file import OpenSegments, old_segments
 from twisted_kafka.log.unified_log import UnifiedLog

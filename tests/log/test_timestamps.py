@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.log.support import NOW_MS, Bench, append, batch, batch_file
+from tests.support.logs import NOW_MS, Bench, append, batch, batch_file
 from twisted_kafka.log.batch_headers import LARGE_BATCH_BYTES, find_batch, scan_headers
 from twisted_kafka.log.segment import log_segment as segment_module
 from twisted_kafka.log.segment.segment_file import SegmentFile

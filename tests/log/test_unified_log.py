@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.support import NOW_MS, Bench, append, batch, contents, data_of, fill
+from tests.support.logs import NOW_MS, Bench, append, batch, contents, data_of, fill
 from twisted_kafka.log.results import EpochEndOffset, FetchIsolation
 from twisted_kafka.log.segment.log_segment import RECENT_BATCHES
 from twisted_kafka.log.unified_log import UnifiedLog

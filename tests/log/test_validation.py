@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.traced_memory import traced_peak_bytes
+from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.log.results import LogAppendInfo
 from twisted_kafka.log.validation import convert as validation_convert
 from twisted_kafka.log.validation.log_validator import (

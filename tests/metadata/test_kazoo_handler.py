@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from kazoo.exceptions import ConnectionDropped
 
-from tests.eventually import join
+from tests.support.eventually import join
 from twisted_kafka.metadata.zookeeper.kazoo_handler import BufferedSocket, Handler, WakeUps
 from twisted_kafka.metadata.zookeeper.session import Slots
 from twisted_kafka.timing.clock import ManualClock

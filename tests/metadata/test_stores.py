@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from zope.interface.verify import verifyObject
 
-from tests.zookeeper import needs_zookeeper
+from tests.support.zookeeper import needs_zookeeper
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.shared import SharedStore, new_connect, open_shared, share, unshare
 from twisted_kafka.metadata.store import (

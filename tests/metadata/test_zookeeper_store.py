@@ -15,10 +15,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 
 import twisted_kafka
-from tests.cases import case
-from tests.eventually import eventually
-from tests.ports import free_port
-from tests.zookeeper import CREATE, DELETE, EXISTS, GET_DATA, GET_NAMES, MULTI, SET_DATA, SYNC, Proxy, ZooKeeper, proxied
+from tests.support.cases import case
+from tests.support.eventually import eventually
+from tests.support.ports import free_port
+from tests.support.zookeeper import CREATE, DELETE, EXISTS, GET_DATA, GET_NAMES, MULTI, SET_DATA, SYNC, Proxy, ZooKeeper, proxied
 from twisted_kafka.metadata.store import (
     AccessDeniedError,
     BadVersionError,

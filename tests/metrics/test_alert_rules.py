@@ -10,8 +10,8 @@ import pytest
 from kafka import KafkaProducer
 
 import twisted_kafka
-from tests.certificates import Authority
-from tests.ports import free_port
+from tests.support.certificates import Authority
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "etc" / "prometheus-rules.yml"

@@ -12,9 +12,9 @@ import pytest
 from twisted.logger import formatEvent, globalLogPublisher
 from zope.interface import implementer
 
-from tests.eventually import WAIT_S, eventually
-from tests.network.network_fakes import frame
 from tests.network.test_socket_server import Running, echo, is_closed
+from tests.support.eventually import WAIT_S, eventually
+from tests.support.network_fakes import frame
 from twisted_kafka.network.accepting.interfaces import IConnectionQuotas
 from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.reactors import (

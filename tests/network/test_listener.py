@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from tests.network.network_fakes import lines_of
+from tests.support.network_fakes import lines_of
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.network.listener import Listener
 

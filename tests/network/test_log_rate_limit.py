@@ -1,4 +1,4 @@
-from tests.network.network_fakes import Layer, lines_of
+from tests.support.network_fakes import Layer, lines_of
 from twisted_kafka.network.log_rate_limit import INTERVAL_NS, LINES, LogRateLimit
 from twisted_kafka.timing.clock import ManualClock
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.network.network_fakes import Layer, frame
+from tests.support.network_fakes import Layer, frame
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.request_plane import CONTROL_PLANE, DATA_PLANE, RequestPlane
 

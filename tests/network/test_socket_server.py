@@ -13,8 +13,8 @@ import pytest
 from twisted.internet.pollreactor import PollReactor
 from twisted.internet.selectreactor import SelectReactor
 
-from tests.eventually import WAIT_S, eventually
-from tests.network.network_fakes import Recorder, frame, lines_of
+from tests.support.eventually import WAIT_S, eventually
+from tests.support.network_fakes import Recorder, frame, lines_of
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.registry import MetricsRegistry

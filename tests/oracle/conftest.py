@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.clients.clients import java_class_path
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
-from tests.oracle.talk import Talk
+from tests.support.clients.clients import java_class_path
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
 from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.clients.clients import java_class_path
+from tests.support.clients.clients import java_class_path
 
 JAVA_TIMEOUT_S = 30
 PAGE_TIMEOUT_S = 10

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.oracle.talk import Talk, scenario
+from tests.support.oracle.talk import Talk, scenario
 from twisted_kafka.protocol.messages.acls import (
     AclCreation,
     CreateAclsRequest,

@@ -1,6 +1,6 @@
 """Elections, reassignments, features and producers: good input and bad."""
 
-from tests.oracle.talk import Talk, scenario
+from tests.support.oracle.talk import Talk, scenario
 from twisted_kafka.protocol.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
 from twisted_kafka.protocol.messages.partitions import (
     AlterPartitionReassignmentsRequest,

@@ -1,7 +1,7 @@
 """Every broker key, changed while the broker runs (validate only): for one broker, for all, for a listener; good values and bad."""
 
 from tests.oracle.scenarios_configs import BROKER, OWN, SET, change
-from tests.oracle.talk import Talk, scenario
+from tests.support.oracle.talk import Talk, scenario
 from twisted_kafka.config.keys import BROKER_KEYS, EXTENSION_KEYS
 from twisted_kafka.config.keys.declare import BOOLEAN, CLASS, DOUBLE, INT, LIST, LONG, PASSWORD, SHORT, STRING, ConfigKey
 from twisted_kafka.protocol.messages.configs import IncrementalAlterConfigsRequest

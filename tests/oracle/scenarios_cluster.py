@@ -1,6 +1,6 @@
 """ApiVersions, Metadata, topics, configurations and the cluster's description: good input and bad."""
 
-from tests.oracle.talk import Talk, plain, scenario
+from tests.support.oracle.talk import Talk, plain, scenario
 from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.messages.cluster import DescribeClusterRequest

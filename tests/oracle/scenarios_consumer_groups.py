@@ -4,7 +4,7 @@ import time
 
 from tests.oracle.scenarios_groups import SESSION_MS, commit, joined
 from tests.oracle.scenarios_members import described, joining, subscription
-from tests.oracle.talk import Talk, scenario
+from tests.support.oracle.talk import Talk, scenario
 from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,

@@ -1,6 +1,6 @@
 """Orders of a controller, and a broker's request for a controlled shutdown: good, stale and wrong ones."""
 
-from tests.oracle.talk import Talk, scenario
+from tests.support.oracle.talk import Talk, scenario
 from twisted_kafka.protocol.messages.inter_broker import (
     ControlledShutdownRequest,
     LeaderAndIsrPartitionState,

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.oracle.scenarios_data import fetch, produce
 from tests.oracle.scenarios_transactions import offsets, txn_commit, verify
-from tests.oracle.talk import TIMEOUT_S, Talk, scenario
+from tests.support.oracle.talk import TIMEOUT_S, Talk, scenario
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.fetch import FetchPartition

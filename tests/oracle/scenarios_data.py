@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.oracle.talk import Talk, scenario
+from tests.support.oracle.talk import Talk, scenario
 from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from twisted_kafka.protocol.messages.list_offsets import (

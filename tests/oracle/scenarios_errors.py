@@ -6,7 +6,7 @@ from tests.oracle.conftest import LARGEST_GROUP
 from tests.oracle.scenarios_consumer_groups import Member
 from tests.oracle.scenarios_groups import SESSION_MS, join, joined
 from tests.oracle.scenarios_transactions import producer_of
-from tests.oracle.talk import TIMEOUT_S, Talk, scenario
+from tests.support.oracle.talk import TIMEOUT_S, Talk, scenario
 from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from twisted_kafka.protocol.messages.groups import (
     DescribeGroupsRequest,

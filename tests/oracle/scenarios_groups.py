@@ -1,6 +1,6 @@
 """Finding coordinators, the classic group protocol and offsets: good input and bad."""
 
-from tests.oracle.talk import Talk, scenario
+from tests.support.oracle.talk import Talk, scenario
 from twisted_kafka.protocol.messages.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,

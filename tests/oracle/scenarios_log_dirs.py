@@ -1,6 +1,6 @@
 """DescribeLogDirs and AlterReplicaLogDirs: good input and bad. Paths and free space are each broker's own."""
 
-from tests.oracle.talk import Talk, plain, scenario
+from tests.support.oracle.talk import Talk, plain, scenario
 from twisted_kafka.protocol.messages.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,

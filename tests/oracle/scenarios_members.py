@@ -4,7 +4,7 @@ import struct
 import time
 
 from tests.oracle.scenarios_groups import SESSION_MS, commit, join, joined
-from tests.oracle.talk import Talk, scenario
+from tests.support.oracle.talk import Talk, scenario
 from twisted_kafka.protocol.messages.groups import (
     DescribeGroupsRequest,
     HeartbeatRequest,

@@ -1,6 +1,6 @@
 """SCRAM credentials, and SASL requests where there is nothing to authenticate."""
 
-from tests.oracle.talk import Talk, scenario
+from tests.support.oracle.talk import Talk, scenario
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from twisted_kafka.protocol.messages.scram import (
     AlterUserScramCredentialsRequest,

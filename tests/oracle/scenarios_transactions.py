@@ -9,7 +9,7 @@ import zlib
 from tests.oracle.conftest import SETTINGS
 from tests.oracle.scenarios_data import fetch, produce
 from tests.oracle.scenarios_groups import commit, joined
-from tests.oracle.talk import TIMEOUT_S, Talk, scenario
+from tests.support.oracle.talk import TIMEOUT_S, Talk, scenario
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.protocol.messages.configs import (
     DescribeConfigsRequest,

@@ -4,7 +4,7 @@ from itertools import combinations
 from typing import Any
 
 from tests.oracle.scenarios_configs import APPEND, BROKER, BROKER_LOGGER, SET, TOPIC, change, replace
-from tests.oracle.talk import Talk, scenario
+from tests.support.oracle.talk import Talk, scenario
 from twisted_kafka.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from twisted_kafka.protocol.messages.partitions import (
     AlterPartitionReassignmentsRequest,

@@ -4,7 +4,7 @@ from itertools import product
 
 from tests.oracle.scenarios_data import data, fill, produce, records
 from tests.oracle.scenarios_groups import join, joined
-from tests.oracle.talk import Talk, scenario
+from tests.support.oracle.talk import Talk, scenario
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.groups import (
     FindCoordinatorRequest,

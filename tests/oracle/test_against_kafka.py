@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.documented_errors import DOCUMENTED, PROVOKED
 from tests.oracle.expected_differences import EXPECTED, NEWER, NOT_YET, Difference, reason
-from tests.oracle.talk import SCENARIOS, Scenario, Talk, differences
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.talk import SCENARIOS, Scenario, Talk, differences
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 

@@ -5,10 +5,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.clients.clients import java_class_path
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
-from tests.oracle.authorization_matrix import (
+from tests.oracle.conftest import BOTH_PROTOCOLS, running
+from tests.oracle.expected_differences import DENIED, Difference
+from tests.oracle.scenarios_acls import guarded_acls, guarded_acls_bad
+from tests.support.clients.clients import java_class_path
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.authorization_matrix import (
     Guarded,
     answers,
     digest,
@@ -19,12 +22,9 @@ from tests.oracle.authorization_matrix import (
     settings,
     standings,
 )
-from tests.oracle.authorization_samples import KRAFT_SAMPLES, SAMPLES, Sample
-from tests.oracle.conftest import BOTH_PROTOCOLS, running
-from tests.oracle.expected_differences import DENIED, Difference
-from tests.oracle.scenarios_acls import guarded_acls, guarded_acls_bad
-from tests.oracle.talk import Talk, differences
-from tests.ports import free_port
+from tests.support.oracle.authorization_samples import KRAFT_SAMPLES, SAMPLES, Sample
+from tests.support.oracle.talk import Talk, differences
+from tests.support.ports import free_port
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -8,11 +8,11 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.clients import clients
 from tests.clients.test_kafka_reads_our_files import DUMP, complaints
-from tests.eventually import eventually
-from tests.log.compaction import Writer, clean, last_values
-from tests.oracle.apache_kafka import ApacheKafka
+from tests.support.clients import clients
+from tests.support.compaction import Writer, clean, last_values
+from tests.support.eventually import eventually
+from tests.support.oracle.apache_kafka import ApacheKafka
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.records.batch import batches
 

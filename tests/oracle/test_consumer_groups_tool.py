@@ -7,9 +7,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.clients.clients import java_command
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
+from tests.support.clients.clients import java_command
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
 
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 TOPIC = "tooled"

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.clients.clients import java_class_path
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
-from tests.ports import free_port
-from tests.security.sasl.wire import Wire
-from tests.security.scram.scram_client import ScramClient
+from tests.support.clients.clients import java_class_path
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.ports import free_port
+from tests.support.security.sasl_wire import Wire
+from tests.support.security.scram_client import ScramClient
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from twisted_kafka.protocol.messages.tokens import (

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.clients.clients import java_class_path
-from tests.oracle.talk import differences, plain
 from tests.server.test_error_responses import KEYS, example
+from tests.support.clients.clients import java_class_path
+from tests.support.oracle.talk import differences, plain
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.errors import ClusterAuthorizationError
 from twisted_kafka.server.error_responses import error_response

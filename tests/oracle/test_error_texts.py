@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import java_class_path
-from tests.oracle.talk import ErrorText
+from tests.support.clients.clients import java_class_path
+from tests.support.oracle.talk import ErrorText
 from twisted_kafka.protocol.errors import KafkaError
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]

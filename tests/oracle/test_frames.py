@@ -4,11 +4,11 @@ import struct
 
 import pytest
 
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.expected_differences import NEWER, NOT_YET
-from tests.oracle.talk import Talk
 from tests.oracle.test_error_responses import cases
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.headers import request_header_version
 

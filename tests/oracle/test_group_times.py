@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.clients.clients import java_class_path
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.conftest import SETTINGS, running
 from tests.oracle.scenarios_groups import commit
 from tests.oracle.scenarios_members import beating, described, joining, syncing
-from tests.oracle.talk import Talk
+from tests.support.clients.clients import java_class_path
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.groups import (
     DescribeGroupsRequest,

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.clients.clients import java_class_path
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.test_sasl import handshake, served, token
-from tests.ports import free_port
-from tests.security.kerberos.realm import NO_LAYER, GssapiClient, Realm, running_realm
-from tests.security.sasl.wire import Wire
+from tests.support.clients.clients import java_class_path
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.ports import free_port
+from tests.support.security.kerberos_realm import NO_LAYER, GssapiClient, Realm, running_realm
+from tests.support.security.sasl_wire import Wire
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -9,11 +9,11 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 from kafka.errors import KafkaConnectionError
 
-from tests.broker.members import Members
-from tests.clients.clients import java_class_path
-from tests.eventually import eventually
-from tests.oracle.apache_kafka import ApacheKafka
-from tests.zookeeper import ZooKeeper
+from tests.support.clients.clients import java_class_path
+from tests.support.eventually import eventually
+from tests.support.members import Members
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.zookeeper import ZooKeeper
 from twisted_kafka.metadata import znodes
 
 pytestmark = [pytest.mark.oracle, pytest.mark.long]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.certificates import Authority
-from tests.clients.clients import java_class_path
-from tests.eventually import eventually
-from tests.oracle.apache_kafka import ApacheKafka
-from tests.ports import free_port
+from tests.support.certificates import Authority
+from tests.support.clients.clients import java_class_path
+from tests.support.eventually import eventually
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.ports import free_port
 from twisted_kafka.client.blocking import BlockingNetworkClient
 from twisted_kafka.client.client_settings import ClientSettings, Node
 from twisted_kafka.client.errors import AuthenticationError, DisconnectedError, ResponseTimeoutError

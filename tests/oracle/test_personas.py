@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import twisted_kafka
-from tests.clients.clients import java_library, run
-from tests.oracle.apache_kafka import ApacheKafka
+from tests.support.clients.clients import java_library, run
+from tests.support.oracle.apache_kafka import ApacheKafka
 from twisted_kafka.broker.personas import persona_of
 from twisted_kafka.client.one_request import ask
 from twisted_kafka.config.keys import BROKER_KEYS, TOPIC_KEYS

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.scenarios_data import START_MS, produce
 from tests.oracle.scenarios_quotas import change
-from tests.oracle.talk import Talk
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest
 from twisted_kafka.protocol.messages.quotas import OpData

@@ -9,8 +9,8 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 from kafka.errors import KafkaConnectionError
 
-from tests.eventually import eventually
-from tests.oracle.apache_kafka import ApacheKafka
+from tests.support.eventually import eventually
+from tests.support.oracle.apache_kafka import ApacheKafka
 from twisted_kafka.broker.broker import Broker
 
 pytestmark = pytest.mark.oracle

@@ -11,12 +11,12 @@ pytest.importorskip("confluent_kafka")
 
 import confluent_kafka
 
-from tests.clients.clients import HERE, java_class_path
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.scenarios_data import by_id, data, fetch, list_offsets, produce
 from tests.oracle.scenarios_groups import commit
-from tests.oracle.talk import Talk
+from tests.support.clients.clients import PROGRAMS, java_class_path
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.messages.fetch import FetchPartition
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -119,7 +119,7 @@ def test_both_logs_tell_the_same_requests_and_bytes(spark: Any, tmp_path: Path) 
         pytest.skip("Java or Maven is not installed")
     settings = dict(setting.split("=") for setting in SETTINGS)
     kafka = ApacheKafka(tmp_path / "kafka", **settings)  # type: ignore[arg-type]
-    kafka.log4j = HERE / "java" / "log4j-requests.properties"
+    kafka.log4j = PROGRAMS / "java" / "log4j-requests.properties"
     try:
         kafka.start()
         traffic(kafka.port)

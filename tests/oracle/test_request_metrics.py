@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from tests.clients.clients import java_class_path
-from tests.clients.served import ServedBroker
-from tests.eventually import eventually
 from tests.oracle import scenarios_errors
-from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.conftest import SETTINGS, warm
 from tests.oracle.metrics import KafkaMetrics, Labels, OurMetrics, grown
-from tests.oracle.talk import SCENARIOS, Scenario, Talk, differences
 from tests.oracle.test_against_kafka import KRAFT_ONLY, told_versions
-from tests.ports import free_port
+from tests.support.clients.clients import java_class_path
+from tests.support.clients.served import ServedBroker
+from tests.support.eventually import eventually
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.talk import SCENARIOS, Scenario, Talk, differences
+from tests.support.ports import free_port
 from twisted_kafka.network.requests.request_metrics import MAX_VERSION, TIMES
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(1800)]

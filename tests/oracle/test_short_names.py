@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import java_class_path, java_machine
-from tests.security.kerberos.rules import BAD, LATE, NAMES, REALM, SHORT
+from tests.support.clients.clients import java_class_path, java_machine
+from tests.support.security.kerberos_rules import BAD, LATE, NAMES, REALM, SHORT
 
 pytestmark = [pytest.mark.oracle, pytest.mark.long]
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.clients.clients import java_class_path
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
-from tests.oracle.authorization_matrix import in_order
 from tests.oracle.metadata_trees import Tree, put_into_store, put_into_zookeeper, tree_of_store, tree_of_zookeeper
 from tests.oracle.scenarios_acls import GROUP, PREFIXED, USER, create, creation, deleted, described
-from tests.oracle.talk import Talk
+from tests.support.clients.clients import java_class_path
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.authorization_matrix import in_order
+from tests.support.oracle.talk import Talk
 
 pytestmark = [pytest.mark.slow, pytest.mark.oracle, pytest.mark.timeout(300)]
 

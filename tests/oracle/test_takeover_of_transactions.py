@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from tests.clients.clients import HERE, java_class_path, java_tool
-from tests.clients.served import ServedBroker
-from tests.clients.transactional import TIMEOUT_S, Bootstrapped, make_topic, read, transactional
-from tests.eventually import eventually
-from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.metadata_trees import put_into_store, put_into_zookeeper, tree_of_store, tree_of_zookeeper
+from tests.support.clients.clients import PROGRAMS, java_class_path, java_tool
+from tests.support.clients.served import ServedBroker
+from tests.support.clients.transactional import TIMEOUT_S, Bootstrapped, make_topic, read, transactional
+from tests.support.eventually import eventually
+from tests.support.oracle.apache_kafka import ApacheKafka
 
 TURNS = (("ours", "commit"), ("kafka", "abort"), ("ours", "abort"), ("kafka", "commit"))
 """Who takes over, finishes what it finds, and is killed, and how the transaction that it leaves has been decided."""
@@ -78,7 +78,7 @@ class TakingKafka:
         kafka = ApacheKafka(directory, **SETTINGS | {"log.dirs": self._log_dir})  # type: ignore[arg-type]
         directory.mkdir()
         kafka.log4j = directory / "log4j.properties"
-        logging = (HERE / "java" / "log4j.properties").read_text()
+        logging = (PROGRAMS / "java" / "log4j.properties").read_text()
         kafka.log4j.write_text(f"{logging}\nlog4j.logger.kafka.coordinator.transaction=INFO\n")
         try:
             kafka.start_zookeeper()

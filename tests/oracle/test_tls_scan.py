@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import Authority
-from tests.clients.clients import java_class_path
-from tests.network.tls.scanner import SSL_3_0, TLS_1_0, TLS_1_1, TLS_1_2, accepted_suites
-from tests.oracle.apache_kafka import ApacheKafka
-from tests.ports import free_port
+from tests.support.certificates import Authority
+from tests.support.clients.clients import java_class_path
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.ports import free_port
+from tests.support.tls_scanner import SSL_3_0, TLS_1_0, TLS_1_1, TLS_1_2, accepted_suites
 from twisted_kafka import Broker
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import HERE as CLIENTS
-from tests.clients.clients import java_class_path, send_confluent
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.scenarios_transactions import transactional
-from tests.oracle.talk import Talk
-from tests.processes import start_tied
+from tests.support.clients.clients import PROGRAMS, java_class_path, send_confluent
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.talk import Talk
+from tests.support.processes import start_tied
 from twisted_kafka.metadata.features import SUPPORTED, TRANSACTION_VERSION
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -64,7 +63,7 @@ class ToolRunner:
         self.directory = directory
         class_path = java_class_path()
         assert class_path is not None
-        logging = f"-Dlog4j.configuration=file:{CLIENTS / 'java' / 'log4j.properties'}"
+        logging = f"-Dlog4j.configuration=file:{PROGRAMS / 'java' / 'log4j.properties'}"
         source = Path(__file__).parent / "java" / "Tools.java"
         command = ["java", "-Xmx512M", "-XX:TieredStopAtLevel=1", logging, "-cp", class_path, str(source)]
         self._process = start_tied(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=directory)

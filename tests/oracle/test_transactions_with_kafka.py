@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.broker.two_brokers import (
+from tests.oracle.conftest import running
+from tests.support.clients.clients import java_class_path
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.talk import Talk
+from tests.support.two_brokers import (
     PRIVILEGED,
     TOPIC,
     TRANSACTIONS,
@@ -18,10 +22,6 @@ from tests.broker.two_brokers import (
     port_of,
     read_committed,
 )
-from tests.clients.clients import java_class_path
-from tests.oracle.apache_kafka import ApacheKafka
-from tests.oracle.conftest import running
-from tests.oracle.talk import Talk
 from twisted_kafka.protocol.errors import ErrorCode
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]

@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.clients.clients import java_class_path, java_tool
-from tests.clients.served import ServedBroker
-from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.metadata_trees import put_into_store, put_into_zookeeper, tree_of_store, tree_of_zookeeper
+from tests.support.clients.clients import java_class_path, java_tool
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
 from twisted_kafka.metadata import znodes
 
 TURNS = 10

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests.protocol import samples, vectors
-from tests.traced_memory import traced_peak_bytes
+from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.protocol.compiler.codec import MalformedMessageError, Message, TooManyElementsError
 from twisted_kafka.protocol.compiler.wire import varint_bytes
 from twisted_kafka.protocol.messages.acls import DescribeAclsResponse

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.quota.quotas import request_of
+from tests.support.quotas import request_of
 from twisted_kafka.quota.client_quota_callback import DEFAULT, ClientQuotaType, DefaultQuotaCallback, QuotaEntity
 
 FETCH = ClientQuotaType.FETCH

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.quota.quotas import Configs
+from tests.support.quotas import Configs
 from twisted_kafka.network.accepting.host_names import UnknownHostError
 from twisted_kafka.protocol.errors import InvalidRequestError, UnsupportedVersionError
 from twisted_kafka.quota import ip_rates

@@ -6,7 +6,7 @@ import pytest
 from twisted.logger import capturedLogs
 from zope.interface import implementer
 
-from tests.quota.quotas import Quotas, request_of
+from tests.support.quotas import Quotas, request_of
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ThrottlingQuotaExceededError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cases import case
+from tests.support.cases import case
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.configs import (

@@ -13,8 +13,8 @@ from typing import Any
 
 from zope.interface import implementer
 
-from tests.replication.harness import TOPIC, TP, batch_of, topic_id
-from tests.server.apis.replica_apis import Apis
+from tests.support.replica_apis import Apis
+from tests.support.replication_harness import TOPIC, TP, batch_of, topic_id
 from twisted_kafka.log.batch_headers import batches_in
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.controller import (

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.eventually import eventually
-from tests.log.support import contents
-from tests.replication.harness import TOPIC, TP, Harness, in_thread
+from tests.support.eventually import eventually
+from tests.support.logs import contents
+from tests.support.replication_harness import TOPIC, TP, Harness, in_thread
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.metrics.instruments import Meter

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.replication.harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of
+from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.validation.types import AppendOrigin
 from twisted_kafka.protocol.errors import ErrorCode, NotLeaderOrFollowerError

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.replication.harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of
+from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of
 from twisted_kafka.log import unified_log
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.validation.log_validator import validate_and_assign_offsets

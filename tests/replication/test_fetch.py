@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs
 
-from tests.replication.harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of, in_thread, topic_id
+from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of, in_thread, topic_id
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.protocol.errors import CorruptRecordError, ErrorCode
 from twisted_kafka.protocol.regions import FileRegion

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.cases import case
-from tests.replication.harness import TOPIC
 from tests.replication.several import BACKOFF_MS, Cluster, Member
+from tests.support.cases import case
+from tests.support.replication_harness import TOPIC
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.fetching.replica_fetcher_manager import IDLE_MS, fetcher_id

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from zope.interface import implementer
 
-from tests.replication.harness import BROKER, OTHER, TOPIC, TP, Harness
+from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP, Harness
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.interfaces import IReplicaFetchers

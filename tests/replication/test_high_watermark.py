@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.log.support import batch
-from tests.replication.harness import BROKER, OTHER, TP, Harness
 from tests.replication.test_append import follower_fetches
+from tests.support.logs import batch
+from tests.support.replication_harness import BROKER, OTHER, TP, Harness
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import NotLeaderOrFollowerError

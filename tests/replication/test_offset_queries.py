@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.replication.harness import BROKER, OTHER, TP, Harness
+from tests.support.replication_harness import BROKER, OTHER, TP, Harness
 from twisted_kafka.log.results import TimestampAndOffset
 from twisted_kafka.protocol.errors import (
     ErrorCode,

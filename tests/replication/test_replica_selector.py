@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from zope.interface import implementer
 
-from tests.replication.harness import TOPIC, topic_id
 from tests.replication.several import Cluster, Member
+from tests.support.replication_harness import TOPIC, topic_id
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

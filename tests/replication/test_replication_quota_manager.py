@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs
 
-from tests.replication.harness import BROKER, OTHER, TOPIC, TP
-from tests.server.apis.replica_apis import Apis
+from tests.support.replica_apis import Apis
+from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP
 from twisted_kafka.broker.settings.config_handlers import follow_replication_quotas
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore

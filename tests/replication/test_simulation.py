@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from zope.interface import implementer
 
-from tests.budget import share_of
-from tests.cases import case
 from tests.replication.several import Cluster, HandThread, Member
+from tests.support.budget import share_of
+from tests.support.cases import case
 from twisted_kafka.protocol.messages.controller import AlterPartitionRequest, AlterPartitionResponse
 from twisted_kafka.replication.fetching.leader_requests import PeerVersions
 from twisted_kafka.replication.fetching.replica_fetcher import Overtaken

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.replication.harness import BROKER, OTHER, TOPIC, TP, Harness, topic_id
+from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP, Harness, topic_id
 from twisted_kafka.log.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import Authority
 from tests.security.sasl.sasl_stage import PLAIN_SETTINGS
-from tests.security.sasl.wire import Wire
+from tests.support.certificates import Authority
+from tests.support.security.sasl_wire import Wire
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.protocol.errors import ErrorCode

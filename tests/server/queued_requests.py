@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tests.network.network_fakes import FakeTransport, Layer
+from tests.support.network_fakes import FakeTransport, Layer
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.protocol.api import ApiKey

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.network.network_fakes import lines_of
+from tests.support.network_fakes import lines_of
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.network.log_rate_limit import INTERVAL_NS, LINES
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext

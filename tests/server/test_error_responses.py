@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.cases import case
+from tests.support.cases import case
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.compiler.schema import ListOf, StructType
 from twisted_kafka.protocol.compiler.types import Wire

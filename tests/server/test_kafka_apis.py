@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 from twisted.logger import ILogObserver, capturedLogs, globalLogPublisher
 
-from tests.network.network_fakes import FakeTransport, Layer
+from tests.support.network_fakes import FakeTransport, Layer
 from twisted_kafka.metadata.features import SUPPORTED, FeatureCache
 from twisted_kafka.network.log_rate_limit import LINES
 from twisted_kafka.network.requests.memory_pool import MemoryPool

@@ -2,8 +2,8 @@
 
 from concurrent.futures import Future
 
-from tests.network.network_fakes import FakeTransport, lines_of
 from tests.server.queued_requests import QueuedRequests
+from tests.support.network_fakes import FakeTransport, lines_of
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.compiler.wire import varint_bytes

@@ -8,9 +8,9 @@ from concurrent.futures import Future
 
 import pytest
 
-from tests.network.network_fakes import FakeTransport, lines_of
 from tests.server.queued_requests import QueuedRequests
-from tests.traced_memory import traced_peak_bytes
+from tests.support.network_fakes import FakeTransport, lines_of
+from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.controller.cluster import Cluster, cluster
+from tests.support.controller_cluster import Cluster, cluster
 from twisted_kafka.metadata import znodes
 from twisted_kafka.protocol.errors import ErrorCode, NotControllerError
 from twisted_kafka.protocol.messages.controller import AllocateProducerIdsRequest, AllocateProducerIdsResponse

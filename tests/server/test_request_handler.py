@@ -6,8 +6,8 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.eventually import eventually
-from tests.network.network_fakes import FakeTransport, Layer, frame
+from tests.support.eventually import eventually
+from tests.support.network_fakes import FakeTransport, Layer, frame
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection import framing
 from twisted_kafka.network.connection.framing import FrameBuffers

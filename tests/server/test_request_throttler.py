@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.cases import case
-from tests.network.network_fakes import FakeTransport, Layer
-from tests.quota.quotas import Quotas
+from tests.support.cases import case
+from tests.support.network_fakes import FakeTransport, Layer
+from tests.support.quotas import Quotas
 from twisted_kafka.network.connection.channel_state import MUTED_AND_THROTTLED, NOT_MUTED
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey, find_message, message_names, response_class

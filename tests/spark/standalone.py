@@ -12,9 +12,9 @@ from typing import Any
 
 import pyspark
 
-from tests.eventually import eventually
-from tests.ports import free_port
-from tests.processes import start_tied
+from tests.support.eventually import eventually
+from tests.support.ports import free_port
+from tests.support.processes import start_tied
 from twisted_kafka_spark.runtime.java_home import ensure_java
 
 HOME = Path(pyspark.__file__).parent

@@ -11,8 +11,8 @@ pytest.importorskip("numpy")
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tests.cases import case
 from tests.spark.access_lines import PHASES, line, topic
+from tests.support.cases import case
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark import views
 from twisted_kafka_spark.cells.fold import Folding

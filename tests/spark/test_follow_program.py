@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import start_tied
+from tests.support.processes import start_tied
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from pyarrow import parquet
 
-from tests.clients.served import ServedBroker
 from tests.spark.access_lines import line, topic
 from tests.spark.connector import connector
+from tests.support.clients.served import ServedBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 TIMEOUT_S = 1200

@@ -20,9 +20,9 @@ pytest.importorskip("pyarrow")
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.processes import start_tied
 from tests.spark.access_lines import in_transaction, line, topic
 from tests.spark.random_logs import SHAPES, RandomLog, Shape, divided
+from tests.support.processes import start_tied
 from twisted_kafka_spark.cells import aggregate
 from twisted_kafka_spark.cells.fold import Folding
 from twisted_kafka_spark.pipeline import exchange, page, rollup

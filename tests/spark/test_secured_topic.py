@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from tests.clients.secured import PASSWORDS, client_settings, secured_broker
-from tests.clients.served import ServedBroker
 from tests.spark.access_lines import line, topic
 from tests.spark.connector import connector
+from tests.support.clients.secured import PASSWORDS, client_settings, secured_broker
+from tests.support.clients.served import ServedBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 TIMEOUT_S = 1200

@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from tests.eventually import eventually
-from tests.processes import start_tied
 from tests.spark.standalone import HOME, LIBRARIES, Standalone, command, kill, python_with
+from tests.support.eventually import eventually
+from tests.support.processes import start_tied
 from twisted_kafka_spark.synthetic.day import Day
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]

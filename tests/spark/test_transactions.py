@@ -15,9 +15,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cases import case
 from tests.spark.access_lines import in_transaction, line, moment
 from tests.spark.test_followed import Following
+from tests.support.cases import case
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark import views
 from twisted_kafka_spark.cells import bundles

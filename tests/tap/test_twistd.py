@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.eventually import WAIT_S, eventually
-from tests.processes import signals_end, start_tied
+from tests.support.eventually import WAIT_S, eventually
+from tests.support.processes import signals_end, start_tied
 
 pytestmark = pytest.mark.long
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from tests.traced_memory import traced_peak_bytes
+from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.metrics.prometheus import render
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.compiler.types import NO_UUID

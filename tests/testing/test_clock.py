@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import twisted_kafka
-from tests.eventually import eventually
+from tests.support.eventually import eventually
 from twisted_kafka.testing import Clock
 from twisted_kafka.timing.scheduler import KafkaScheduler
 from twisted_kafka.timing.timer import Timer

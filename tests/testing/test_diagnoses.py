@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.certificates import Authority
+from tests.support.certificates import Authority
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest

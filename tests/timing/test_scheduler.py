@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from tests.eventually import eventually
+from tests.support.eventually import eventually
 from twisted_kafka.timing.clock import ManualClock, SystemClock
 from twisted_kafka.timing.scheduler import KafkaScheduler, ManualScheduler
 

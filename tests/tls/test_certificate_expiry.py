@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.certificates import Authority
-from tests.network.network_fakes import lines_of
-from tests.network.tls.tls_harness import BROKER, CA, Listener, broker_settings
+from tests.support.certificates import Authority
+from tests.support.network_fakes import lines_of
+from tests.support.tls_harness import BROKER, CA, Listener, broker_settings
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.tls.certificate_expiry import DAY_MS, DAYS_LEFT, METRICS_TYPE, expires_ms
 

@@ -3,7 +3,7 @@
 import pytest
 from OpenSSL import SSL
 
-from tests.network.tls.tls_harness import ALICE, BROKER, Listener
+from tests.support.tls_harness import ALICE, BROKER, Listener
 from twisted_kafka.tls.ssl_context import SESSION_S, Identity, client_context, is_end_of_file, reason_of
 from twisted_kafka.tls.ssl_settings import SslSettings
 

@@ -4,7 +4,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from tests.certificates import KEY_PASSWORD, PASSWORD, Authority
+from tests.support.certificates import KEY_PASSWORD, PASSWORD, Authority
 from tests.tls import test_jks
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from tests.broker.two_brokers import port_of
+from tests.support.two_brokers import port_of
 from twisted_kafka import Broker
 from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient
 from twisted_kafka.client.errors import AuthenticationError

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import twisted_kafka
-from tests.certificates import Authority
-from tests.oracle.apache_kafka import ApacheKafka
+from tests.support.certificates import Authority
+from tests.support.oracle.apache_kafka import ApacheKafka
 from twisted_kafka.tools.main import main
 
 _JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="secret" user_admin="secret";'

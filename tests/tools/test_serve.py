@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes import start_tied
+from tests.support.processes import start_tied
 from twisted_kafka.system.interpreter import MEMORY_SETTINGS
 
 pytestmark = pytest.mark.long

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.eventually import eventually
-from tests.testing.control.client import ControlClient
+from tests.support.control_client import ControlClient
+from tests.support.eventually import eventually
 from twisted_kafka.tools.main import main
 
 pytestmark = pytest.mark.long

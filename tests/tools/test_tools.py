@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.log.support import KAFKA_LOGS
+from tests.support.logs import KAFKA_LOGS
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord

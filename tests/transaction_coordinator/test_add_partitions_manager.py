@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.transaction_coordinator.broker_network import LISTENER, REQUEST_TIMEOUT_MS, BrokerNetwork, cluster
+from tests.support.broker_network import LISTENER, REQUEST_TIMEOUT_MS, BrokerNetwork, cluster
 from twisted_kafka.client.errors import AuthenticationError
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.metadata.cache import MetadataCache, Node

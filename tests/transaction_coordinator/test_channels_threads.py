@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from tests.eventually import join
-from tests.transaction_coordinator.broker_network import LISTENER, cluster
+from tests.support.broker_network import LISTENER, cluster
+from tests.support.eventually import join
 from tests.transaction_coordinator.test_add_partitions_manager import LEADERS, Coordinator
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.metadata.cache import MetadataCache, Node

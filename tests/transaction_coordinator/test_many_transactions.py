@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.transaction_coordinator.transaction_bench import TransactionBench
+from tests.support.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.transaction_coordinator.broker_network import LISTENER, REQUEST_TIMEOUT_MS, BrokerNetwork, cluster, marked
+from tests.support.broker_network import LISTENER, REQUEST_TIMEOUT_MS, BrokerNetwork, cluster, marked
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.protocol.errors import ErrorCode

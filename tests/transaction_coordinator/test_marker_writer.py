@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.transaction_coordinator.broker_network import cluster
+from tests.support.broker_network import cluster
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.log.producer_state.producer_state_manager import BUMPED_EPOCH, VerificationGuard
 from twisted_kafka.log.validation.log_validator import AppendOrigin

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from tests.network.network_fakes import lines_of
-from tests.transaction_coordinator.broker_network import LISTENER, REQUEST_TIMEOUT_MS, BrokerNetwork, cluster, marked
-from tests.transaction_coordinator.transaction_bench import TransactionBench
+from tests.support.broker_network import LISTENER, REQUEST_TIMEOUT_MS, BrokerNetwork, cluster, marked
+from tests.support.network_fakes import lines_of
+from tests.support.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache
 from twisted_kafka.protocol.errors import ErrorCode

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.transaction_coordinator.transaction_bench import TransactionBench
+from tests.support.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.store import BadVersionError, NodeExistsError, NoNodeError

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.transaction_coordinator.transaction_bench import TransactionBench
+from tests.support.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.network.requests.request_context import TransactionOutcome
 from twisted_kafka.protocol.errors import ErrorCode

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from tests.budget import share_of
-from tests.cases import case
+from tests.support.budget import share_of
+from tests.support.cases import case
 from tests.transaction_coordinator.transaction_simulation import Simulation
 from twisted_kafka.network.requests.request_context import TransactionOutcome
 from twisted_kafka.protocol.errors import ErrorCode

@@ -17,9 +17,9 @@ from concurrent.futures import Future
 from itertools import groupby
 from typing import Any, Final
 
-from tests.coordinator.fakes import MemoryLog
-from tests.transaction_coordinator.broker_network import LISTENER, cluster
-from tests.transaction_coordinator.transaction_bench import TransactionBench
+from tests.support.broker_network import LISTENER, cluster
+from tests.support.coordinator_fakes import MemoryLog
+from tests.support.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.interfaces import Appended
 from twisted_kafka.log.batch_headers import BatchHeader

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.network.network_fakes import FakeTransport, Layer, frame
-from tests.traced_memory import traced_peak_bytes
+from tests.support.network_fakes import FakeTransport, Layer, frame
+from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.network.connection.channel import FRAME_BYTES, READ_AHEAD_BYTES, KafkaChannel
 from twisted_kafka.network.connection.channel_state import MUTED_AND_RESPONSE_PENDING, NOT_MUTED
 from twisted_kafka.network.connection.framing import NOT_NOW

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from tests.network.network_fakes import lines_of
+from tests.support.network_fakes import lines_of
 from twisted_kafka.network.connection.expiry import (
     HALF_CLOSED_S,
     close_after_last_response,

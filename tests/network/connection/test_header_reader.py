@@ -2,8 +2,8 @@ from typing import Any, cast
 
 import pytest
 
-from tests.network.network_fakes import Layer, frame
-from tests.traced_memory import traced_peak_bytes
+from tests.support.network_fakes import Layer, frame
+from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.network.connection.header_reader import TOKEN_VERSION, authenticating_header_reader
 from twisted_kafka.network.requests.authenticator import IAuthenticator
 from twisted_kafka.protocol.api import ApiKey

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.network.network_fakes import FakeTransport, Layer, frame, lines_of
-from tests.traced_memory import traced_peak_bytes
+from tests.support.network_fakes import FakeTransport, Layer, frame, lines_of
+from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.network.connection.channel import READ_BYTES, KafkaChannel
 from twisted_kafka.network.connection.held_bytes import FAR_TOO_MUCH, NOTE_BYTES, STUCK_NS, HeldBytes
 from twisted_kafka.network.loop.processor import HELD_BYTES, READ_AHEAD_TOTAL_BYTES, UNSENT_BYTES

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
-from tests.network.network_fakes import FakeTransport, Layer
+from tests.support.network_fakes import FakeTransport, Layer
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.newcomers import SILENT_S
 from twisted_kafka.network.connection.pending_authentications import AuthenticationLimits, PendingAuthentications

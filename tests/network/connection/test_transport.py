@@ -10,7 +10,7 @@ from twisted.internet.error import ConnectionAborted, ConnectionDone
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 from twisted.python.failure import Failure
 
-from tests.network.network_fakes import Layer, frame, lines_of
+from tests.support.network_fakes import Layer, frame, lines_of
 from twisted_kafka.network.connection import transport
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.framing import FIRST_ALLOCATION_BYTES

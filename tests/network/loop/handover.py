@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from tests.network.loop.baton import Baton
 from tests.network.loop.schedule import ALONE, ANSWER, BUNDLED, CALLBACK, LATE, NO_OP, SLOW, sorted_bundles
-from tests.network.network_fakes import FakeTransport, Recorder, frame
+from tests.support.network_fakes import FakeTransport, Recorder, frame
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_state import NOT_MUTED

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Sequence
 from unittest.mock import patch
 
-from tests.network.network_fakes import FakeReactor, FakeTransport, Layer, frame
+from tests.support.network_fakes import FakeReactor, FakeTransport, Layer, frame
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_state import NOT_MUTED
 from twisted_kafka.network.requests import request as request_module

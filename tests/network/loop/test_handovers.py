@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.budget import share_of
 from tests.network.loop.handover import explore
+from tests.support.budget import share_of
 from twisted_kafka.system.interpreter import IS_PYPY
 
 QUICK = 40 if IS_PYPY else 4 * share_of(40)  # which traces lines slowly

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.network.loop.schedule import HookedReactor
-from tests.network.network_fakes import Layer, lines_of
+from tests.support.network_fakes import Layer, lines_of
 from twisted_kafka.network.loop import network_thread
 from twisted_kafka.network.loop.network_thread import NetworkThread
 from twisted_kafka.network.requests.parker import Parker

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from zope.interface import implementer
 
-from tests.network.network_fakes import FakeReactor, Layer, lines_of
+from tests.support.network_fakes import FakeReactor, Layer, lines_of
 from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, IBlockedAcceptor, NoQuotas
 from twisted_kafka.network.loop.new_connections import NewConnections
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from zope.interface import implementer
 
-from tests.cases import case
-from tests.network import network_fakes
-from tests.network.network_fakes import FakeTransport, Layer, frame, lines_of
+from tests.support import network_fakes
+from tests.support.cases import case
+from tests.support.network_fakes import FakeTransport, Layer, frame, lines_of
 from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, IBlockedAcceptor, NoQuotas
 from twisted_kafka.network.connection.channel import FRAME_BYTES, READ_AHEAD_BYTES
 from twisted_kafka.network.connection.expiry import HALF_CLOSED_S

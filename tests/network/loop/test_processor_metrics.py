@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.network.network_fakes import Layer, frame
+from tests.support.network_fakes import Layer, frame
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.loop.processor_metrics import (
     SOCKET_SERVER_METRICS,

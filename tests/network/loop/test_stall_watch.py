@@ -6,7 +6,7 @@ import threading
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
-from tests.eventually import WAIT_S
+from tests.support.eventually import WAIT_S
 from twisted_kafka.network.loop.stall_watch import CHECK_S, PUT_OFF_S, StallWatch
 from twisted_kafka.network.loop.wake_up_timer import IWakeUpTimer, SleepTimer, TimerFd, make_wake_up_timer
 from twisted_kafka.network.requests.request_channel import RequestChannel

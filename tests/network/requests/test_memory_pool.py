@@ -3,8 +3,8 @@ import random
 import pytest
 from zope.interface import implementer
 
-from tests.cases import case
-from tests.network.network_fakes import FakeTransport, Layer, frame
+from tests.support.cases import case
+from tests.support.network_fakes import FakeTransport, Layer, frame
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_state import MUTED, NOT_MUTED
 from twisted_kafka.network.connection.expiry import GRACE_S, SLOW_BYTES_PER_S, WHOLE_REQUEST_S

@@ -1,6 +1,6 @@
 import threading
 
-from tests.network.network_fakes import Layer, frame
+from tests.support.network_fakes import Layer, frame
 from twisted_kafka.metrics.idle_ratio import IdleRatio
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request import Request

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.network.network_fakes import FakeTransport, Layer, frame
+from tests.support.network_fakes import FakeTransport, Layer, frame
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_state import CLOSED, MUTED_AND_THROTTLED, NOT_MUTED
 from twisted_kafka.network.requests.request import Request

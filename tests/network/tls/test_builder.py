@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 from OpenSSL import SSL
 
-from tests.certificates import PASSWORD, Authority
-from tests.certificates import Identity as Issued
-from tests.network.network_fakes import frame, lines_of
-from tests.network.tls.tls_harness import ALICE, BROKER, CA, Listener, TlsClient, broker_settings, client_context
+from tests.support.certificates import PASSWORD, Authority
+from tests.support.certificates import Identity as Issued
+from tests.support.network_fakes import frame, lines_of
+from tests.support.tls_harness import ALICE, BROKER, CA, Listener, TlsClient, broker_settings, client_context
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.tls.ssl_context import Identity, verify_together

@@ -5,7 +5,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
 
-from tests.network.network_fakes import lines_of
+from tests.support.network_fakes import lines_of
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection.newcomers import SILENT_S
 from twisted_kafka.network.log_rate_limit import LINES

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from OpenSSL import SSL
 
-from tests.cases import case
-from tests.certificates import Authority
-from tests.network.network_fakes import frame, lines_of
-from tests.network.tls.tls_harness import ALICE, CA, Listener, TlsClient, client_context
+from tests.support.cases import case
+from tests.support.certificates import Authority
+from tests.support.network_fakes import frame, lines_of
+from tests.support.tls_harness import ALICE, CA, Listener, TlsClient, client_context
 from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES
 from twisted_kafka.network.connection.newcomers import SILENT_S
 from twisted_kafka.network.tls import tls_transport

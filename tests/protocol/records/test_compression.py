@@ -7,7 +7,7 @@ import zlib
 import cramjam
 import pytest
 
-from tests.traced_memory import traced_peak_bytes
+from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError
 from twisted_kafka.protocol.records import lz4_frames, snappy, zstd_frames
 from twisted_kafka.protocol.records.compression import Compression, compress, decompress, decompress_to_read

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.security.kerberos.rules import BAD, LATE, NAMES, REALM, SHORT
+from tests.support.security.kerberos_rules import BAD, LATE, NAMES, REALM, SHORT
 from twisted_kafka.security.kerberos.names import KerberosNameError, parse_name, parse_rules, short_name
 
 

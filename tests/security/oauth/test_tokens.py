@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.security.oauth.tokens import NOW_S, Issuer, part, unsecured
+from tests.support.security.tokens import NOW_S, Issuer, part, unsecured
 from twisted_kafka.security.oauth.claims import InvalidTokenError
 from twisted_kafka.security.oauth.jwks import EARLY_NS, Jwks, JwksError, JwksSettings, fetch
 from twisted_kafka.security.oauth.signed import SignedTokens, TokenRules

@@ -3,7 +3,7 @@
 import struct
 from typing import Any
 
-from tests.network.network_fakes import FakeTransport, Layer
+from tests.support.network_fakes import FakeTransport, Layer
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.features import FinalizedFeatures
 from twisted_kafka.network.connection.channel import KafkaChannel

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
-from tests.kdc import REALM
-from tests.security.kerberos.realm import LOGIN_MODULE, NO_LAYER, GssapiClient, Realm, running_realm
 from tests.security.sasl.sasl_stage import DELAY_MS, Client, SaslStage
+from tests.support.kdc import REALM
+from tests.support.security.kerberos_realm import LOGIN_MODULE, NO_LAYER, GssapiClient, Realm, running_realm
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal

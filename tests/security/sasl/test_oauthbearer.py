@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.security.oauth.tokens import NOW_S, Issuer, message, unsecured
 from tests.security.sasl.sasl_stage import Client, SaslStage
+from tests.support.security.tokens import NOW_S, Issuer, message, unsecured
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.timing.clock import ManualClock

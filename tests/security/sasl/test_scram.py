@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.security.sasl.sasl_stage import PLAIN_MODULE, Client, SaslStage
-from tests.security.scram.scram_client import ScramClient, credential
+from tests.support.security.scram_client import ScramClient, credential
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS, SCRAM_SHA_256, SCRAM_SHA_512
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.scram.scram_client import ScramClient, credential
+from tests.support.security.scram_client import ScramClient, credential
 from twisted_kafka.security.sasl.scram import ScramSaslServer, ScramServerCallbackHandler
 from twisted_kafka.security.scram.credentials import ScramCredential, make_credential, parse_credential
 from twisted_kafka.security.scram.formulas import (

@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 from typing import Any
 
-from tests.coordinator.fakes import Bench
+from tests.support.coordinator_fakes import Bench
 from twisted_kafka.group_coordinator.offsets.legacy_offsets import LegacyOffsets
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.metadata.embedded import SqliteStore

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.fakes import Bench
-from tests.group_coordinator.expressions import requires_expressions
 from tests.server.apis.group_handlers import ask
 from tests.server.apis.test_authorization_of_direct_paths import Rights
+from tests.support.coordinator_fakes import Bench
+from tests.support.expressions import requires_expressions
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest

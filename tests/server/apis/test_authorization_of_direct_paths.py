@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.replication.harness import TOPIC, batch_of
 from tests.server.apis.group_handlers import Handlers
 from tests.server.apis.groups.test_group_offsets import codes, commit_request
-from tests.server.apis.replica_apis import Apis
+from tests.support.replica_apis import Apis
+from tests.support.replication_harness import TOPIC, batch_of
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, GroupAuthorizationError
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.eventually import eventually
-from tests.testing.control.client import ControlClient
+from tests.support.control_client import ControlClient
+from tests.support.eventually import eventually
 from twisted_kafka.client.one_request import ask
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.groups import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.controller.cluster import Cluster
+from tests.support.controller_cluster import Cluster
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.metadata.store import StoreDisconnectedError
 from twisted_kafka.protocol.api import response_class

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.replication.harness import BROKER, OTHER, TOPIC, batch_of, topic_id
-from tests.server.apis.replica_apis import Apis
+from tests.support.replica_apis import Apis
+from tests.support.replication_harness import BROKER, OTHER, TOPIC, batch_of, topic_id
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
 from twisted_kafka.protocol.messages.fetch import (

@@ -1,7 +1,7 @@
 import itertools
 from typing import Any
 
-from tests.cases import case
+from tests.support.cases import case
 from twisted_kafka.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from twisted_kafka.protocol.regions import FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from tests.cases import case
+from tests.support.cases import case
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.flat import FlatForm
 from twisted_kafka.protocol.compiler.schema import Field, ListOf, Struct, StructType

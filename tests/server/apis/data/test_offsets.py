@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from tests.replication.harness import OTHER, TOPIC
-from tests.server.apis.replica_apis import Apis
+from tests.support.replica_apis import Apis
+from tests.support.replication_harness import OTHER, TOPIC
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
 from twisted_kafka.protocol.messages.list_offsets import (
     DeleteRecordsPartition,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.replication.harness import BROKER, OTHER, TOPIC, TP, batch_of
-from tests.server.apis.replica_apis import Apis
+from tests.support.replica_apis import Apis
+from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP, batch_of
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.network.requests.request_context import TransactionNote

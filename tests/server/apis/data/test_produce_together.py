@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.replication.harness import TOPIC, batch_of
-from tests.server.apis.replica_apis import Apis
 from tests.server.queued_requests import QueuedRequests
+from tests.support.replica_apis import Apis
+from tests.support.replication_harness import TOPIC, batch_of
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request_channel import MAX_BUNDLE_BYTES
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsRequest

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tests.server.apis.group_handlers import ask
-from tests.transaction_coordinator.transaction_bench import TransactionBench
+from tests.support.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.network.requests.request_context import TransactionNote, TransactionOutcome
 from twisted_kafka.protocol.errors import CoordinatorLoadInProgressError, ErrorCode

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.fakes import Bench
 from tests.server.apis.group_handlers import FakeMetadata, ask
-from tests.transaction_coordinator.transaction_bench import TransactionBench
+from tests.support.coordinator_fakes import Bench
+from tests.support.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.network.requests.request_context import TransactionNote, TransactionOutcome
 from twisted_kafka.protocol.errors import ErrorCode

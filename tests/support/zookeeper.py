@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import java_class_path, java_machine
-from tests.eventually import eventually, join
-from tests.ports import free_port
-from tests.processes import start_tied
+from tests.support.clients.clients import java_class_path, java_machine
+from tests.support.eventually import eventually, join
+from tests.support.ports import free_port
+from tests.support.processes import start_tied
 
 CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, GET_NAMES, SYNC, GET_CHILDREN, MULTI, CLOSE = 1, 2, 3, 4, 5, 8, 9, 12, 14, -11
 """Types of requests. GET_NAMES is ZooKeeper's getChildren, GET_CHILDREN its getChildren2."""

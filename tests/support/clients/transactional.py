@@ -7,8 +7,8 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.clients.served import ServedBroker
-from tests.oracle.talk import Talk
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.talk import Talk
 from twisted_kafka.coordinator.coordinator_record import Producer as Identity
 from twisted_kafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
 

@@ -9,8 +9,8 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from kazoo.client import KazooClient
 
-from tests.eventually import eventually
-from tests.zookeeper import ZooKeeper
+from tests.support.eventually import eventually
+from tests.support.zookeeper import ZooKeeper
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.znodes import ControllerNode, PartitionStateNode

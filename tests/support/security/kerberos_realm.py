@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests import kdc
-from tests.kdc import REALM, Kdc
+from tests.support import kdc
+from tests.support.kdc import REALM, Kdc
 
 LOGIN_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 SERVICE, OTHER_SERVICE = "kafka/localhost", "http/localhost"

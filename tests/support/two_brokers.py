@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.eventually import eventually
-from tests.features import finalize
-from tests.oracle.talk import Talk
-from tests.ports import free_port
+from tests.support.eventually import eventually
+from tests.support.features import finalize
+from tests.support.oracle.talk import Talk
+from tests.support.ports import free_port
 from twisted_kafka import Broker
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.log.batch_headers import BatchHeader

@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.ports import free_port
-from tests.processes import start_tied
+from tests.support.ports import free_port
+from tests.support.processes import start_tied
 
 REALM = "TEST.EXAMPLE"
 TICKET_LIFETIME_S = 3600

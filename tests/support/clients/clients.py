@@ -170,12 +170,13 @@ def read_kcat(bootstrap: str, topic: str, group: str | None = None) -> bytes:
     return run([kcat() or "kcat", "-b", bootstrap, "-e", "-q", *source])
 
 
-HERE = Path(__file__).resolve().parent
+PROGRAMS = Path(__file__).resolve().parents[2] / "clients"
+"""The folders of the clients in Java, Go and JavaScript."""
 
 
 def kafkajs_ready() -> bool:
     """Install kafkajs and its codecs beside the script when npm is there; say whether they can be used."""
-    folder = HERE / "kafkajs"
+    folder = PROGRAMS / "kafkajs"
     wanted = json.loads((folder / "package.json").read_text())["dependencies"]
     if not (shutil.which("node") and shutil.which("npm")):
         return False
@@ -188,7 +189,7 @@ def kafkajs_ready() -> bool:
 
 def read_kafkajs(bootstrap: str, topic: str, count: int, group: str | None = None) -> list[bytes]:
     """Read as a member of a group: kafkajs has no other way."""
-    told = run(["node", str(HERE / "kafkajs" / "read.js"), bootstrap, topic, str(count), group or new_group()])
+    told = run(["node", str(PROGRAMS / "kafkajs" / "read.js"), bootstrap, topic, str(count), group or new_group()])
     return told.split(b"\n")[:-1]
 
 
@@ -222,7 +223,7 @@ def _class_path(pom: str, name: str, *properties: str) -> str | None:
 
 
 def _fetch(cache: Path, pom: str, known: Path, *properties: str) -> None:
-    shutil.copy(HERE / "java" / pom, cache / "pom.xml")
+    shutil.copy(PROGRAMS / "java" / pom, cache / "pom.xml")
     new = cache / "class-path.new"
     goal = ["dependency:build-classpath", f"-Dmdep.outputFile={new}", *properties]
     run(["mvn", "-q", "-B", "-ntp", "-f", str(cache / "pom.xml"), *goal], timeout_s=900)
@@ -247,7 +248,7 @@ def java_command(name: str, *arguments: str, class_path: str | None = None) -> l
 
 def java_machine(class_path: str) -> list[str]:
     """Return the beginning of a command that runs a class of the class path, or a source file."""
-    logging = f"-Dlog4j.configuration=file:{HERE / 'java' / 'log4j.properties'}"
+    logging = f"-Dlog4j.configuration=file:{PROGRAMS / 'java' / 'log4j.properties'}"
     return ["java", "-Xmx512M", "-XX:TieredStopAtLevel=1", logging, "-cp", class_path]
 
 

@@ -5,10 +5,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.clients.clients import HERE, java_class_path, java_library, old_java_class_path
-from tests.clients.served import answers, lists_brokers
-from tests.ports import free_port
-from tests.processes import start_tied
+from tests.support.clients.clients import PROGRAMS, java_class_path, java_library, old_java_class_path
+from tests.support.clients.served import answers, lists_brokers
+from tests.support.ports import free_port
+from tests.support.processes import start_tied
 
 START_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 30
@@ -22,7 +22,7 @@ class ApacheKafka:
         self.directory = directory
         self._version = version
         self.port = free_port()
-        self.log4j = HERE / "java" / "log4j.properties"
+        self.log4j = PROGRAMS / "java" / "log4j.properties"
         self._kraft = kraft
         self._zookeeper_port = free_port()  # or the controller's
         self._processes: list[subprocess.Popen[bytes]] = []

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tests.log.support import Bench, data_of
+from tests.support.logs import Bench, data_of
 from twisted_kafka.log.cleaner import offset_map as cleaner_offset_map
 from twisted_kafka.log.cleaner.cleaner import Cleaner, CleanerLimits
 from twisted_kafka.log.results import FetchIsolation

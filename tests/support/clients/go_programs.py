@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import HERE, run
+from tests.support.clients.clients import PROGRAMS, run
 
 _BUILD_S = 600
 
@@ -19,7 +19,7 @@ def go_program(folder: Path, package: str) -> str:
     program = folder / f"{package}-go"
     if not program.exists():
         try:
-            run([go, "build", "-o", str(program), f"./{package}"], cwd=HERE / "go", timeout_s=_BUILD_S)
+            run([go, "build", "-o", str(program), f"./{package}"], cwd=PROGRAMS / "go", timeout_s=_BUILD_S)
         except AssertionError as error:
             if "dial tcp" in str(error) or "proxy" in str(error):
                 pytest.skip(f"Go's modules cannot be had: {error}")

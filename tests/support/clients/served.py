@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.ports import free_port
-from tests.processes import start_tied
+from tests.support.ports import free_port
+from tests.support.processes import start_tied
 
 BROKER_PYTHON = os.environ.get("BROKER_PYTHON", sys.executable)
 """The interpreter of the brokers, in an environment that has them installed: `make test PYTHON=pypy3` tests PyPy so."""

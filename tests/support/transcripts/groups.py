@@ -12,8 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from tests.coordinator.fakes import Bench
-from tests.group_coordinator.transcript_consumer import ConsumerCommands, parsed, subscription
+from tests.support.coordinator_fakes import Bench
+from tests.support.transcripts.consumer_groups import ConsumerCommands, parsed, subscription
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer
 from twisted_kafka.group_coordinator.group_coordinator_config import MigrationPolicy
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from tests.coordinator.fakes import MemoryLog
+from tests.support.coordinator_fakes import MemoryLog
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, decode_record
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from twisted_kafka.metrics.registry import MetricsRegistry

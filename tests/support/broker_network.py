@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from tests.client.client_harness import Attempt, FakeConnector, versions
+from tests.support.client_harness import Attempt, FakeConnector, versions
 from twisted_kafka.client.client_settings import ClientSettings
 from twisted_kafka.client.client_settings import Node as Address
 from twisted_kafka.client.network_client import NetworkClient

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from tests.replication.harness import Harness
+from tests.support.replication_harness import Harness
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.compiler.wire import join
 from twisted_kafka.protocol.errors import ErrorCode

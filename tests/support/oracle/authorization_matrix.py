@@ -9,8 +9,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.certificates import PASSWORD, Authority
-from tests.oracle.authorization_samples import (
+from tests.oracle.conftest import SETTINGS
+from tests.oracle.scenarios_data import fill
+from tests.support.certificates import PASSWORD, Authority
+from tests.support.oracle.authorization_samples import (
     GROUP,
     MINE,
     OTHER,
@@ -22,9 +24,7 @@ from tests.oracle.authorization_samples import (
     Sample,
     World,
 )
-from tests.oracle.conftest import SETTINGS
-from tests.oracle.scenarios_data import fill
-from tests.oracle.talk import ErrorText, Talk
+from tests.support.oracle.talk import ErrorText, Talk
 from twisted_kafka.protocol.messages.acls import (
     AclCreation,
     CreateAclsRequest,
@@ -43,7 +43,7 @@ from twisted_kafka.security.authorizer.acl_types import PatternType, PermissionT
 ALICE = "User:alice"
 ACLS_VERSION = 3
 ACLS_TIMEOUT_S = 20
-RECORD = Path(__file__).parents[1] / "data" / "security" / "authorization.json"
+RECORD = Path(__file__).parents[2] / "data" / "security" / "authorization.json"
 """What Apache Kafka answers: the error codes and the masks of operations, by sample, standing and versions."""
 
 

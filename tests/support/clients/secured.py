@@ -4,9 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.clients.served import ServedBroker, is_open
+from tests.support.clients.served import ServedBroker, is_open
 
-SETTINGS = Path(__file__).parents[2] / "etc" / "secured.properties"
+SETTINGS = Path(__file__).parents[3] / "etc" / "secured.properties"
 PASSWORDS = {"admin": "admin-secret", "alice": "alice-secret"}
 
 

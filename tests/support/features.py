@@ -1,6 +1,6 @@
 """The cluster's finalized features."""
 
-from tests.oracle.talk import Talk
+from tests.support.oracle.talk import Talk
 from twisted_kafka.controller.operations.feature_updates import UpgradeType
 from twisted_kafka.metadata.features import TRANSACTION_VERSION
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from tests.transaction_coordinator.transaction_bench import TransactionBench
+from tests.support.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer
 from twisted_kafka.protocol.errors import CoordinatorLoadInProgressError, ErrorCode
 from twisted_kafka.protocol.records.builder import build_batch
