@@ -170,7 +170,7 @@ def test_an_unpacked_sdist_has_the_version_that_it_was_built_with(tmp_path: Path
 
 def test_the_package_tells_the_version_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.match(r"\d", twisted_kafka.__version__)
-    monkeypatch.setattr(twisted_kafka, "__name__", "no_such_distribution")
+    monkeypatch.setattr("twisted_kafka.system.installation.NAME", "no_such_distribution")
     assert twisted_kafka.__version__ == "0+unknown"
 
 

@@ -22,14 +22,7 @@ def __getattr__(name: str) -> Any:
 
         return ConfigError
     if name == "__version__":
-        return _installed_version()
+        from twisted_kafka.system.installation import installed_version
+
+        return installed_version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _installed_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(__name__)
-    except PackageNotFoundError:  # a source tree on the path that nobody installed
-        return "0+unknown"

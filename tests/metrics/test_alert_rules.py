@@ -71,3 +71,11 @@ def test_prometheus_accepts_the_rules_and_they_fire(arguments: list[str]) -> Non
         pytest.skip("promtool is not installed")
     done = subprocess.run([promtool, *arguments], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_prometheus_accepts_the_page(page: str) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed")
+    done = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")

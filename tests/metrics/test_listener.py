@@ -1,5 +1,6 @@
 """What strangers can do to the page for Prometheus: on a memory transport, with the clock turned by hand."""
 
+import gzip
 from typing import Any
 
 import pytest
@@ -73,11 +74,11 @@ def test_a_connection_is_for_one_request(served: Served) -> None:
 def test_making_pages_takes_a_tenth_of_the_time_at_most(served: Served) -> None:
     served.takes_ms = 30
     for _ in range(20):
-        assert b"made 1\n" in served.ask().value()  # type: ignore[no-untyped-call]
+        assert b"made 1.0\n" in served.ask().value()  # type: ignore[no-untyped-call]
     served.clock.advance_ms(269)
-    assert b"made 1\n" in served.ask().value()  # type: ignore[no-untyped-call]
+    assert b"made 1.0\n" in served.ask().value()  # type: ignore[no-untyped-call]
     served.clock.advance_ms(1)
-    assert b"made 2\n" in served.ask().value()  # type: ignore[no-untyped-call]
+    assert b"made 2.0\n" in served.ask().value()  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("kind", ["declared", "chunked"])
@@ -124,3 +125,13 @@ def test_head_is_answered_without_the_page(served: Served) -> None:
     assert answer.endswith(b"\r\n\r\n")
     assert b"Content-Length: 0" not in answer
     assert b"Content-Length: " in answer
+
+
+def test_a_client_that_accepts_gzip_gets_less(served: Served) -> None:
+    plain = served.ask().value()  # type: ignore[no-untyped-call]
+    asked = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip, br\r\n\r\n"
+    headers, _, body = served.ask(asked).value().partition(b"\r\n\r\n")  # type: ignore[no-untyped-call]
+    assert b"Content-Encoding: gzip" in headers
+    page = gzip.decompress(body)
+    assert page.splitlines()[:2] == plain.partition(b"\r\n\r\n")[2].splitlines()[:2]
+    assert len(body) < len(page)

@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from twisted_kafka.metrics.instruments import Counter as MetricCounter
 from twisted_kafka.metrics.instruments import Meter
-from twisted_kafka.metrics.prometheus import render
+from twisted_kafka.metrics.prometheus import render, render_process
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.timing.clock import ManualClock
 
@@ -52,7 +52,7 @@ def test_prometheus_text_is_readable_by_prometheus() -> None:
     registry.tick()
     samples = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(render(registry))
+        for family in text_string_to_metric_families(render(registry).decode())
         for sample in family.samples
     }
     assert samples["kafka_server_brokertopicmetrics_bytesin_total", (("topic", 'od"d\\\n'),)] == 12
@@ -66,7 +66,7 @@ def test_prometheus_text_is_readable_by_prometheus() -> None:
 
 
 def test_nothing_renders_as_nothing() -> None:
-    assert render(MetricsRegistry(ManualClock())) == ""
+    assert render(MetricsRegistry(ManualClock())) == b""
 
 
 NAMES = ("name", "type_", "function", "self", "instrument", "quantile", "le", "__name__", "client.id", "client_id")
@@ -81,7 +81,7 @@ def test_whatever_clients_choose_can_be_parsed() -> None:
             registry.gauge("kafka.client:telemetry", name, lambda: 1, **dict.fromkeys(HOSTILE, text))
             registry.meter("T", f"{name}PerSec", **dict.fromkeys(HOSTILE, text)).mark()
             registry.histogram("T", name, **dict.fromkeys(HOSTILE, text)).update(1)
-    page = render(registry)
+    page = render(registry).decode()
     page.encode()
     assert max(map(len, page.splitlines())) < 20_000
     series: set[object] = set()
@@ -149,3 +149,45 @@ def test_a_name_that_a_client_calls_other_does_not_remove_the_series_of_all_othe
     registry.counter("BrokerTopicMetrics", "BytesIn", topic="t4").inc()
     values = {name.tags[0][1]: instrument.count for name, instrument in registry.items() if isinstance(instrument, MetricCounter)}
     assert values == {"t0": 1, "t1": 1, "other": 9}
+
+
+def test_kafkas_names_follow_prometheus_rules() -> None:
+    registry = MetricsRegistry(ManualClock())
+    for name in ("connection-count", "uncleanable-partitions-count", "expired-connections-killed-count", "request-total"):
+        registry.gauge("socket-server-metrics", name, lambda: 3)
+    registry.gauge("LogCleanerManager", "time-since-last-run-ms", lambda: 1500)
+    registry.gauge("socket-server-metrics", "io-time-ns-total", lambda: 2_500_000_000)
+    families = {family.name: family for family in text_string_to_metric_families(render(registry).decode())}
+    prefix = "kafka_server_socket_server_metrics_"
+    assert {name: family.type for name, family in families.items()} == {
+        f"{prefix}num_connections": "gauge",
+        f"{prefix}num_uncleanable_partitions": "gauge",
+        f"{prefix}num_expired_connections_killed": "gauge",
+        f"{prefix}request": "counter",
+        f"{prefix}io_time_seconds": "counter",
+        "kafka_log_logcleanermanager_time_since_last_run_seconds": "gauge",
+    }
+    values = {sample.name: sample.value for family in families.values() for sample in family.samples}
+    assert values[f"{prefix}request_total"] == 3
+    assert values[f"{prefix}io_time_seconds_total"] == 2.5
+    assert values["kafka_log_logcleanermanager_time_since_last_run_seconds"] == 1.5
+    assert families[f"{prefix}request"].documentation == "kafka.server:type=socket-server-metrics,name=request-total"
+
+
+def test_a_histogram_shows_what_there_is() -> None:
+    registry = MetricsRegistry(ManualClock())
+    registry.histogram("RequestMetrics", "LocalTimeMs", request="Fetch")
+    for value in (0, 1):
+        registry.histogram("RequestMetrics", "RemoteTimeMs", request="Fetch" if value else "Produce").update(value)
+    (family,) = text_string_to_metric_families(render(registry).decode())
+    assert family.name == "kafka_network_requestmetrics_remotetimems"
+    quantiles = [sample.labels for sample in family.samples if "quantile" in sample.labels]
+    assert {labels["request"] for labels in quantiles} == {"Fetch"}, "all quantiles of Produce are 0"
+    assert {sample.labels["request"] for sample in family.samples if sample.name.endswith("_count")} == {"Fetch", "Produce"}
+
+
+def test_the_process_has_metrics() -> None:
+    families = {family.name: family for family in text_string_to_metric_families(render_process().decode())}
+    assert families["process_cpu_seconds"].samples[0].value > 0
+    assert families["python_info"].samples[0].labels["version"]
+    assert families["twisted_kafka_build_info"].samples[0].labels["version"]

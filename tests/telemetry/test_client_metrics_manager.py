@@ -53,7 +53,7 @@ class Telemetry:
         self.manager.push(instance_id, subscription_id, codec, data, CLIENT, is_last=is_last)
 
     def shown(self) -> set[str]:
-        return {line for line in render(self.registry).splitlines() if "client_instance_id" in line}
+        return {line for line in render(self.registry).decode().splitlines() if "client_instance_id" in line}
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_what_is_pushed_is_among_the_brokers_metrics_and_differences_are_added_u
         assert label in line
     telemetry.clock.advance_ms(1000)
     telemetry.push(instance_id, subscription.subscription_id, sums(7.0, is_delta=False))
-    assert next(iter(telemetry.shown())).endswith(" 7")
+    assert next(iter(telemetry.shown())).endswith(" 7.0")
 
 
 def test_gauges_and_distributions(telemetry: Telemetry) -> None:
@@ -121,8 +121,8 @@ def test_gauges_and_distributions(telemetry: Telemetry) -> None:
     instance_id, subscription = telemetry.ask()
     telemetry.push(instance_id, subscription.subscription_id, data.SerializeToString())
     assert {line.partition("{")[0].rpartition("telemetry_")[2]: line.rpartition(" ")[2] for line in telemetry.shown()} == {
-        "g": "4",
-        "h_count": "3",
+        "g": "4.0",
+        "h_observations": "3.0",
         "h_sum": "1.5",
     }
 
@@ -281,5 +281,5 @@ def test_no_client_can_say_that_it_is_another() -> None:
     registry = MetricsRegistry(ManualClock())
     forged = (("client.id", "other"), ("client_id", "other"), ("CLIENT_ID", "other"))
     ExposedMetrics(registry).take(b"1", {"client_id": "me"}, [Sample("m", forged, 1.0, is_delta=False)])
-    (line,) = [line for line in render(registry).splitlines() if line.startswith("kafka_client_telemetry_m{")]
+    (line,) = [line for line in render(registry).decode().splitlines() if line.startswith("kafka_client_telemetry_m{")]
     assert line.startswith('kafka_client_telemetry_m{client_id="me",client_id_="other",client_id__="other"}')

@@ -90,3 +90,13 @@ def present_installation() -> Installation:
 def install_command(extra: str) -> str:
     """Return the command that installs what an extra needs, in the way this program was installed."""
     return present_installation().command_for(extra)
+
+
+def installed_version() -> str:
+    """Return the version of this program, ``twisted_kafka.__version__``."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(NAME)
+    except PackageNotFoundError:  # a source tree on the path that nobody installed
+        return "0+unknown"

@@ -64,7 +64,7 @@ def _samples(metric: Any) -> Iterator[Sample]:
             yield Sample(metric.name, labels, getattr(point, point.WhichOneof("value") or "as_int"), is_delta)
         else:
             # Distributions: count and sum, from which averages are computed.
-            yield Sample(f"{metric.name}.count", labels, point.count, is_delta)
+            yield Sample(f"{metric.name}.observations", labels, point.count, is_delta)
             yield Sample(f"{metric.name}.sum", labels, point.sum, is_delta)
 
 
