@@ -178,6 +178,11 @@ class Broker:
         """The mistakes of clients that it has seen lately, a line each with what to do; the log has them, too."""
         return self._server.diagnoses.lines
 
+    def apply_config_changes(self, timeout_s: float) -> None:
+        """Wait until this broker uses all changes of topics', brokers' and users' configs so far. Raises TimeoutError."""
+        if self._server.configs is not None:
+            self._server.configs.apply_changes(timeout_s)
+
     def rebalance(self, group: str) -> ErrorCode:
         """Ask the members of a group of the classic protocol to join again. GROUP_ID_NOT_FOUND for any other group."""
         return self._server.groups.rebalance(group)

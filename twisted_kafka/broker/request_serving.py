@@ -14,6 +14,7 @@ from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_metrics import RequestMetrics
 from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.network.socket_server import SocketServer
+from twisted_kafka.server.authorization import TrustingAuthorizer
 from twisted_kafka.server.diagnoses import AdvertisedAddresses, Diagnoses, advertised_to_others
 from twisted_kafka.server.dispatch import ApiRegistry
 from twisted_kafka.server.interception import IRequestHandling, IRequestInterceptor
@@ -105,6 +106,9 @@ class RequestServing:
         return handlers
 
     def _make_registry(self, dependencies: ApiDependencies) -> ApiRegistry:
+        if self._interceptor is not None and dependencies.authorizer is not None:
+            trusting = TrustingAuthorizer(dependencies.authorizer, self._interceptor.own_client_id)
+            dependencies = dependencies._replace(authorizer=trusting)
         families, persona = make_families(dependencies), self._persona
         if persona is None:
             return ApiRegistry(families)

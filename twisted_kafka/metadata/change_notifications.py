@@ -69,9 +69,10 @@ class ChangeNotifications:
         # An action that is queued will see this change too, so one is enough.
         if not self._is_queued:
             self._is_queued = True
-            self._submit(self._pass_on)
+            self._submit(self.pass_on)
 
-    def _pass_on(self) -> None:
+    def pass_on(self) -> None:
+        """Pass on the notifications that have come."""
         self._is_queued = False
         # The names end in an increasing number of ten digits: all names after the last one seen are new.
         last = self._last

@@ -1,5 +1,6 @@
 """The dynamic configs of topics, brokers, users and clients in the metadata store, and notifications of their changes."""
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -161,6 +162,14 @@ class ConfigRepository:
         self._changes.shutdown()
         if not self._worker.close(SHUTDOWN_TIMEOUT_S):
             self.log.warn("A config change is still being applied after {seconds} s", seconds=SHUTDOWN_TIMEOUT_S)
+
+    def apply_changes(self, timeout_s: float) -> None:
+        """Wait until all changes so far are applied by this broker. Raises TimeoutError."""
+        applied = threading.Event()
+        self._worker.submit(self._changes.pass_on)
+        self._worker.submit(applied.set)
+        if not applied.wait(timeout_s):
+            raise TimeoutError(f"config changes were not applied in {timeout_s:g} s")
 
     def pump(self) -> int:
         """Apply waiting changes on this thread; return how many actions ran. Only with ``threaded=False``."""

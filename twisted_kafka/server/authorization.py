@@ -1,6 +1,6 @@
 """The authorization of the API families, with an authorizer or without (Kafka: AuthHelper)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from twisted_kafka.network.requests.request_context import RequestContext
@@ -197,6 +197,31 @@ class Authorization:
         operations = SUPPORTED_OPERATIONS[resource_type]
         answers = self._authorize(context, [Action(each, resource_type, name, logs_denied=False) for each in operations])
         return sum(1 << each for each, allowed in zip(operations, answers, strict=True) if allowed)
+
+
+class TrustingAuthorizer:
+    """Allows everything to one client id, the testing kit's own, and leaves all else to an authorizer."""
+
+    def __init__(self, authorizer: Any, client_id: str) -> None:
+        """``client_id`` is secret: nobody else can use it."""
+        self._authorizer = authorizer
+        self._client_id = client_id
+
+    def authorize(self, context: RequestContext, actions: Sequence[Action]) -> list[bool]:
+        """Decide on each action (``IAuthorizer.authorize``)."""
+        if context.client_id == self._client_id:
+            return [True] * len(actions)
+        allowed: list[bool] = self._authorizer.authorize(context, actions)
+        return allowed
+
+    def authorize_by_resource_type(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Decide on some resource of the type (``IAuthorizer.authorize_by_resource_type``)."""
+        return context.client_id == self._client_id or bool(
+            self._authorizer.authorize_by_resource_type(context, operation, resource_type)
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._authorizer, name)
 
 
 def authorization_of(authorizer: Any) -> IAuthorization:

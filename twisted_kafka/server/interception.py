@@ -23,7 +23,7 @@ class IRequestInterceptor(Protocol):
     """Stands between the request handlers and KafkaApis. A broker without one pays nothing for it."""
 
     own_client_id: str
-    """The client id of requests that are no client's."""
+    """The client id of requests that are no client's. It is secret: an authorizer allows them everything."""
 
     def intercept(
         self, make_apis: MakeApis, channel: RequestChannel, topic_name: Callable[[bytes], str | None]

@@ -26,15 +26,23 @@ from twisted_kafka.config.prefixes import base_key
 from twisted_kafka.log.directories.log_directory import CLEAN_SHUTDOWN_FILE
 from twisted_kafka.metadata.shared import SharedStore, session_of
 from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+from twisted_kafka.protocol.messages.configs import IncrementalAlterConfigsRequest
 from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from twisted_kafka.protocol.messages.fetch import FetchRequest
-from twisted_kafka.protocol.messages.groups import DescribeGroupsRequest, FindCoordinatorRequest, ListGroupsRequest
+from twisted_kafka.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    ListGroupsRequest,
+)
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
-from twisted_kafka.protocol.messages.offsets import OffsetFetchRequest
+from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 from twisted_kafka.protocol.messages.partitions import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 from twisted_kafka.protocol.messages.produce import ProduceRequest
-from twisted_kafka.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
+from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest
+from twisted_kafka.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from twisted_kafka.recording.replay import Replay, Report
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.faults import Fault, Faults, Rule
@@ -64,6 +72,15 @@ _VERSIONS: Final[dict[type[Message], int]] = {
     ConsumerGroupDescribeRequest: 0,
     ConsumerGroupHeartbeatRequest: 0,
     AlterPartitionReassignmentsRequest: 0,
+    AlterUserScramCredentialsRequest: 0,
+    CreateAclsRequest: 1,
+    CreatePartitionsRequest: 1,
+    DeleteAclsRequest: 1,
+    DescribeAclsRequest: 1,
+    DeleteGroupsRequest: 1,
+    IncrementalAlterConfigsRequest: 0,
+    OffsetCommitRequest: 7,
+    OffsetDeleteRequest: 0,
 }
 """Versions that every persona from 2.8 on serves; those of consumer groups are used only where they are served."""
 

@@ -4,6 +4,7 @@ Handlers call Handling, which checks the rules and calls KafkaApis. KafkaApis an
 records the request, and passes the response on. No thread waits here: a timer holds delayed responses.
 """
 
+import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,8 +28,8 @@ from twisted_kafka.testing.subjects import FetchSessions, Partition, groups_of, 
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 
-OWN_CLIENT_ID: Final = "twisted_kafka.testing"
-"""The client id of the kit's own requests. They are not recorded, and no rule applies to them."""
+OWN_CLIENT_ID: Final = f"twisted_kafka.testing-{secrets.token_hex(16)}"
+"""The client id of the kit's own requests. They are not recorded, no rule applies to them, and they need no ACL."""
 
 _SIZE_BYTES: Final = 4
 _CORRELATION_ID_END: Final = 8

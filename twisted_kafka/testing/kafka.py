@@ -24,19 +24,54 @@ from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.types import uuid_text
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.acls import (
+    AclCreation,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
+from twisted_kafka.protocol.messages.configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestAlterableConfig,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
+)
 from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from twisted_kafka.protocol.messages.groups import DescribeGroupsRequest, FindCoordinatorRequest, ListGroupsRequest
+from twisted_kafka.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    ListGroupsRequest,
+)
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from twisted_kafka.protocol.messages.offsets import OffsetFetchRequest
+from twisted_kafka.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetFetchRequest,
+)
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
+from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest
+from twisted_kafka.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.recording.recording import Recording
 from twisted_kafka.recording.replay import Report
+from twisted_kafka.security.authorizer.acl_types import AclOperation, PatternType, PermissionType, ResourceType
+from twisted_kafka.testing.access import acl_entry, credentials, no_credentials
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.faults import Faults, Rule
 from twisted_kafka.testing.groups import NO_GROUP, DescribedGroup, check_state, classic_group_of, consumer_group_of
@@ -52,6 +87,8 @@ REQUEST_TIMEOUT_S: Final = 30.0
 _FORKED: Final = "the broker runs in the process from which this one was forked: here, clients can use its bootstrap_servers"
 NOT_RUNNING: Final = "the broker does not run: use it inside its with block, and a fixture in its own test"
 _TIMEOUT_MS: Final = int(REQUEST_TIMEOUT_S * 1000)
+_SETTLE_S: Final = 15.0
+_TOPIC_RESOURCE: Final = 2
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 _FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -287,6 +324,33 @@ class Kafka(abc.ABC):
         (result,) = self.controller().ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=_TIMEOUT_MS)).responses
         check(result.error_code, f"cannot delete topic {topic!r}")
 
+    def alter_topic(self, topic: str, *, partitions: int | None = None, **config: object) -> None:
+        """Change a topic's number of partitions and its settings, ``_`` for ``.``; None sets a default. Raises BrokerError.
+
+        It returns when all brokers use the settings.
+        """
+        if partitions is not None:
+            more = CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
+            (result,) = self.controller().ask(CreatePartitionsRequest(topics=[more], timeout_ms=_TIMEOUT_MS)).results
+            check(result.error_code, f"topic {topic!r} cannot have {partitions} partitions", result.error_message)
+        if config:
+            changed = {name.replace("_", "."): None if value is None else _text(value) for name, value in config.items()}
+            entries = [
+                IncrementalAlterConfigsRequestAlterableConfig(name=name, config_operation=value is None, value=value)
+                for name, value in changed.items()
+            ]
+            resource = IncrementalAlterConfigsRequestAlterConfigsResource(
+                resource_type=_TOPIC_RESOURCE, resource_name=topic, configs=entries
+            )
+            (response,) = self.any().ask(IncrementalAlterConfigsRequest(resources=[resource])).responses
+            check(response.error_code, f"topic {topic!r} cannot be altered", response.error_message)
+            self._apply_config_changes()
+        self.settle()
+
+    def _apply_config_changes(self) -> None:
+        for broker in self.brokers.values():
+            broker.embedded.apply_config_changes(_SETTLE_S)
+
     def partitions(self, topic: str) -> list[int]:
         """Return the numbers of a topic's partitions, sorted. Raises BrokerError."""
         return sorted(each.partition_index for each in self._described(topic).partitions)
@@ -352,6 +416,50 @@ class Kafka(abc.ABC):
         check(answer.error_code, f"group {group!r} has no offsets")
         return {(topic.name, each.partition_index): each.committed_offset for topic in answer.topics for each in topic.partitions}
 
+    def commit(self, group: str, offsets: Mapping[tuple[str, int], int | None]) -> None:
+        """Set a group's offsets, by topic and partition; None removes one. Raises BrokerError, for example if it has members.
+
+        A group that does not exist is created.
+        """
+        coordinator = self.coordinator(group)
+        set_to = {where: offset for where, offset in offsets.items() if offset is not None}
+        if set_to:
+            topics = [
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+                        for (name, index), offset in set_to.items()
+                        if name == topic
+                    ],
+                )
+                for topic in dict.fromkeys(name for name, _ in set_to)
+            ]
+            found: list[ErrorCode] = []
+
+            def commit() -> list[ErrorCode]:
+                self.coordinator_id(group)  # the first one to ask creates the topic of groups
+                answer = coordinator.ask(OffsetCommitRequest(group_id=group, topics=topics))
+                found[:] = [ErrorCode(each.error_code) for topic in answer.topics for each in topic.partitions]
+                return found
+
+            self._wait(commit, lambda codes: not set(codes) & set(_NO_COORDINATOR), f"a coordinator of group {group!r}", _SETTLE_S)
+            for code in found:
+                why = "it has members, which commit themselves" if code == ErrorCode.UNKNOWN_MEMBER_ID else None
+                check(code, f"the offsets of group {group!r} cannot be set", why)
+        removed = [where for where in offsets if offsets[where] is None]
+        for topic, partition in removed:
+            part = OffsetDeleteRequestPartition(partition_index=partition)
+            deleted = [OffsetDeleteRequestTopic(name=topic, partitions=[part])]
+            answer = coordinator.ask(OffsetDeleteRequest(group_id=group, topics=deleted))
+            code = answer.error_code or answer.topics[0].partitions[0].error_code
+            check(code, f"the offset of group {group!r} in {topic}-{partition} cannot be removed")
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group with its offsets. Raises BrokerError, for example if it has members."""
+        (result,) = self.coordinator(group).ask(DeleteGroupsRequest(groups_names=[group])).results
+        check(result.error_code, f"group {group!r} cannot be deleted")
+
     def groups(self) -> dict[str, str]:
         """Return the states of all groups, by group."""
         states: dict[str, str] = {}
@@ -412,6 +520,91 @@ class Kafka(abc.ABC):
                 check(coordinator.ask(leave).error_code, f"group {group!r} cannot rebalance")
             return
         check(error, f"group {group!r} cannot rebalance")
+
+    # Users and their rights
+
+    def allow(
+        self,
+        principal: str,
+        operation: str,
+        *,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        host: str = "*",
+    ) -> None:
+        """Add an ACL: ``allow("alice", "Write", topic="orders")``. It needs an authorizer (``authorizer.class.name``).
+
+        A name that ends in ``*`` is a prefix, ``*`` alone every name. Without a name, the ACL is about the cluster. It returns when
+        all brokers know of it. Raises BrokerError, and ValueError for an operation that does not exist.
+        """
+        resource = {"topic": topic, "group": group, "transactional_id": transactional_id}
+        self._add_acl(acl_entry(principal, operation, PermissionType.ALLOW, resource, host))
+
+    def deny(
+        self,
+        principal: str,
+        operation: str,
+        *,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        host: str = "*",
+    ) -> None:
+        """Add an ACL that denies an operation, like ``allow``. It counts more than those that allow it."""
+        resource = {"topic": topic, "group": group, "transactional_id": transactional_id}
+        self._add_acl(acl_entry(principal, operation, PermissionType.DENY, resource, host))
+
+    def _add_acl(self, entry: AclCreation) -> None:
+        (result,) = self.any().ask(CreateAclsRequest(creations=[entry])).results
+        check(result.error_code, f"no ACL for {entry.principal}", result.error_message)
+        wanted = DescribeAclsRequest(
+            resource_type_filter=entry.resource_type,
+            resource_name_filter=entry.resource_name,
+            pattern_type_filter=entry.resource_pattern_type,
+            principal_filter=entry.principal,
+            host_filter=entry.host,
+            operation=entry.operation,
+            permission_type=entry.permission_type,
+        )
+        self._wait_for_acls(wanted, all)
+
+    def remove_acls(self, principal: str | None = None) -> None:
+        """Remove the ACLs of a principal, or all ACLs. It returns when all brokers know of it. Raises BrokerError."""
+        named = principal if principal is None or ":" in principal else f"User:{principal}"
+        matching: dict[str, Any] = {
+            "resource_type_filter": ResourceType.ANY,
+            "resource_name_filter": None,
+            "pattern_type_filter": PatternType.ANY,
+            "principal_filter": named,
+            "host_filter": None,
+            "operation": AclOperation.ANY,
+            "permission_type": PermissionType.ANY,
+        }
+        (result,) = self.any().ask(DeleteAclsRequest(filters=[DeleteAclsFilter(**matching)])).filter_results
+        check(result.error_code, "the ACLs cannot be removed", result.error_message)
+        self._wait_for_acls(DescribeAclsRequest(**matching), lambda seen: not any(seen))
+
+    def _wait_for_acls(self, wanted: DescribeAclsRequest, is_there: Callable[[list[int]], bool]) -> None:
+        """Wait until the numbers of matching ACLs that each broker knows of are as they should be."""
+
+        def known() -> list[int]:
+            return [len(broker.ask(wanted).resources) for broker in self.brokers.values()]
+
+        self._wait(known, is_there, "the ACLs everywhere", _SETTLE_S)
+
+    def add_user(self, name: str, password: str) -> None:
+        """Add a user for SASL/SCRAM, with SHA-256 and SHA-512, or give it another password. Raises BrokerError."""
+        self._alter_credentials(AlterUserScramCredentialsRequest(upsertions=credentials(name, password)), name)
+
+    def remove_user(self, name: str) -> None:
+        """Remove a user of ``add_user``. Raises BrokerError."""
+        self._alter_credentials(AlterUserScramCredentialsRequest(deletions=no_credentials(name)), name)
+
+    def _alter_credentials(self, request: AlterUserScramCredentialsRequest, name: str) -> None:
+        for result in self.controller().ask(request).results:
+            check(result.error_code, f"user {name!r} cannot be altered", result.error_message)
+        self._apply_config_changes()
 
     # Waits
 
