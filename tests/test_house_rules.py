@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tests.support.cases import case
 
-PACKAGE = Path(__file__).parents[1] / "twisted_kafka"
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "twisted_kafka"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST_FUNCTION = 60
 MOST_PARAMETERS = 8
@@ -174,3 +175,22 @@ def test_no_docstring_says_nothing() -> None:
             if isinstance(node, ast.ClassDef | ast.FunctionDef):
                 text = ast.get_docstring(node) or ""
                 assert not any(each.match(text) for each in SAYS_NOTHING), f"{path.name}: {node.name}: {text}"
+
+
+def _imports_of_tests(tree: ast.AST) -> Iterator[str]:
+    """Find the modules of ``tests`` that are imported; ``from tests.a import b`` may import ``tests.a.b``."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module)) if module.split(".")[0] == "tests":
+                yield from (f"{module}.{each.name}" for each in node.names)
+            case ast.Import(names=names):
+                yield from (each.name for each in names if each.name.split(".")[0] == "tests")
+
+
+def test_no_module_imports_a_test_module() -> None:
+    for path in (path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")):
+        with case(path=path):
+            imports = list(_imports_of_tests(ast.parse(path.read_text())))
+            assert not [each for each in imports if ".test_" in each], "a module beside it has what both need"
+            if path.is_relative_to(ROOT / "tests" / "support"):
+                assert [each for each in imports if not each.startswith("tests.support.")] == [], "support/ is for several folders"

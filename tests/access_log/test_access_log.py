@@ -3,12 +3,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tests.access_log.test_record import request
-from tests.access_log.test_writer import NOW_MS
+from tests.access_log.samples import request
 from twisted_kafka.access_log.access_log import AccessLog, make_access_log
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.timing.clock import ManualClock
+
+NOW_MS = 1_700_000_000_000  # 2023-11-14T22:13:20Z
 
 
 class Made:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
-from tests.access_log.test_record import request
+from tests.access_log.samples import request
 from twisted_kafka.access_log.archive import Archive
 from twisted_kafka.access_log.record import LineMaker
 from twisted_kafka.network.requests.request_context import TransactionNote, TransactionOutcome

@@ -1,7 +1,7 @@
 import json
 from typing import Any
 
-from tests.access_log.test_record import NOW_MS, request
+from tests.access_log.samples import NOW_MS, request
 from twisted_kafka.access_log.privacy import FieldPolicy
 from twisted_kafka.access_log.record import LineMaker
 from twisted_kafka.network.requests.request_context import ConnectionInfo, ResourceKind, TransactionNote, TransactionOutcome

@@ -3,32 +3,17 @@ from typing import Any
 
 import pytest
 
+from tests.access_log.samples import NOW_MS, request
 from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.access_log.record import HOUR_AT, LIST_BYTES, LineMaker, api_name
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
-from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import (
     ConnectionInfo,
-    RequestContext,
     ResourceKind,
     TransactionNote,
     TransactionOutcome,
 )
 from twisted_kafka.timing.clock import ManualClock
-
-NOW_MS = 1_700_000_000_123
-
-
-def request(client_id: str | None = "app", connection: ConnectionInfo | None = None) -> Request:
-    connection = connection or ConnectionInfo("127.0.0.1:9092-127.0.0.1:4000-0", "INSIDE", "PLAINTEXT", "127.0.0.1")
-    made = Request(RequestContext(1, 11, 77, client_id, connection), b"x" * 50, 20, None, 1_000_000)
-    made.dequeued_ns = 1_010_000
-    made.local_complete_ns = 1_040_000
-    made.response_ready_ns = 1_540_999
-    made.response_dequeued_ns = 1_545_000
-    made.sent_ns = 1_560_000
-    made.response_bytes = 1234
-    return made
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests.access_log.test_record import NOW_MS, request
+from tests.access_log.samples import NOW_MS, request
 from twisted_kafka.access_log.record import LineMaker
 from twisted_kafka.access_log.sampling import Sampler
 from twisted_kafka.network.requests.request import Request

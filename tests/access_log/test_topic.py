@@ -5,7 +5,7 @@ import threading
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
-from tests.access_log.test_record import request
+from tests.access_log.samples import request
 from tests.support.eventually import WAIT_S, eventually
 from twisted_kafka.access_log.record import LineMaker
 from twisted_kafka.access_log.topic import TOPIC, AccessLogTopic, is_own_fetch

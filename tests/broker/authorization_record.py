@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.oracle.conftest import warm
 from tests.support.oracle.authorization_matrix import (
     RECORD,
     Guarded,
@@ -23,6 +22,7 @@ from tests.support.oracle.authorization_matrix import (
     standings,
 )
 from tests.support.oracle.authorization_samples import SAMPLES, Sample
+from tests.support.oracle.compared import warm
 from twisted_kafka import Broker
 
 LAST = {0: 11, 3: 12, 26: 4, 27: 1, 28: 4, 45: 0, 60: 1}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 from cryptography import x509
 
-from tests.broker.test_dynamic_configs import Running, run
+from tests.broker.running import Running, run
 from tests.support.certificates import Authority, Identity
 from tests.support.eventually import WAIT_S, eventually
 from tests.support.oracle.talk import Talk

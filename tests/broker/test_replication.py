@@ -8,13 +8,12 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaConnectionError
 
+from tests.broker.replicated import FAST, content
 from tests.support.eventually import eventually
 from tests.support.members import Members
 from tests.support.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.long
-
-FAST = {"replica_lag_time_max_ms": 3_000, "replica_fetch_backoff_ms": 200}
 
 
 @pytest.fixture
@@ -22,11 +21,6 @@ def members(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Members]:
     members = Members(zookeeper, tmp_path)
     yield members
     members.close()
-
-
-def content(directory: Path, broker_id: int, topic: str = "orders", partition: int = 0) -> bytes:
-    where = directory / str(broker_id) / "log" / f"{topic}-{partition}"
-    return b"".join(path.read_bytes() for path in sorted(where.glob("*.log")))
 
 
 def produce(members: Members, *values: bytes, topic: str = "orders") -> None:

@@ -7,7 +7,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 
-from tests.broker.test_replication import FAST, content
+from tests.broker.replicated import FAST, content
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.members import Members

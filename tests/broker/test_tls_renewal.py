@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from tests.broker.test_dynamic_configs import Running
+from tests.broker.running import Running
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from twisted_kafka.broker import kafka_server

@@ -9,7 +9,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from kazoo.client import KazooClient
 
-from tests.broker.test_zookeeper_tls import CA, tls_server_settings
+from tests.broker.zookeeper_over_tls import CA, tls_server_settings
 from tests.support.certificates import PASSWORD
 from tests.support.eventually import eventually
 from tests.support.ports import free_port

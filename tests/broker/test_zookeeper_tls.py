@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.certificates import PASSWORD, Authority
+from tests.broker.zookeeper_over_tls import CA, OTHER_CA, tls_server_settings
+from tests.support.certificates import PASSWORD
 from tests.support.ports import free_port
 from tests.support.zookeeper import ZooKeeper, needs_zookeeper
 from twisted_kafka.broker.registration.zookeeper_settings import zookeeper_settings
@@ -14,21 +15,6 @@ from twisted_kafka.metadata.store import AccessDeniedError, StoreUnavailableErro
 from twisted_kafka.metadata.zookeeper.store import ZooKeeperStore
 
 pytestmark = pytest.mark.slow
-
-CA, OTHER_CA = Authority(), Authority("CN=Other CA")
-
-
-def tls_server_settings(directory: Path, port: int) -> dict[str, object]:
-    """Return the settings of a ZooKeeper that has a certificate for localhost, and a further port for TLS."""
-    return {
-        "secureClientPort": port,
-        "secureClientPortAddress": "127.0.0.1",
-        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-        "ssl.keyStore.location": CA.issue("CN=zookeeper", ["localhost"]).write_pkcs12(directory / "server.p12"),
-        "ssl.keyStore.password": PASSWORD,
-        "ssl.trustStore.location": CA.write_trust_pkcs12(directory / "trust.p12"),
-        "ssl.trustStore.password": PASSWORD,
-    }
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.clients.clients import java_class_path, java_tool
+from tests.support.development_certificates import make, properties, stores
 from tests.support.two_brokers import port_of
-from tests.tools.test_certificates import make, properties, stores
 from twisted_kafka import Broker
 
 TIMEOUT_S = 60

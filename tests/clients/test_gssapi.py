@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.clients.test_sasl import succeeds
-from tests.clients.test_tls import can_list_topics
+from tests.clients.logins import can_list_topics, succeeds
 from tests.support.certificates import KEY_PASSWORD, Authority
 from tests.support.clients.clients import READERS, SENDERS, java_command, java_tool, kcat, new_group
 from tests.support.clients.go_programs import go_program

@@ -9,18 +9,14 @@ import pytest
 
 from tests.clients import weblog
 from tests.support.clients import clients
+from tests.support.clients.dump_tool import DUMP, complaints
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
 
-DUMP = "kafka.tools.DumpLogSegments"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 OFFSETS_PARTITIONS = "offsets.topic.num.partitions=5"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-COMPLAINTS = re.compile(
-    r"isvalid: false|mismatch|out of order|non-consecutive|not found|exception|error|corrupt|invalid|could not|failed",
-    re.IGNORECASE,
-)
 
 pytestmark = [
     pytest.mark.slow,
@@ -71,12 +67,6 @@ def written(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wr
     assert broker.stop() == 0
     yield Written(broker.log_dir, values, group)
     broker.kill()
-
-
-def complaints(told: str) -> list[str]:
-    """What the tool says that is neither a batch nor a record."""
-    lines = (line.split(" payload: ")[0].split(" key: ")[0] for line in told.splitlines())
-    return [line for line in lines if COMPLAINTS.search(line.replace("isvalid: true", ""))]
 
 
 def test_every_log_dumps_to_the_records_that_were_sent(written: Written) -> None:

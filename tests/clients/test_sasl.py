@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.clients.test_tls import can_list_topics
+from tests.clients.logins import can_list_topics, succeeds
 from tests.support.certificates import KEY_PASSWORD, Authority
 from tests.support.clients.clients import (
     JAVA_TOOLS,
@@ -158,12 +158,6 @@ def test_a_wrong_password_and_a_wrong_mechanism_do_not_get_in(sasl: Sasl, client
     assert can_list_topics(client, sasl.plain_text, right)
     assert not can_list_topics(client, sasl.plain_text, settings_of(sasl, client, "SASL_PLAINTEXT", mechanism, WRONG))
     assert "Failed authentication with" in sasl.broker.output.read_text()
-
-
-def succeeds(command: list[str], password: str, expected: bytes) -> bool:
-    done = subprocess.run([*command, password], capture_output=True, timeout=60, check=False)
-    assert (done.returncode == 0) == (expected in done.stdout), done
-    return done.returncode == 0
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.clients.logins import can_list_topics
 from tests.support.certificates import KEY_PASSWORD, PASSWORD, Authority, Identity
 from tests.support.clients.clients import READERS, SENDERS, java_command, new_group
 from tests.support.clients.served import ServedBroker
@@ -117,48 +118,6 @@ def test_who_should_not_get_in_does_not(tls: Tls, client: str, case: str) -> Non
     trusted = tls.folder / ("strangers.pem" if case == "broker not trusted" else "ca.pem")
     address = tls.other_name if case == "wrong host name" else tls.address
     assert not can_list_topics(client, address, settings_of(client, trusted, identity))
-
-
-def can_list_topics(client: str, address: str, settings: dict[str, object]) -> bool:
-    if client == "confluent-kafka":
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
-
-        quiet = {"log_level": 0, "error_cb": lambda _: None}
-        try:
-            AdminClient({"bootstrap.servers": address, **settings, **quiet}).list_topics(timeout=2)  # type: ignore[dict-item]
-        except KafkaException:
-            return False
-        return True
-    if client == "kafka-python":
-        from kafka import KafkaAdminClient
-        from kafka.errors import KafkaError
-
-        try:
-            KafkaAdminClient(bootstrap_servers=address, bootstrap_timeout_ms=1500, **settings).close()
-        except KafkaError:
-            return False
-        return True
-    return _aiokafka_can(address, settings)
-
-
-def _aiokafka_can(address: str, settings: dict[str, object]) -> bool:
-    import asyncio
-
-    from aiokafka.admin import AIOKafkaAdminClient
-    from aiokafka.errors import KafkaError
-
-    async def try_it() -> bool:
-        admin = AIOKafkaAdminClient(bootstrap_servers=address, **settings)
-        try:
-            await admin.start()
-        except KafkaError:
-            return False
-        finally:
-            await admin.close()
-        return True
-
-    return asyncio.run(try_it())
 
 
 # OpenSSL's own client

@@ -21,9 +21,8 @@ from tests.cluster.faults import (
     stop_each_in_turn,
     withstand,
 )
-from tests.cluster.load import Load
+from tests.cluster.mixed import move_the_controller, wait_for_leaders
 from tests.cluster.tools import describe, elect_preferred, log_dirs, reassign, verified_lags
-from tests.support.eventually import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.oracle, pytest.mark.clients, pytest.mark.timeout(900)]
 
@@ -47,23 +46,6 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def rotated(by: int) -> dict[int, list[int]]:
     """Return three replicas for each partition, whose first is another broker for each, and for each ``by``."""
     return {part: [(part + by + each) % 4 + 1 for each in range(3)] for part in range(PARTITIONS)}
-
-
-def wait_for_leaders(cluster: Cluster, topic: str, leaders: dict[int, int]) -> None:
-    eventually(lambda: {part: state.leader for part, state in cluster.states(topic).items()} == leaders, wait_s=60, pause_s=0.1)
-
-
-def move_the_controller(cluster: Cluster, load: Load, kind: Kind) -> None:
-    """Have a broker of this kind be the controller: kill those of the other kind, which may be faster to take the role over."""
-    if cluster.brokers[cluster.controller()].kind is kind:
-        return
-    others = [broker for broker in cluster.brokers.values() if broker.kind is not kind]
-    for broker in others:
-        broker.kill()
-    eventually(lambda: cluster.brokers[cluster.controller()].kind is kind, wait_s=60)
-    cluster.start_brokers(*(broker.id for broker in others))
-    cluster.wait_until_whole()
-    wait_for_progress(lambda: load.acknowledged)
 
 
 def test_a_topic_of_one_kind_moves_to_the_other_and_back(cluster: Cluster, load_on: LoadOn, tmp_path: Path) -> None:

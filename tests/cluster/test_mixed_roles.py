@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.brokers import BrokerProcess, Kind
 from tests.cluster.cluster import WAIT_S, Cluster, running, wait_for_progress
 from tests.cluster.faults import LoadOn, ensure_nothing_is_wrong
-from tests.cluster.test_mixed import move_the_controller, wait_for_leaders
+from tests.cluster.mixed import move_the_controller, wait_for_leaders
 from tests.cluster.tools import elect_preferred, reassign
 from tests.support.eventually import eventually
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.group_coordinator.assignments import TOPICS, ensure_whole, group_of, size
 from twisted_kafka.group_coordinator.assignors.interface import (
     AssignmentError,
     GroupSpec,
@@ -17,30 +18,7 @@ from twisted_kafka.group_coordinator.assignors.loading import AssignorError, loa
 from twisted_kafka.group_coordinator.assignors.range import RangeAssignor
 from twisted_kafka.group_coordinator.assignors.uniform import UniformAssignor
 
-TOPICS = [bytes([65 + number]) * 16 for number in range(5)]
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 12), min_size=1)
-
-
-def size(partitions: Any) -> int:
-    return sum(map(len, partitions.values()))
-
-
-def group_of(
-    counts: dict[bytes, int],
-    subscriptions: dict[str, set[bytes]],
-    assigned: Any = None,
-) -> GroupSpec:
-    members = {
-        name: MemberSpec(None, None, frozenset(topics), (assigned or {}).get(name, {})) for name, topics in subscriptions.items()
-    }
-    wanted = frozenset().union(*subscriptions.values())
-    return GroupSpec(members, {topic: count for topic, count in counts.items() if topic in wanted})
-
-
-def ensure_whole(group: GroupSpec, assignment: Any) -> None:
-    """Each partition of a topic that somebody subscribes to has one owner, who subscribes to it."""
-    check_assignment(group, assignment)
-    assert sum(map(size, assignment.values())) == sum(group.partition_counts.values())
 
 
 @settings(deadline=None)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from zope.interface import implementer
 
-from tests.group_coordinator.test_consumer_simulation import Modern, look
+from tests.group_coordinator.consumer_simulation import Modern, look
 from tests.support.budget import share_of
 from tests.support.cases import case
 from tests.support.coordinator_fakes import Bench, join

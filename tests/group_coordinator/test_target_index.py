@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.group_coordinator.test_assignors import TOPICS, ensure_whole, group_of, size
+from tests.group_coordinator.assignments import TOPICS, ensure_whole, group_of, size
 from twisted_kafka.group_coordinator.assignors.uniform import UniformAssignor
 from twisted_kafka.group_coordinator.state.consumer_group_member import NO_PARTITIONS
 from twisted_kafka.group_coordinator.state.target_index import TargetIndex

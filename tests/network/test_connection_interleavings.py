@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.network.accepting.test_acceptor import ReadersReactor, is_closed
+from tests.support.network_fakes import ReadersReactor, is_closed
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.instruments import Meter

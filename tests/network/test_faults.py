@@ -12,7 +12,7 @@ import pytest
 from twisted.logger import formatEvent, globalLogPublisher
 from zope.interface import implementer
 
-from tests.network.test_socket_server import Running, echo, is_closed
+from tests.network.socket_servers import Running, echo, is_closed
 from tests.support.eventually import WAIT_S, eventually
 from tests.support.network_fakes import frame
 from twisted_kafka.network.accepting.interfaces import IConnectionQuotas

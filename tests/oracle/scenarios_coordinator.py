@@ -3,8 +3,9 @@
 import time
 from typing import Any
 
-from tests.oracle.scenarios_data import fetch, produce
+from tests.oracle.scenarios_data import fetch
 from tests.oracle.scenarios_transactions import offsets, txn_commit, verify
+from tests.support.oracle.data_requests import produce
 from tests.support.oracle.talk import TIMEOUT_S, Talk, scenario
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode

@@ -2,10 +2,10 @@
 
 import time
 
-from tests.oracle.conftest import LARGEST_GROUP
 from tests.oracle.scenarios_consumer_groups import Member
 from tests.oracle.scenarios_groups import SESSION_MS, join, joined
 from tests.oracle.scenarios_transactions import producer_of
+from tests.support.oracle.compared import LARGEST_GROUP
 from tests.support.oracle.talk import TIMEOUT_S, Talk, scenario
 from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from twisted_kafka.protocol.messages.groups import (

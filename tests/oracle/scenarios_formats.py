@@ -2,8 +2,9 @@
 
 import time
 
-from tests.oracle.scenarios_data import START_MS, data, fetch, list_offsets, produce, records
+from tests.oracle.scenarios_data import fetch, list_offsets
 from tests.oracle.scenarios_groups import commit
+from tests.support.oracle.data_requests import START_MS, data, produce, records
 from tests.support.oracle.talk import Talk, scenario
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest
 from twisted_kafka.protocol.messages.list_offsets import (

@@ -6,9 +6,10 @@ Both brokers run with ``transaction.partition.verification.enable=false``: these
 import time
 import zlib
 
-from tests.oracle.conftest import SETTINGS
-from tests.oracle.scenarios_data import fetch, produce
+from tests.oracle.scenarios_data import fetch
 from tests.oracle.scenarios_groups import commit, joined
+from tests.support.oracle.compared import SETTINGS
+from tests.support.oracle.data_requests import produce
 from tests.support.oracle.talk import TIMEOUT_S, Talk, scenario
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.protocol.messages.configs import (

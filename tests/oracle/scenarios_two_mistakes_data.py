@@ -2,8 +2,8 @@
 
 from itertools import product
 
-from tests.oracle.scenarios_data import data, fill, produce, records
 from tests.oracle.scenarios_groups import join, joined
+from tests.support.oracle.data_requests import data, fill, produce, records
 from tests.support.oracle.talk import Talk, scenario
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.groups import (

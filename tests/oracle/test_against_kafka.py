@@ -8,11 +8,11 @@ import pytest
 
 from tests.oracle.documented_errors import DOCUMENTED, PROVOKED
 from tests.oracle.expected_differences import EXPECTED, NEWER, NOT_YET, Difference, reason
+from tests.oracle.versions import KRAFT_ONLY, told_versions
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
 from tests.support.oracle.talk import SCENARIOS, Scenario, Talk, differences
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 
 for module in sorted(Path(__file__).parent.glob("scenarios_*.py")):
     importlib.import_module(f"tests.oracle.{module.stem}")  # adds its scenarios to SCENARIOS
@@ -25,16 +25,6 @@ SEEN: set[Difference] = set()
 
 ERRORS: dict[str, set[ErrorCode]] = {}
 """The errors that Apache Kafka answered, by API."""
-
-KRAFT_ONLY = {68, 69, 75}
-"""APIs that Apache Kafka 3.9 serves in KRaft mode only."""
-
-
-def told_versions(port: int) -> dict[int, tuple[int, int]]:
-    talk = Talk(port, "versions")
-    answer = talk.ask(ApiVersionsRequest(client_software_name="oracle", client_software_version="1"), 3)
-    talk.close()
-    return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
 
 def test_advertised_versions_are_kafkas(kafka: ApacheKafka, ours: ServedBroker) -> None:

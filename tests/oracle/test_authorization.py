@@ -5,7 +5,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.oracle.conftest import BOTH_PROTOCOLS, running
 from tests.oracle.expected_differences import DENIED, Difference
 from tests.oracle.scenarios_acls import guarded_acls, guarded_acls_bad
 from tests.support.clients.clients import java_class_path
@@ -23,6 +22,7 @@ from tests.support.oracle.authorization_matrix import (
     standings,
 )
 from tests.support.oracle.authorization_samples import KRAFT_SAMPLES, SAMPLES, Sample
+from tests.support.oracle.compared import BOTH_PROTOCOLS, running
 from tests.support.oracle.talk import Talk, differences
 from tests.support.ports import free_port
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest

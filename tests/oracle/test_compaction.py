@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.clients.test_kafka_reads_our_files import DUMP, complaints
 from tests.support.clients import clients
+from tests.support.clients.dump_tool import DUMP, complaints
 from tests.support.compaction import Writer, clean, last_values
 from tests.support.eventually import eventually
 from tests.support.oracle.apache_kafka import ApacheKafka

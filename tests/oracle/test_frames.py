@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
+from tests.oracle.error_cases import cases
 from tests.oracle.expected_differences import NEWER, NOT_YET
-from tests.oracle.test_error_responses import cases
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
 from tests.support.oracle.talk import Talk

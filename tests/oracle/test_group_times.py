@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.conftest import SETTINGS, running
 from tests.oracle.scenarios_groups import commit
 from tests.oracle.scenarios_members import beating, described, joining, syncing
 from tests.support.clients.clients import java_class_path
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.compared import SETTINGS, running
 from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.groups import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.test_sasl import handshake, served, token
+from tests.oracle.sasl_logins import handshake, served, token
 from tests.support.clients.clients import java_class_path
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.scenarios_data import START_MS, produce
 from tests.oracle.scenarios_quotas import change
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.data_requests import START_MS, produce
 from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.recording.test_replay import run_the_shop
 from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.shop import run_the_shop
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.recording.recording import read_recording
 from twisted_kafka.testing import Broker, RecordingProxy

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from tests.oracle import scenarios_errors
-from tests.oracle.conftest import SETTINGS, warm
 from tests.oracle.metrics import KafkaMetrics, Labels, OurMetrics, grown
-from tests.oracle.test_against_kafka import KRAFT_ONLY, told_versions
+from tests.oracle.versions import KRAFT_ONLY, told_versions
 from tests.support.clients.clients import java_class_path
 from tests.support.clients.served import ServedBroker
 from tests.support.eventually import eventually
 from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.compared import SETTINGS, warm
 from tests.support.oracle.talk import SCENARIOS, Scenario, Talk, differences
 from tests.support.ports import free_port
 from twisted_kafka.network.requests.request_metrics import MAX_VERSION, TIMES

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.oracle.sasl_logins import handshake, served, token
 from tests.support.clients.clients import java_class_path
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
@@ -16,7 +17,7 @@ from tests.support.security.scram_client import SALT, ScramClient
 from tests.support.security.tokens import message, unsecured
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
-from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest
 from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS, salted_password
 
@@ -86,23 +87,6 @@ Story = Callable[[Wire], list[Any]]
 def versions(wire: Wire, version: int = 3) -> Any:
     answer = wire.send(ApiVersionsRequest(client_software_name="oracle", client_software_version="1"), version)
     return None if answer is None else answer.error_code
-
-
-def handshake(wire: Wire, mechanism: str = "PLAIN", version: int = 1) -> Any:
-    answer = wire.send(SaslHandshakeRequest(mechanism=mechanism), version)
-    return None if answer is None else (answer.error_code, sorted(answer.mechanisms))
-
-
-def token(wire: Wire, data: bytes, version: int = 2) -> Any:
-    answer = wire.send(SaslAuthenticateRequest(auth_bytes=data), version)
-    if answer is None:
-        return None
-    return answer.error_code, answer.error_message, bytes(answer.auth_bytes), answer.session_lifetime_ms
-
-
-def served(wire: Wire) -> Any:
-    answer = wire.send(MetadataRequest(topics=[]), 1)
-    return None if answer is None else len(answer.brokers)
 
 
 def with_plain(data: bytes, version: int = 2) -> Story:

@@ -6,11 +6,11 @@ from copy import copy
 
 import pytest
 
-from tests.oracle.conftest import running, warm
 from tests.support.clients.clients import java_library
 from tests.support.clients.served import ServedBroker
 from tests.support.features import finalize
 from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.compared import running, warm
 from tests.support.oracle.talk import TIMEOUT_S, Talk, differences
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.protocol.errors import ErrorCode

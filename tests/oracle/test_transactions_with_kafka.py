@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.conftest import running
 from tests.support.clients.clients import java_class_path
 from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.compared import running
 from tests.support.oracle.talk import Talk
 from tests.support.two_brokers import (
     PRIVILEGED,

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.recording.test_replay import run_the_shop
 from tests.support.processes import start_tied
+from tests.support.shop import run_the_shop
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of
-from twisted_kafka.log.results import FetchIsolation
+from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of, follower_fetches
 from twisted_kafka.log.validation.types import AppendOrigin
 from twisted_kafka.protocol.errors import ErrorCode, NotLeaderOrFollowerError
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch
 from twisted_kafka.replication.partition.partition import LeaderState, Partition, PartitionHost
 
 BOTH = (BROKER, OTHER)
@@ -21,13 +19,6 @@ BOTH = (BROKER, OTHER)
 @pytest.fixture
 def h(tmp_path: Path) -> Harness:
     return Harness(tmp_path)
-
-
-def follower_fetches(h: Harness, offset: int, *, replica: int = OTHER, epoch: int = -1) -> Any:
-    params = FetchParams(replica, 0, 1, 1 << 20, FetchIsolation.LOG_END, 12)
-    fetch = PartitionFetch(TP, bytes(16), 0, offset, 1 << 20, log_start_offset=0, current_leader_epoch=epoch)
-    read: Any = h.replicas.reader.fetch(params, [fetch])
-    return read[0]
 
 
 def test_offsets_follow_each_other_and_are_readable_at_once(h: Harness) -> None:

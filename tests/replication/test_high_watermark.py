@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.replication.test_append import follower_fetches
 from tests.support.logs import batch
-from tests.support.replication_harness import BROKER, OTHER, TP, Harness
+from tests.support.replication_harness import BROKER, OTHER, TP, Harness, follower_fetches
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import NotLeaderOrFollowerError

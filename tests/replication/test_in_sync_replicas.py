@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from zope.interface import implementer
 
-from tests.replication.test_append import follower_fetches
-from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of, topic_id
+from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of, follower_fetches, topic_id
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.controller import (
     AlterPartitionRequest,

@@ -3,9 +3,8 @@
 from typing import Any
 
 from tests.support.cases import case
+from tests.support.error_examples import KEYS, example
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
-from twisted_kafka.protocol.compiler.schema import ListOf, StructType
-from twisted_kafka.protocol.compiler.types import Wire
 from twisted_kafka.protocol.errors import ErrorCode, InvalidTopicError
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -14,30 +13,12 @@ from twisted_kafka.server.error_responses import error_response, error_text, has
 
 CODE = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
-# Asked for in ZooKeeper mode; the others are KRaft's.
-KEYS = [key for key in ApiKey if key <= 51 or key in (56, 57, 58, 60, 61, 65, 66, 67, 68, 69, 75)]
 CASES = [
     (key, version)
     for key in KEYS
     for version in range(response_class(key).VERSIONS[0], response_class(key).VERSIONS[1] + 1)
     if key != ApiKey.DESCRIBE_LOG_DIRS or version >= 3  # before, Kafka answers with an empty list
 ]
-
-
-def example(struct: StructType, version: int) -> Any:
-    """A message whose lists have one item each."""
-    made = struct()
-    for field in struct.FIELDS:
-        if not field.at(version):
-            continue
-        kind = field.type
-        if isinstance(kind, ListOf):
-            element = kind.element
-            if isinstance(element, StructType):
-                setattr(made, field.name, [example(element, version)])
-            elif isinstance(element, Wire):
-                setattr(made, field.name, ["t"] if element.kind == "string" else [3] if element.kind == "fixed" else [])
-    return made
 
 
 def codes(value: Any) -> list[int]:

@@ -8,7 +8,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("numpy")
 
 from tests.spark.access_lines import PHASES, line, topic
-from tests.spark.test_security import document
+from tests.spark.folded import document
 
 
 def served(microseconds: int, remote_us: int = 0, throttle_us: int = 0) -> dict[str, int]:

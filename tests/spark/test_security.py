@@ -1,6 +1,5 @@
 """Refusals, failed logins and plain text in the report."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -9,24 +8,14 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("numpy")
 
 from tests.spark.access_lines import line, topic
-from tests.spark.test_transactions import cells
+from tests.spark.folded import document
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark import views
-from twisted_kafka_spark.cells.kinds import DAY_S, MINUTE_S
-from twisted_kafka_spark.findings.find import find, in_order
-from twisted_kafka_spark.pipeline.document import About, build
+from twisted_kafka_spark.cells.kinds import DAY_S
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.terminal import as_text
 
 DENIED = "TOPIC_AUTHORIZATION_FAILED"
 LOGIN = {"listener": "SASL", "protocol": "SASL_PLAINTEXT", "error": "SASL_AUTHENTICATION_FAILED"}
-
-
-def document(*parts: Iterable[str], grain_s: int = 0) -> dict[str, Any]:
-    tables = views.compute(cells(*parts, grain_s=grain_s), MINUTE_S)
-    found = build(tables, About("tests"), MINUTE_S, [finding.as_values() for finding in in_order(find(tables))])
-    assert "<html" in as_html(found)
-    return found
 
 
 def login(minute: int, remote: str, **changes: Any) -> str:

@@ -16,18 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark.access_lines import in_transaction, line, moment
-from tests.spark.test_followed import Following
+from tests.spark.folded import cells
+from tests.spark.following import Following
 from tests.support.cases import case
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark import views
-from twisted_kafka_spark.cells import bundles
-from twisted_kafka_spark.cells.fold import Folding
 from twisted_kafka_spark.cells.histogram import WORST_ERROR
 from twisted_kafka_spark.cells.kinds import DAY_S, HOUR_S, MINUTE_S
 from twisted_kafka_spark.findings.find import find, find_over_all
 from twisted_kafka_spark.findings.finding import Finding
 from twisted_kafka_spark.pipeline.document import About, build
-from twisted_kafka_spark.records.lines import LineReader
 from twisted_kafka_spark.records.schema import OUTCOMES
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.terminal import as_text
@@ -36,15 +34,6 @@ from twisted_kafka_spark.views import Row
 COUNTS = ("begun", "committed", "aborted", "fenced", "timed_out", "refused", "open")
 IDS = ("a", "b", 'q"x')
 SECOND_MS, MINUTE_MS = 1000, 60_000
-
-
-def cells(*parts: Iterable[str], grain_s: int = 0) -> pa.Table:
-    """Fold each part by itself and merge what comes of it."""
-    tables: bundles.Cells = []
-    for lines in parts:
-        reader = LineReader()
-        tables += Folding(grain_s=grain_s).folded(reader.frames_of_block("".join(lines).encode()), reader)
-    return bundles.wide(bundles.joined(tables).items())
 
 
 def counted(table: pa.Table) -> list[Row]:

@@ -1,5 +1,6 @@
 """A processor without threads or sockets: what the tests pump by hand."""
 
+import socket
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -181,3 +182,43 @@ class Layer:
 def frame(correlation_id: int, body: bytes = b"", api_key: int = 18, version: int = 0) -> bytes:
     data = struct.pack(">hhih", api_key, version, correlation_id, 2) + b"me" + body
     return struct.pack(">i", len(data)) + data
+
+
+class ReadersReactor(FakeReactor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.readers: set[object] = set()
+
+    def addReader(self, reader: object) -> None:
+        self.readers.add(reader)
+
+    def removeReader(self, reader: object) -> None:
+        self.readers.discard(reader)
+
+
+def is_closed(client: socket.socket) -> bool:
+    client.setblocking(False)
+    try:
+        return client.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+class EventsReactor:
+    """Remembers who wants to read or write; the test says when they may."""
+
+    def __init__(self) -> None:
+        self.readers: set[object] = set()
+        self.writers: set[object] = set()
+
+    def addReader(self, reader: object) -> None:
+        self.readers.add(reader)
+
+    def addWriter(self, writer: object) -> None:
+        self.writers.add(writer)
+
+    def removeReader(self, reader: object) -> None:
+        self.readers.discard(reader)
+
+    def removeWriter(self, writer: object) -> None:
+        self.writers.discard(writer)

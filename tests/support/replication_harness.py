@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.log_manager import LogManager
+from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.metadata.cache import MetadataCache
@@ -30,6 +31,7 @@ from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.replication.operations.purgatories import Purgatories
+from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import ManualClock
@@ -246,3 +248,10 @@ def in_thread(action: Callable[[], Any]) -> Any:
     thread.join(10)
     assert not thread.is_alive()
     return outcome[0] if outcome else None
+
+
+def follower_fetches(h: Harness, offset: int, *, replica: int = OTHER, epoch: int = -1) -> Any:
+    params = FetchParams(replica, 0, 1, 1 << 20, FetchIsolation.LOG_END, 12)
+    fetch = PartitionFetch(TP, bytes(16), 0, offset, 1 << 20, log_start_offset=0, current_leader_epoch=epoch)
+    read: Any = h.replicas.reader.fetch(params, [fetch])
+    return read[0]

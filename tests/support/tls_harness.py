@@ -7,9 +7,8 @@ from OpenSSL import SSL, crypto
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from tests.network.connection.test_transport import EventsReactor
 from tests.support.certificates import Authority, Identity
-from tests.support.network_fakes import Layer
+from tests.support.network_fakes import EventsReactor, Layer
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.registry import MetricsRegistry

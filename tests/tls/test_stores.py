@@ -5,7 +5,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from tests.support.certificates import KEY_PASSWORD, PASSWORD, Authority
-from tests.tls import test_jks
+from tests.tls import jks_stores
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.tls.ssl_settings import SslSettings
@@ -266,7 +266,7 @@ def test_a_key_may_have_the_password_of_its_store(tmp_path: Path) -> None:
     der = BROKER.key.private_bytes(serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     chain = [each.public_bytes(serialization.Encoding.DER) for each in BROKER.chain]
     path = tmp_path / "key.jks"
-    path.write_bytes(test_jks.store(test_jks.key("broker", test_jks.protected(der, PASSWORD), chain), password=PASSWORD))
+    path.write_bytes(jks_stores.store(jks_stores.key("broker", jks_stores.protected(der, PASSWORD), chain), password=PASSWORD))
     loaded = settings(keystore_location=path, keystore_password=PASSWORD)
     assert load_key_store(loaded.key_store).chain == BROKER.chain
 

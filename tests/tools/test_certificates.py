@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from tests.support.development_certificates import SUFFIXES, make, properties, stores
 from tests.support.two_brokers import port_of
 from twisted_kafka import Broker
 from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient
@@ -26,34 +27,10 @@ FILES = {
     *("truststore.p12", "truststore.jks"),
     *("broker.properties", "client.properties", "librdkafka.properties"),
 }
-SUFFIXES = {"PEM": "pem", "PKCS12": "p12", "JKS": "jks"}
-
-
-def make(directory: Path, *options: str) -> None:
-    assert main(["certificates", str(directory), *options]) == 0
 
 
 def certificate(path: Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate(path.read_bytes())
-
-
-def properties(path: Path) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in path.read_text().splitlines())
-
-
-def stores(directory: Path, name: str, kind: str) -> dict[str, str]:
-    """Settings with the stores of one kind."""
-    trust = "ca.pem" if kind == "PEM" else f"truststore.{SUFFIXES[kind]}"
-    found = {
-        "ssl.keystore.type": kind,
-        "ssl.keystore.location": str(directory / f"{name}.{SUFFIXES[kind]}"),
-        "ssl.truststore.type": kind,
-        "ssl.truststore.location": str(directory / trust),
-    }
-    if kind != "PEM":
-        password = (directory / "password").read_text()
-        found |= {"ssl.keystore.password": password, "ssl.truststore.password": password}
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,13 @@
 """Questions to transaction coordinators: here in process, elsewhere together and one request at a time."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, cast
 
 import pytest
 
 from tests.support.broker_network import LISTENER, REQUEST_TIMEOUT_MS, BrokerNetwork, cluster
+from tests.transaction_coordinator.coordinators import LEADERS, NETWORK, NONE, Coordinator
 from twisted_kafka.client.errors import AuthenticationError
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.metadata.cache import MetadataCache, Node
@@ -18,7 +19,7 @@ from twisted_kafka.protocol.messages.transactions import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from twisted_kafka.protocol.topic_partition import TRANSACTION_TOPIC, TopicPartition
+from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.transaction_coordinator import add_partitions_manager
 from twisted_kafka.transaction_coordinator.add_partitions_manager import AddPartitionsToTxnManager
@@ -26,35 +27,6 @@ from twisted_kafka.transaction_coordinator.transaction_coordinator import Transa
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 PRODUCER = Producer(7, 3)
-NONE, NETWORK = ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION
-COORDINATORS = {"here": 0, "there": 1, "far": 2, "nowhere": 3, "gone": 4}
-"""Partitions of ``__transaction_state`` by transactional id."""
-LEADERS = {TopicPartition(TRANSACTION_TOPIC, index): leader for index, leader in enumerate((1, 2, 3, 4))}
-
-
-class Coordinator:
-    """Broker 1's: it has those that it leads."""
-
-    def __init__(self) -> None:
-        self.later: Future[ErrorCode] | None = None
-        self.has_resigned = False
-
-    def partition_for(self, transactional_id: str) -> int:
-        return COORDINATORS.get(transactional_id, 1)
-
-    def _error(self, transactional_id: str) -> ErrorCode:
-        return NONE if transactional_id == "here" and not self.has_resigned else ErrorCode.NOT_COORDINATOR
-
-    def verify_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, ErrorCode]:
-        return dict.fromkeys(partitions, self._error(transactional_id))
-
-    def add_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition], client_version: int = 0
-    ) -> ErrorCode | Future[ErrorCode]:
-        assert client_version == 2
-        return self.later or self._error(transactional_id)
 
 
 class World:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.broker_network import LISTENER, cluster
 from tests.support.eventually import join
-from tests.transaction_coordinator.test_add_partitions_manager import LEADERS, Coordinator
+from tests.transaction_coordinator.coordinators import LEADERS, Coordinator
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.protocol.compiler.codec import Message

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
-from tests.support.network_fakes import FakeReactor
+from tests.support.network_fakes import ReadersReactor, is_closed
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.instruments import Meter
@@ -38,18 +38,6 @@ class FakeProcessor:
 
     def check_connections(self) -> None:
         raise AssertionError("there are never too many here")
-
-
-class ReadersReactor(FakeReactor):
-    def __init__(self) -> None:
-        super().__init__()
-        self.readers: set[object] = set()
-
-    def addReader(self, reader: object) -> None:
-        self.readers.add(reader)
-
-    def removeReader(self, reader: object) -> None:
-        self.readers.discard(reader)
 
 
 class Accepting:
@@ -113,14 +101,6 @@ def accepting() -> Iterator[Any]:
     yield make
     for each in made:
         each.close()
-
-
-def is_closed(client: socket.socket) -> bool:
-    client.setblocking(False)
-    try:
-        return client.recv(1) == b""
-    except BlockingIOError:
-        return False
 
 
 def test_round_robin_and_the_next_when_one_is_full(accepting: Any) -> None:

@@ -10,7 +10,7 @@ from twisted.internet.error import ConnectionAborted, ConnectionDone
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 from twisted.python.failure import Failure
 
-from tests.support.network_fakes import Layer, frame, lines_of
+from tests.support.network_fakes import EventsReactor, Layer, frame, lines_of
 from twisted_kafka.network.connection import transport
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.framing import FIRST_ALLOCATION_BYTES
@@ -19,26 +19,6 @@ from twisted_kafka.network.log_rate_limit import INTERVAL_NS, LINES
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.protocol.regions import FileRegion, Part
 from twisted_kafka.server.request_handler import KafkaRequestHandler
-
-
-class EventsReactor:
-    """Remembers who wants to read or write; the test says when they may."""
-
-    def __init__(self) -> None:
-        self.readers: set[object] = set()
-        self.writers: set[object] = set()
-
-    def addReader(self, reader: object) -> None:
-        self.readers.add(reader)
-
-    def addWriter(self, writer: object) -> None:
-        self.writers.add(writer)
-
-    def removeReader(self, reader: object) -> None:
-        self.readers.discard(reader)
-
-    def removeWriter(self, writer: object) -> None:
-        self.writers.discard(writer)
 
 
 class Pair:

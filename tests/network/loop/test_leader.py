@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.network.connection.test_transport import EventsReactor
 from tests.network.loop.schedule import HookedReactor
-from tests.support.network_fakes import Layer, frame
+from tests.support.network_fakes import EventsReactor, Layer, frame
 from twisted_kafka.network.loop.network_thread import NetworkThread
 from twisted_kafka.network.loop.processor import MAX_REQUESTS_PER_ROUND, MAX_ROUND_NS
 from twisted_kafka.network.requests.memory_pool import LARGE_BYTES

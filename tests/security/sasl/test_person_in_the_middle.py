@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.security.sasl.sasl_stage import Client, SaslStage
-from tests.security.sasl.test_scram import staged
+from tests.security.sasl.scram_stage import staged
 from tests.support.security.scram_client import ScramClient
 from twisted_kafka.security.scram.formulas import SCRAM_SHA_256, SCRAM_SHA_512
 

@@ -4,25 +4,13 @@ from typing import Any
 
 import pytest
 
-from tests.security.sasl.sasl_stage import PLAIN_MODULE, Client, SaslStage
+from tests.security.sasl.sasl_stage import Client, SaslStage
+from tests.security.sasl.scram_stage import staged
 from tests.support.security.scram_client import ScramClient, credential
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS, SCRAM_SHA_256, SCRAM_SHA_512
 
-SETTINGS: dict[str, str | None] = {
-    "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
-    "listener.name.sasl.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
-    "listener.name.sasl.plain.sasl.jaas.config": f"{PLAIN_MODULE} required;",
-}
 REFUSED = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
-
-
-def staged(**settings: str) -> SaslStage:
-    stage = SaslStage({**SETTINGS, **settings})
-    for mechanism in SCRAM_MECHANISMS:
-        stage.credentials.users[mechanism.name, "alice"] = credential("alice-secret", mechanism)
-        stage.credentials.users[mechanism.name, "bob"] = credential("bob-secret", mechanism, 8192)
-    return stage
 
 
 def begin(stage: SaslStage, scram: ScramClient) -> tuple[Client, bytes]:

@@ -11,6 +11,7 @@ from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrinc
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest
+from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.apis.groups.classic_groups import GroupApis
 from twisted_kafka.server.apis.groups.group_offsets import GroupOffsetApis
@@ -84,3 +85,16 @@ class Handlers:
     def context_of(self, request: HeartbeatRequest, version: int) -> RequestContext:
         family = self.offsets if type(request).__name__.startswith("Offset") else self.groups
         return ask(family, request, version)[1]
+
+
+def commit_request(offsets: Any, topic: str = "orders", metadata: str = "", **fields: Any) -> Any:
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata=metadata)
+        for index, offset in offsets.items()
+    ]
+    fields.setdefault("group_id", "g")
+    return OffsetCommitRequest(topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)], **fields)
+
+
+def codes(response: Any) -> Any:
+    return {partition.partition_index: partition.error_code for topic in response.topics for partition in topic.partitions}

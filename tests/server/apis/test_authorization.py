@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.server.apis.group_handlers import ask
-from tests.server.apis.test_authorization_of_direct_paths import Rights
+from tests.server.apis.rights import Rights
 from tests.support.coordinator_fakes import Bench
 from tests.support.expressions import requires_expressions
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext

@@ -1,13 +1,11 @@
 """The ways past the messages, and of several requests together, ask the authorizer as the handlers do."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.server.apis.group_handlers import Handlers
-from tests.server.apis.groups.test_group_offsets import codes, commit_request
+from tests.server.apis.group_handlers import Handlers, codes, commit_request
+from tests.server.apis.rights import Rights
 from tests.support.replica_apis import Apis
 from tests.support.replication_harness import TOPIC, batch_of
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
@@ -17,29 +15,10 @@ from twisted_kafka.protocol.messages.list_offsets import ListOffsetsPartition, L
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
-from twisted_kafka.security.authorizer.interfaces import Action
 from twisted_kafka.server.authorization import Authorization
 
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 WAYS = ("message", "direct", "together")
-
-
-class Rights:
-    """An authorizer with a list of what is allowed; it may remember what it has allowed."""
-
-    def __init__(self, *allowed: tuple[AclOperation, ResourceType, str], remembering: bool = False) -> None:
-        self.allowed = set(allowed)
-        self.denials: list[Action] = []
-        self.remembering = remembering
-        self.authorize_by_resource_type = None
-
-    def authorize(self, _: RequestContext, actions: Sequence[Action]) -> list[bool]:
-        answers = [action[:3] in self.allowed for action in actions]
-        self.denials += [action for action, allowed in zip(actions, answers, strict=True) if not allowed and action.logs_denied]
-        return answers
-
-    def remembers(self, _: RequestContext, *asked: Any) -> bool:
-        return self.remembering and asked in self.allowed
 
 
 def topic(operation: AclOperation, name: str = TOPIC) -> tuple[AclOperation, ResourceType, str]:

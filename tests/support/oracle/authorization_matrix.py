@@ -9,8 +9,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.oracle.conftest import SETTINGS
-from tests.oracle.scenarios_data import fill
 from tests.support.certificates import PASSWORD, Authority
 from tests.support.oracle.authorization_samples import (
     GROUP,
@@ -24,6 +22,8 @@ from tests.support.oracle.authorization_samples import (
     Sample,
     World,
 )
+from tests.support.oracle.compared import SETTINGS
+from tests.support.oracle.data_requests import fill
 from tests.support.oracle.talk import ErrorText, Talk
 from twisted_kafka.protocol.messages.acls import (
     AclCreation,

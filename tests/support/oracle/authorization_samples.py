@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.oracle.scenarios_data import data
+from tests.support.oracle.data_requests import data
 from twisted_kafka.protocol.api import ApiKey, request_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.schema import ListOf, StructType

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.apis.group_handlers import Handlers
-from tests.server.apis.groups.test_group_offsets import codes, commit_request
+from tests.server.apis.group_handlers import Handlers, codes, commit_request
 from tests.server.queued_requests import QueuedRequests
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse

@@ -2,12 +2,9 @@ from typing import Any
 
 import pytest
 
-from tests.server.apis.group_handlers import Handlers
+from tests.server.apis.group_handlers import Handlers, codes, commit_request
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
@@ -16,19 +13,6 @@ from twisted_kafka.protocol.messages.offsets import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-
-
-def commit_request(offsets: Any, topic: str = "orders", metadata: str = "", **fields: Any) -> Any:
-    partitions = [
-        OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata=metadata)
-        for index, offset in offsets.items()
-    ]
-    fields.setdefault("group_id", "g")
-    return OffsetCommitRequest(topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)], **fields)
-
-
-def codes(response: Any) -> Any:
-    return {partition.partition_index: partition.error_code for topic in response.topics for partition in topic.partitions}
 
 
 @pytest.mark.parametrize("version", range(1, 10))

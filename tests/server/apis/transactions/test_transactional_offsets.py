@@ -3,8 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.apis.group_handlers import Handlers, ask
-from tests.server.apis.groups.test_group_offsets import codes
+from tests.server.apis.group_handlers import Handlers, ask, codes
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.network.requests.request_context import TransactionNote
 from twisted_kafka.protocol.errors import ErrorCode
