@@ -164,7 +164,7 @@ class SharedStore:
         self._watches.add_session_listener(callback)
 
     def expire(self) -> None:
-        """Let the session expire, as if the broker had not been heard of for too long. Calls fail until ``renew``."""
+        """Let the session expire, as if the store had heard nothing of the broker for too long. Calls fail until ``renew``."""
         self._is_expired = True
         self._tree.end_session(self.session_id, self._watches)
 

@@ -17,7 +17,7 @@ A handler returns one of these, or a future of it:
 | `Measured` | Fetch, while quotas are enabled: the bytes of its response count |
 | `Limited` | CreateTopics, CreatePartitions, DeleteTopics, while quotas are enabled |
 | `Outcome` | Produce with acks=0; SaslAuthenticate (`AuthenticationStep`) |
-| `Later` | Produce and OffsetCommit: a future, and the request without what is no longer needed |
+| `Later` | Produce and OffsetCommit: a future, and the request without its unneeded parts |
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence

@@ -50,7 +50,7 @@ class LargeRequests:
         self._now_ns = now_ns
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Request, Callable[[], Future[Any] | None]]] = deque()
-        self._starts_ns: dict[object, int] = {}  # of those that are being handled
+        self._starts_ns: dict[object, int] = {}  # of the requests in progress
 
     def handle(self, request: Request, handle: Callable[[], Future[Any] | None]) -> None:
         """Call ``handle`` now, or on a handler's thread after other large requests. The frame is kept until then.
