@@ -201,8 +201,6 @@ _OTHERS = {
     "StreamsGroupTopologyValue",
     "kraft.control_records": "ControlRecordTypeSchema EndTxnMarker KRaftVersionRecord LeaderChangeMessage "
     "SnapshotHeaderRecord SnapshotFooterRecord VotersRecord",
-    "kraft.remote_log_records": "RemoteLogSegmentMetadataRecord RemoteLogSegmentMetadataUpdateRecord "
-    "RemotePartitionDeleteMetadataRecord RemoteLogSegmentMetadataSnapshotRecord",
     "kraft.metadata_cluster_records": "RegisterBrokerRecord UnregisterBrokerRecord FenceBrokerRecord UnfenceBrokerRecord "
     "FeatureLevelRecord BrokerRegistrationChangeRecord ZkMigrationStateRecord "
     "RegisterControllerRecord UnregisterControllerRecord",

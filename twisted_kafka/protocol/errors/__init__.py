@@ -1,7 +1,7 @@
 """The errors of the protocol: a code and an exception class for each.
 
-The classes are named after Kafka's exceptions, with Error for Exception; REQUEST_TIMED_OUT is RequestTimedOutError, because
-TimeoutError is a built-in of Python.
+An error that the code names has a class of its own; ``unnamed`` has the others. The classes are named after Kafka's exceptions,
+with Error for Exception; REQUEST_TIMED_OUT is RequestTimedOutError, because TimeoutError is a built-in of Python.
 """
 
 # ruff: noqa: F403  (the modules contain only errors, and this package exports all of them)
@@ -17,6 +17,7 @@ from twisted_kafka.protocol.errors.requests import *
 from twisted_kafka.protocol.errors.security import *
 from twisted_kafka.protocol.errors.topics import *
 from twisted_kafka.protocol.errors.transactions import *
+from twisted_kafka.protocol.errors.unnamed import *
 
 
 def error_class(code: int) -> type[KafkaError]:

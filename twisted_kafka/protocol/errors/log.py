@@ -11,10 +11,6 @@ class CorruptRecordError(RetriableError, code=ErrorCode.CORRUPT_MESSAGE):
     """A record batch is corrupt: its checksum, size or format is invalid, or it has a null key in a compacted topic."""
 
 
-class InvalidFetchSizeError(KafkaError, code=ErrorCode.INVALID_FETCH_SIZE):
-    """The maximum size of the fetch is invalid."""
-
-
 class RecordTooLargeError(KafkaError, code=ErrorCode.MESSAGE_TOO_LARGE):
     """A record or batch is larger than the broker accepts."""
 
@@ -27,16 +23,8 @@ class NotEnoughReplicasError(RetriableError, code=ErrorCode.NOT_ENOUGH_REPLICAS)
     """There are fewer in-sync replicas than the topic requires."""
 
 
-class NotEnoughReplicasAfterAppendError(RetriableError, code=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
-    """The records were appended, but then there were fewer in-sync replicas than the topic requires."""
-
-
 class InvalidTimestampError(KafkaError, code=ErrorCode.INVALID_TIMESTAMP):
     """A record's timestamp is out of the allowed range."""
-
-
-class UnsupportedForMessageFormatError(KafkaError, code=ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT):
-    """The topic's message format version does not support the request."""
 
 
 class KafkaStorageError(InvalidMetadataError, code=ErrorCode.KAFKA_STORAGE_ERROR):
@@ -57,7 +45,3 @@ class OffsetNotAvailableError(RetriableError, code=ErrorCode.OFFSET_NOT_AVAILABL
 
 class InvalidRecordError(KafkaError, code=ErrorCode.INVALID_RECORD):
     """A record is invalid: it violates a rule of the topic or of its format."""
-
-
-class OffsetMovedToTieredStorageError(KafkaError, code=ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE):
-    """The offset has moved to tiered storage."""

@@ -19,14 +19,6 @@ class UnsupportedSaslMechanismError(KafkaError, code=ErrorCode.UNSUPPORTED_SASL_
     """The broker does not support this SASL mechanism."""
 
 
-class IllegalSaslStateError(KafkaError, code=ErrorCode.ILLEGAL_SASL_STATE):
-    """The request is illegal, not valid in the current state of the SASL exchange."""
-
-
-class TransactionalIdAuthorizationError(KafkaError, code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED):
-    """Transactional id authorization failed: the principal is not authorized to use it."""
-
-
 class SecurityDisabledError(KafkaError, code=ErrorCode.SECURITY_DISABLED):
     """Security features are disabled on this broker."""
 
@@ -47,25 +39,9 @@ class DelegationTokenOwnerMismatchError(KafkaError, code=ErrorCode.DELEGATION_TO
     """The principal is not a valid owner or renewer of the delegation token."""
 
 
-class UnsupportedByAuthenticationError(KafkaError, code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED):
-    """Delegation token requests are not allowed on connections authenticated in this way."""
-
-
-class DelegationTokenAuthorizationError(KafkaError, code=ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED):
-    """Delegation token authorization failed: the principal is not authorized to access it."""
-
-
 class DelegationTokenExpiredError(KafkaError, code=ErrorCode.DELEGATION_TOKEN_EXPIRED):
     """The delegation token has expired."""
 
 
-class InvalidPrincipalTypeError(KafkaError, code=ErrorCode.INVALID_PRINCIPAL_TYPE):
-    """The principal type is not supported."""
-
-
 class UnacceptableCredentialError(KafkaError, code=ErrorCode.UNACCEPTABLE_CREDENTIAL):
     """The credential does not meet the requirements."""
-
-
-class PrincipalDeserializationError(KafkaError, code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE):
-    """The principal of the forwarded request cannot be deserialized."""

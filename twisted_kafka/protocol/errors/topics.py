@@ -7,10 +7,6 @@ class UnknownTopicOrPartitionError(InvalidMetadataError, code=ErrorCode.UNKNOWN_
     """The topic or partition does not exist, or this broker does not host it."""
 
 
-class LeaderNotAvailableError(InvalidMetadataError, code=ErrorCode.LEADER_NOT_AVAILABLE):
-    """The partition has no leader."""
-
-
 class NotLeaderOrFollowerError(InvalidMetadataError, code=ErrorCode.NOT_LEADER_OR_FOLLOWER):
     """This broker is not the leader of the partition, or not one of its replicas."""
 
@@ -41,10 +37,6 @@ class InvalidReplicaAssignmentError(KafkaError, code=ErrorCode.INVALID_REPLICA_A
 
 class ReassignmentInProgressError(KafkaError, code=ErrorCode.REASSIGNMENT_IN_PROGRESS):
     """A reassignment of the partition is in progress."""
-
-
-class ListenerNotFoundError(InvalidMetadataError, code=ErrorCode.LISTENER_NOT_FOUND):
-    """The leader has no listener with the name of the one that received the request."""
 
 
 class TopicDeletionDisabledError(KafkaError, code=ErrorCode.TOPIC_DELETION_DISABLED):
@@ -81,11 +73,3 @@ class UnknownTopicIdError(InvalidMetadataError, code=ErrorCode.UNKNOWN_TOPIC_ID)
 
 class InconsistentTopicIdError(InvalidMetadataError, code=ErrorCode.INCONSISTENT_TOPIC_ID):
     """The topic id does not match the one in the log."""
-
-
-class IneligibleReplicaError(KafkaError, code=ErrorCode.INELIGIBLE_REPLICA):
-    """The replica is not eligible to join the ISR."""
-
-
-class NewLeaderElectedError(KafkaError, code=ErrorCode.NEW_LEADER_ELECTED):
-    """The change of the partition elected a new leader."""
