@@ -10,7 +10,6 @@ import pytest
 
 from tests.log.crash_disk import CrashDisk, MachineDied, deaths
 from tests.support.logs import NOW_MS, Bench, append, batch, contents
-from twisted_kafka.log.log_maintenance import LogMaintenance
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
 from twisted_kafka.log.segment.log_segment import LogSegment
 from twisted_kafka.log.segment.transaction_index import TransactionIndex
@@ -200,7 +199,7 @@ def test_a_death_at_any_step_of_a_swap_keeps_the_aborted_transactions(tmp_path: 
         disk = CrashDisk(root, random.Random(step))
         try:
             with disk.watched(step):
-                LogMaintenance.replace_segments(log, cleaned, [old])
+                log.replace_segments(cleaned, [old])
         except MachineDied:
             pass
         else:

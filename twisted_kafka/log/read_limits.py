@@ -1,6 +1,6 @@
 """ReadLimits: a consistent view of where a log begins and ends for each kind of reader."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -43,6 +43,19 @@ def make_limits(
     first_unstable: LogOffsetMetadata | None,
 ) -> ReadLimits:
     """Return the limits, with the last stable offset derived from the others."""
-    is_stable = first_unstable is None or first_unstable[0] >= high_watermark[0]
+    is_stable = first_unstable is None or first_unstable.message_offset >= high_watermark.message_offset
     last_stable = high_watermark if first_unstable is None or is_stable else first_unstable
     return read_limits_of((log_end, high_watermark, last_stable, log_start_offset, segments, first_unstable))
+
+
+def with_segments(limits: ReadLimits, segments: LogSegments, replaced: Container[int]) -> ReadLimits:
+    """Return the limits with other segments, without positions in the segments with the base offsets that were ``replaced``."""
+    end, mark, _, start, _, unstable = limits
+    if end.segment_base_offset in replaced:
+        active = segments.active
+        end = LogOffsetMetadata(end.message_offset, active.base_offset, active.size_bytes)
+    if mark.segment_base_offset in replaced:
+        mark = LogOffsetMetadata(mark.message_offset)
+    if unstable is not None and unstable.segment_base_offset in replaced:
+        unstable = LogOffsetMetadata(unstable.message_offset)
+    return make_limits(end, mark, start, segments, unstable)

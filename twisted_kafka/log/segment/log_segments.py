@@ -3,7 +3,9 @@
 import bisect
 from collections.abc import Iterable, Iterator
 
+from twisted_kafka.log.results import AbortedTransaction, FetchDataInfo, LogOffsetMetadata, log_offset_metadata_of
 from twisted_kafka.log.segment.log_segment import LogSegment
+from twisted_kafka.protocol.regions import FileRegion
 
 
 class LogSegments:
@@ -28,6 +30,11 @@ class LogSegments:
 
     def __iter__(self) -> Iterator[LogSegment]:
         return iter(self._segments)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all segments, without their indexes."""
+        return sum([segment.size_bytes for segment in self._segments])
 
     def floor(self, offset: int) -> LogSegment:
         """Return the segment that ``offset`` belongs to; the first one for lower offsets."""
@@ -67,3 +74,60 @@ class LogSegments:
     def since(self, offset: int) -> list[LogSegment]:
         """Return the segment with ``offset`` and all after it."""
         return list(self._segments[max(0, bisect.bisect_right(self._base_offsets, offset) - 1) :])
+
+    def read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        limit: LogOffsetMetadata,
+        min_one_message: bool,
+        with_aborted: bool,
+    ) -> FetchDataInfo:
+        """Return batches of one segment, from the one with ``start_offset`` on, before ``limit``; raises OSError."""
+        limit_offset, limit_base, limit_position = limit
+        aborted: list[AbortedTransaction] | None = [] if with_aborted else None
+        segment: LogSegment | None = self.floor(start_offset)
+        while segment is not None:
+            found = segment.locate(start_offset)
+            if found is None:
+                segment = self.after(segment)
+                continue
+            _, position, batch_end, _ = found
+            base = segment.base_offset
+            if base > limit_base:
+                break
+            end = segment.size_bytes
+            if base == limit_base and limit_position < end:
+                end = limit_position
+            available = end - position
+            if available <= 0:
+                break
+            size = max_bytes if max_bytes < available else available
+            incomplete = False
+            if position + size < batch_end:
+                if min_one_message:
+                    size = min(batch_end - position, available)
+                else:
+                    incomplete = True
+            at = log_offset_metadata_of((start_offset, base, position))
+            if aborted is not None:
+                after = self.after(segment)
+                upper = limit_offset if after is None else min(limit_offset, after.base_offset)
+                aborted = self.aborted_transactions(start_offset, upper)
+            if size <= 0:
+                return FetchDataInfo(at, b"", incomplete, aborted)
+            records = FileRegion(segment.file, position, size)
+            if position + size < segment.size_bytes or segment is not self.active:
+                records.load()  # here a slow disk stops one handler, and a network thread with all its connections otherwise
+            return FetchDataInfo(at, records, incomplete, aborted)
+        return FetchDataInfo(limit, b"", False, aborted)
+
+    def aborted_transactions(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records between the offsets."""
+        found = []
+        for segment in self.since(fetch_offset):
+            entries, is_complete = segment.transaction_index.collect(fetch_offset, upper_bound)
+            found += entries
+            if is_complete:
+                break
+        return found

@@ -223,7 +223,7 @@ class LogReader:
         if replica_id is None:
             return None
         _, mark, stable, start, _, _ = log.limits
-        return RedirectedRead(replica_id, mark[0], stable[0], start)
+        return RedirectedRead(replica_id, mark.message_offset, stable.message_offset, start)
 
     def _is_withheld(self, partition: Partition, replica_id: int) -> bool:
         """Whether a follower gets nothing: it is not in sync, and the quota of throttled replicas is exceeded."""

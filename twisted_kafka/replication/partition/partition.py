@@ -510,14 +510,14 @@ class Partition:
         # Of one moment: an append meanwhile must not make a follower look as if it lagged.
         limits = log.limits
         end, mark, stable, start, _, _ = limits
-        result = PartitionRead(0, mark[0], stable[0], start)
-        result.log_end_offset = end[0]
+        result = PartitionRead(0, mark.message_offset, stable.message_offset, start)
+        result.log_end_offset = end.message_offset
         isolation = params.isolation
         if fetch.last_fetched_epoch != NO_EPOCH and self._diverges(fetch, result):
             return result
         offset = fetch.fetch_offset
         limit = stable if isolation == _TXN_COMMITTED else mark if isolation == _HIGH_WATERMARK else end
-        if offset == limit[0]:
+        if offset == limit.message_offset:
             if isolation == _TXN_COMMITTED:
                 result.aborted_transactions = []
             return result
@@ -548,7 +548,7 @@ class Partition:
         """Return up to where it can be read; raises what ``log_for`` raises."""
         log = self.log_for(current_leader_epoch, leader_only=leader_only)
         end, mark, stable, _, _, _ = log.limits
-        return OffsetSnapshot(end[0], mark[0], stable[0])
+        return OffsetSnapshot(end.message_offset, mark.message_offset, stable.message_offset)
 
     def end_offset_for_epoch(self, current_leader_epoch: int, epoch: int) -> EpochEndOffset:
         """Return where ``epoch`` ended; leader only. Raises what ``log_for`` raises."""
