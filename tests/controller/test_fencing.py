@@ -1,4 +1,4 @@
-"""Nothing that a deposed controller writes takes effect, and one in office gives up only what it has to."""
+"""Nothing that a deposed controller writes takes effect, and a present one resigns only if it has to."""
 
 from collections.abc import Callable
 from typing import Any

@@ -59,7 +59,7 @@ EXPIRE_TIMEOUT_S: Final = 50.0
 
 FIRST_ELECTION_BACKOFF_S: Final = 0.1
 MAX_ELECTION_BACKOFF_S: Final = 5.0
-"""How long a controller that could not take office waits before it tries again: twice as long each time."""
+"""How long an elected broker that could not become the controller waits before the next attempt: twice as long each time."""
 
 CATCH_UP_PAUSE_S: Final = 1.0
 """How long it waits before it asks a store again that did not answer twice in a row."""
@@ -102,7 +102,7 @@ class KafkaController:
         self._on_elected: Callable[[], None] | None = None
         self.active_controller_id = -1
         self._failed_elections = 0
-        """How often in a row this broker was elected and could not take office."""
+        """How often in a row this broker was elected and could not become the controller."""
         self._is_behind = False
         """Whether an event failed as the store did not answer, so that the context may not be what the store has."""
         self._is_to_catch_up = False
@@ -292,7 +292,7 @@ class KafkaController:
             self._reconnect()
 
     def _step_down(self) -> None:
-        """Give the office up, if this broker has it, to take it with the store's state."""
+        """Resign if this broker is the controller, so that the next term begins with the store's state."""
         self._resign()
         found = self._store.exists(znodes.CONTROLLER)
         if found is not None and found.ephemeral_owner == self._store.session_id:
@@ -332,7 +332,7 @@ class KafkaController:
         if was_active and found != self.broker_id:
             self._resign()
         if found == self.broker_id and not was_active:
-            # It was elected in a write whose answer was lost, and has not taken office.
+            # It was elected in a write whose answer was lost, and has not become the controller.
             self._step_down()
             found = self._other_controller()
         self.active_controller_id = found
@@ -358,7 +358,7 @@ class KafkaController:
             raise
         except Exception:
             # A controller that could not load the cluster's state must not stay active.
-            self.log.failure("Taking office failed")
+            self.log.failure("Becoming the controller failed")
             self._resign()
             self._fenced.delete(znodes.CONTROLLER)
             # Others may win meanwhile. What made this fail may fail again, and must not be tried all the time.

@@ -124,7 +124,7 @@ class Listeners:
         self._register = register
 
     def validate_reconfiguration(self, old: KafkaConfig, new: KafkaConfig) -> None:
-        """Refuse another security protocol for a listener, and to be without an inter-broker listener."""
+        """Reject another security protocol for a listener, and settings without an inter-broker listener."""
         before = {end_point.listener_name: end_point for end_point in old.listeners}
         for end_point in new.listeners:
             known = before.get(end_point.listener_name)

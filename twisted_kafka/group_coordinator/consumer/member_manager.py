@@ -26,7 +26,7 @@ from twisted_kafka.protocol.errors import ErrorCode, FencedInstanceIdError, Unkn
 T = TypeVar("T")
 
 FENCE_RETRY_MS = 500
-"""How long after a failure to write a member's removal the next attempt is (as Kafka's CoordinatorRuntime does)."""
+"""How long after a failed write of a member's removal the next attempt follows (as in Kafka's CoordinatorRuntime)."""
 
 
 class MemberManager:

@@ -185,7 +185,7 @@ class LogLoader:
         return end
 
     def _begin_at(self, log_start_offset: int) -> LogSegment:
-        """Create the only segment, durably: the checkpoint of log start offsets leaves out what the first segment's name says."""
+        """Create the only segment, durably. The checkpoint of log start offsets omits an offset that the segment's name gives."""
         segment = self._new_segment(log_start_offset)
         if log_start_offset:
             sync_directory(self._directory)

@@ -264,7 +264,7 @@ class Session:
             ) from error
 
     def _ask(self, request: Request) -> Any:
-        """Return the answer to a request that is sent again while it is lost with connections. Raises kazoo's errors."""
+        """Return the answer to a request, which is sent again if it is lost with a connection. Raises kazoo's errors."""
         deadline_ns = self.deadline_ns()
         while True:
             sent = self.send(request, deadline_ns)

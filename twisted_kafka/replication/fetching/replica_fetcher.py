@@ -77,7 +77,7 @@ class Pause(NamedTuple):
 
 
 class Overtaken(Enum):
-    """What the work is sent in place of an answer to a fetch that waits, when there are partitions that it does not have."""
+    """Sent to the work instead of the answer to a waiting fetch, when there are partitions that the fetch does not have."""
 
     OVERTAKEN = "overtaken"
 
