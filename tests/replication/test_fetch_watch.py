@@ -283,3 +283,32 @@ def test_what_a_follower_says_while_the_disk_stalls_counts_afterwards(cluster: C
     thread.step(done.result(0))
     cluster.deliver(thread)
     assert produced.done()
+
+
+def test_an_answered_fetch_does_not_end_the_wait_of_the_next_one() -> None:
+    """The next one begins to wait while the end of the first is under way."""
+    watches = FetchWatches()
+    watch = FetchWatch(watches)
+    changed = TopicPartition("t", 0)
+    watch.add(PartitionFetch(changed, b"", 0, 0, 1))
+    heard: list[TopicPartition] = []
+    next_fetch = threading.Thread(target=lambda: watch.wait(heard.append))
+
+    class First:
+        def __call__(self, topic_partition: TopicPartition) -> None:
+            raise AssertionError("it is answered")
+
+        def __eq__(self, other: object) -> bool:
+            next_fetch.start()
+            next_fetch.join(0.05)  # it waits for the end, if it must
+            return self is other
+
+        def __hash__(self) -> int:
+            return 0
+
+    first = First()
+    watch.wait(first)
+    watch.wait_no_more(first)
+    next_fetch.join(10)
+    watches.changed(changed)
+    assert heard == [changed]

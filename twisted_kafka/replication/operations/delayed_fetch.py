@@ -155,8 +155,8 @@ class DelayedFetch(DelayedOperation):
     @override
     def on_complete(self) -> None:
         """Read again, and resolve the future."""
-        if self._watch is not None and self._watch.on_change == self.check:
-            self._watch.on_change = None
+        if self._watch is not None:
+            self._watch.wait_no_more(self.check)
         self.on_end(self)
         self.future.give_up = None  # a reference to this
         try:

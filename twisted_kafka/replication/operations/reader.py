@@ -132,7 +132,7 @@ class LogReader:
             keys = [fetch.topic_partition for fetch, _ in waiting]
         else:
             keys = [watch]
-            watch.on_change = operation.check
+            watch.wait(operation.check)
         self._waiting.add(operation, len(fetches))
         self._purgatories.fetch.try_complete_else_watch(operation, keys)
         return operation.future

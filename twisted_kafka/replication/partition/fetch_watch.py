@@ -22,6 +22,9 @@ READ_IN_TURN: Final = 8
 _log = Logger()
 
 
+OnChange = Callable[[TopicPartition], object]
+
+
 class FetchWatches:
     """The watches of all followers' sessions, by partition. Thread-safe."""
 
@@ -65,12 +68,13 @@ class FetchWatch:
         "_fetches",
         "_in_turn",
         "_is_closed",
+        "_lock",
         "_members",
         "_number",
+        "_on_change",
         "_unsettled",
         "_watches",
         "last_fetch_ms",
-        "on_change",
     )
 
     def __init__(self, watches: FetchWatches) -> None:
@@ -81,8 +85,8 @@ class FetchWatch:
         self._in_turn: OrderedDict[TopicPartition, None] = OrderedDict()
         self._is_closed = False
         self._number = 0
-        self.on_change: Callable[[TopicPartition], object] | None = None
-        """Is called with a partition that has changed, while a fetch waits."""
+        self._lock = threading.Lock()
+        self._on_change: OnChange | None = None
         self.last_fetch_ms = 0
         """When the last fetch arrived, by the wall clock. The follower had all of the settled partitions then."""
 
@@ -121,6 +125,17 @@ class FetchWatch:
         self._number += 1
         return self._number
 
+    def wait(self, on_change: OnChange) -> None:
+        """Call ``on_change`` with each partition that changes, in the place of an earlier fetch's function."""
+        with self._lock:
+            self._on_change = on_change
+
+    def wait_no_more(self, on_change: OnChange) -> None:
+        """Call ``on_change`` no more: its fetch is answered. A later fetch's function stays."""
+        with self._lock:
+            if self._on_change == on_change:
+                self._on_change = None
+
     def is_last(self, number: int) -> bool:
         """Return whether no later fetch has begun to wait: it would have what this one takes."""
         return self._number == number
@@ -139,7 +154,7 @@ class FetchWatch:
         if fetch is None:
             return
         self._unsettled[fetch] = None
-        on_change = self.on_change
+        on_change = self._on_change
         if on_change is not None:
             try:
                 on_change(topic_partition)
