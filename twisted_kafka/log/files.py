@@ -114,6 +114,8 @@ def make_directory(path: Path) -> None:
     if not path.is_dir():
         make_directory(path.parent)
         path.mkdir(exist_ok=True)
+    if not has_to_last(path):
+        return
     # Always, as the process that created it may have crashed before the sync. A parent that cannot be read is not this broker's.
     with contextlib.suppress(PermissionError):
         sync_directory(path.parent)

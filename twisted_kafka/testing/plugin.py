@@ -133,11 +133,13 @@ def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
 
 def _owned(request: pytest.FixtureRequest, name: str, kafka: "T") -> "Iterator[T]":
     """Yield a fixture's value, and close it."""
-    request.node.stash.setdefault(_OF_TEST, {})[name] = kafka
+    used = request.node.stash.setdefault(_OF_TEST, {})
+    used[name] = kafka
     try:
         yield kafka
     finally:
         kafka.close()
+        del used[name]  # pytest keeps all tests until the end
 
 
 @pytest.fixture
