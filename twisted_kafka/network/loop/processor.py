@@ -26,7 +26,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -56,6 +56,7 @@ from twisted_kafka.network.requests.request import (
     AUTHENTICATED,
     AUTHENTICATION_FAILED,
     CLOSE_CONNECTION,
+    NO_OP,
     SEND,
     SESSION_EXPIRED,
     START_THROTTLING,
@@ -629,75 +630,20 @@ class Processor:
 
     # Responses.
 
-    def process_new_responses(self) -> None:
-        """Send the responses that were queued, as one batch, and then complete their requests.
+    def _send(self, channel: KafkaChannel, request: Request, now_ns: int) -> bool:
+        if channel.transport.send(request.parts, request.response_bytes):
+            request.sent_ns = self.now_ns()
+            return True
+        if channel.is_open:
+            self._note_unsent(channel, request, now_ns)
+        return False
 
-        While this thread completes requests (metrics, access log), the clients that were answered already make their next ones.
-        """
-        responses = self._responses
-        channels = self.channels
-        sent: list[tuple[KafkaChannel, Request]] = []
-        now_ns = self.now_ns()
-        while responses:
-            response = responses.popleft()
-            channel = channels.get(response.context.connection)
-            if channel is None:
-                self._discard(response, now_ns)
-                continue
-            request = channel.in_flight
-            try:
-                if request is not response or request is None:
-                    self._process_throttling(channel, response, now_ns)
-                    continue
-                request.response_dequeued_ns = now_ns
-                kind = request.response_kind
-                if kind == SEND or (kind == AUTHENTICATED and self._count_authentication(channel)):
-                    if channel.transport.send(request.parts, request.response_bytes):
-                        now_ns = request.sent_ns = self.now_ns()
-                        sent.append((channel, request))
-                    elif channel.is_open:
-                        self._note_unsent(channel, request, now_ns)
-                elif kind == AUTHENTICATION_FAILED:
-                    self._fail_authentication(channel, request)
-                elif kind == SESSION_EXPIRED:
-                    self._expire_session(channel, request, now_ns)
-                elif kind == CLOSE_CONNECTION:  # data read behind this request is not handled
-                    self._answer_and_close(channel, request)
-                else:
-                    request.sent_ns = now_ns
-                    self._finish(channel, request)
-            except Exception:  # noqa: BLE001 one failing connection must not affect the others
-                self._fail(channel, "its response could not be sent")
-        for channel, request in sent:
-            try:
-                self.process_completed_send(channel, request)
-            except Exception:  # noqa: BLE001 as above
-                self._fail(channel, "its next request could not be processed")
-
-    def process_completed_send(self, channel: KafkaChannel, request: Request) -> None:
-        """Complete a request whose response has been sent, and continue with the channel's next one."""
-        channel.last_active_ns = request.sent_ns
-        if self._unsent.total_bytes:
-            self._unsent.note(channel, 0)
-        size = request.response_bytes
-        stats = self.stats
-        stats.responses += 1
-        stats.response_bytes += size
-        if size > stats.max_response_bytes:
-            stats.max_response_bytes = size
-        self._finish(channel, request)
-
-    def _expire_session(self, channel: KafkaChannel, request: Request, now_ns: int) -> None:
-        """Close a connection whose client has not re-authenticated in time (KIP-368)."""
-        _log.info("Closing {id}: its session has ended without re-authentication", id=channel.connection_id)
-        self.stats.expired_connections_killed += 1
+    def _send_nothing(self, _channel: KafkaChannel, request: Request, now_ns: int) -> bool:
         request.sent_ns = now_ns
-        channel.in_flight = None
-        self._complete(request)
-        channel.close()
+        return True
 
-    def _count_authentication(self, channel: KafkaChannel) -> bool:
-        """Count a client that has authenticated itself; return True."""
+    def _send_authenticated(self, channel: KafkaChannel, request: Request, now_ns: int) -> bool:
+        """Count a client that has authenticated itself, and send its response."""
         stats, authenticator = self.stats, channel.connection.authenticator
         assert authenticator is not None
         took_ms = authenticator.reauthentication_ms
@@ -708,9 +654,9 @@ class Processor:
             stats.successful_reauthentications += 1
             stats.reauthentication_ms += took_ms
             stats.max_reauthentication_ms = max(stats.max_reauthentication_ms, took_ms)
-        return True
+        return self._send(channel, request, now_ns)
 
-    def _fail_authentication(self, channel: KafkaChannel, request: Request) -> None:
+    def _fail_authentication(self, channel: KafkaChannel, request: Request, _now_ns: int) -> bool:
         """Count a client that has not authenticated itself. It gets its answer, and is disconnected, after the delay."""
         authenticator = channel.connection.authenticator
         if authenticator is not None and authenticator.has_been_authenticated:
@@ -723,6 +669,22 @@ class Processor:
             self._reactor.callLater(delay_s, self._answer_and_close, channel, request)
         else:
             self._answer_and_close(channel, request)
+        return False
+
+    def _expire_session(self, channel: KafkaChannel, request: Request, now_ns: int) -> bool:
+        """Close a connection whose client has not re-authenticated in time (KIP-368)."""
+        _log.info("Closing {id}: its session has ended without re-authentication", id=channel.connection_id)
+        self.stats.expired_connections_killed += 1
+        request.sent_ns = now_ns
+        channel.in_flight = None
+        self._complete(request)
+        channel.close()
+        return False
+
+    def _send_and_close(self, channel: KafkaChannel, request: Request, _now_ns: int) -> bool:
+        """Send the response, if there is one, and close the connection. Data read behind the request is not handled."""
+        self._answer_and_close(channel, request)
+        return False
 
     def _answer_and_close(self, channel: KafkaChannel, request: Request) -> None:
         if channel.in_flight is not request:
@@ -742,6 +704,68 @@ class Processor:
         else:
             channel.close()
 
+    _ANSWERS: ClassVar[dict[int, Callable[["Processor", KafkaChannel, Request, int], bool]]] = {
+        SEND: _send,
+        NO_OP: _send_nothing,
+        CLOSE_CONNECTION: _send_and_close,
+        AUTHENTICATED: _send_authenticated,
+        AUTHENTICATION_FAILED: _fail_authentication,
+        SESSION_EXPIRED: _expire_session,
+    }
+    """What is done with each kind of response; returns whether it has been sent, and ``process_completed_send`` follows."""
+
+    def process_new_responses(self) -> None:
+        """Send the responses that were queued, as one batch, and then complete their requests.
+
+        While this thread completes requests (metrics, access log), the clients that were answered already make their next ones.
+        """
+        responses = self._responses
+        channels = self.channels
+        answers = self._ANSWERS
+        sent: list[tuple[KafkaChannel, Request]] = []
+        now_ns = self.now_ns()
+        while responses:
+            response = responses.popleft()
+            channel = channels.get(response.context.connection)
+            if channel is None:
+                self._discard(response, now_ns)
+                continue
+            request = channel.in_flight
+            try:
+                if request is not response or request is None:
+                    self._process_throttling(channel, response, now_ns)
+                    continue
+                request.response_dequeued_ns = now_ns
+                if answers[request.response_kind](self, channel, request, now_ns):
+                    now_ns = request.sent_ns
+                    sent.append((channel, request))
+            except Exception:  # noqa: BLE001 one failing connection must not affect the others
+                self._fail(channel, "its response could not be sent")
+        for channel, request in sent:
+            try:
+                self.process_completed_send(channel, request)
+            except Exception:  # noqa: BLE001 as above
+                self._fail(channel, "its next request could not be processed")
+
+    def process_completed_send(self, channel: KafkaChannel, request: Request) -> None:
+        """Complete a request whose response, if it has one, was sent, and continue with the channel's next request."""
+        channel.last_active_ns = request.sent_ns
+        if self._unsent.total_bytes:
+            self._unsent.note(channel, 0)
+        size = request.response_bytes
+        if size:
+            stats = self.stats
+            stats.responses += 1
+            stats.response_bytes += size
+            if size > stats.max_response_bytes:
+                stats.max_response_bytes = size
+        channel.response_sent()
+        self._complete(request)
+        if self._is_draining:
+            channel.close()
+        else:
+            channel.next_request()
+
     def end(self) -> None:
         """Discard queued and later responses. Called when the thread has ended."""
         self._has_ended = True  # first: a response that is appended meanwhile is discarded here or by the thread that appends it
@@ -756,14 +780,6 @@ class Processor:
             channel.throttle_ended()
             if not self._is_draining:
                 channel.next_request()
-
-    def _finish(self, channel: KafkaChannel, request: Request) -> None:
-        channel.response_sent()
-        self._complete(request)
-        if self._is_draining:
-            channel.close()
-        else:
-            channel.next_request()
 
     def _discard_responses(self) -> None:
         with suppress(IndexError):  # the queue is empty
