@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -172,3 +174,15 @@ def test_an_assignor() -> None:
 
         assert join("first") == [[0, 1, 2]]
         assert join("second") == []
+
+
+@pytest.mark.slow
+def test_the_examples_are_typed(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", "", "--follow-imports", "silent"]
+    environment = {**os.environ, "MYPYPATH": str(PAGE.parents[1])}
+    files = [f"{name}.py" for name in MODULES]
+    done = subprocess.run(
+        [*command, *files], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=110, check=False
+    )
+    assert done.stdout.endswith(f"no issues found in {len(MODULES)} source files\n"), done.stdout + done.stderr
