@@ -16,10 +16,6 @@ from twisted_kafka.protocol.regions import Buffer
 _SIZE: Final = Struct(">i")
 
 
-class PeerRefusedError(Exception):
-    """One side of a TLS connection rejected the other; the message says why."""
-
-
 class IConnectionOwner(Interface):
     """Receives the events of a connection. ``connection_lost`` is the last one."""
 

@@ -1,6 +1,19 @@
 """The reasons why a request gets no response."""
 
 
+class PeerRefusedError(Exception):
+    """One side rejected the other: a certificate, a host name, a login. The message gives the reason."""
+
+
+class NotAResponseError(Exception):
+    """The other side closed the connection, or sent something that is not a Kafka response."""
+
+    def __init__(self, received: bytes) -> None:
+        """``received``: its first bytes, at most 4."""
+        super().__init__(f"received {received!r} instead of a response")
+        self.received = received
+
+
 class NetworkClientError(Exception):
     """A request got no response. Whether it was executed is unknown unless a subclass says so."""
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from twisted_kafka.client.connector import SYSTEM_DEFAULT, BufferedConnector, IConnector, PlaintextConnector
-from twisted_kafka.client.sasl_connector import ISaslClients, SaslConnector
+from twisted_kafka.client.sasl_connector import SaslConnector
+from twisted_kafka.client.sasl_exchange import ISaslClients
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import PLAINTEXT
 from twisted_kafka.config.errors import ConfigError

@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from twisted_kafka.client import node_connection_state as states
-from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner, PeerRefusedError
+from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner
 from twisted_kafka.client.client_settings import ClientSettings, Node
 from twisted_kafka.client.connector import IConnector
 from twisted_kafka.client.errors import (
@@ -20,6 +20,7 @@ from twisted_kafka.client.errors import (
     DisconnectedError,
     InvalidResponseError,
     NetworkClientError,
+    PeerRefusedError,
     ResponseTimeoutError,
     TooManyRequestsError,
 )

@@ -1,6 +1,5 @@
 """Connections over TLS, with a client certificate if there is one and with host name verification."""
 
-import ipaddress
 from typing import Any, Final
 
 from OpenSSL import SSL
@@ -13,23 +12,16 @@ from twisted.python.failure import Failure
 from typing_extensions import override
 from zope.interface import implementer
 
-from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner, PeerRefusedError
+from twisted_kafka.client.addresses import is_address
+from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner
 from twisted_kafka.client.client_settings import Node
 from twisted_kafka.client.connector import ConnectionFactory, IConnector, endpoint_of
+from twisted_kafka.client.errors import PeerRefusedError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.tls.ssl_context import client_context, reason_of
 from twisted_kafka.tls.ssl_settings import SslSettings
 
 HTTPS: Final = "https"
-
-
-def is_address(host: str) -> bool:
-    """Return whether a host is an IP address, not a name."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 @implementer(IOpenSSLClientConnectionCreator)

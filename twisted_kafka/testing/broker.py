@@ -19,7 +19,8 @@ from typing_extensions import override
 from twisted_kafka.broker.broker import Broker as EmbeddedBroker
 from twisted_kafka.broker.personas import persona_of
 from twisted_kafka.broker.temporary_directory import make_temporary_directory
-from twisted_kafka.client.one_request import NotAResponseError, ask
+from twisted_kafka.client.errors import NotAResponseError
+from twisted_kafka.client.one_request import ask
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
 from twisted_kafka.config.prefixes import base_key

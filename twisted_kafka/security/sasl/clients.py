@@ -16,7 +16,7 @@ from random import random
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from twisted_kafka.client.sasl_connector import ISaslClient, SaslRefusedError
+from twisted_kafka.client.sasl_exchange import ISaslClient, SaslRefusedError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.security.kerberos.client_login import ClientLogin, RenewalSettings

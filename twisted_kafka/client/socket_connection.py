@@ -1,0 +1,133 @@
+"""A connection that blocks: for tools that send one request after the other, over plain TCP, TLS, and after a SASL login."""
+
+import socket
+from collections.abc import Callable
+from typing import Any, Final, Protocol, Self
+
+from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError
+from twisted_kafka.client.sasl_exchange import IPreparedClient, ISaslClient, SaslRefusedError, SaslSteps
+from twisted_kafka.protocol.api import response_class
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.wire import MalformedMessageError
+from twisted_kafka.protocol.errors import UnsupportedVersionError
+from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
+
+MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
+
+_SIZE_BYTES: Final = 4
+_CORRELATION_ID_BYTES: Final = 4
+_READ_BYTES: Final = 256 * 1024
+_MOST_CORRELATION_IDS: Final = 0x7FFFFFFF
+
+
+class IStream(Protocol):
+    """What a connection needs of a socket. Each step raises OSError, TimeoutError, or PeerRefusedError."""
+
+    def settimeout(self, timeout_s: float, /) -> None:
+        """Limit each step."""
+
+    def sendall(self, data: bytes, /) -> None:
+        """Send all bytes."""
+
+    def recv(self, size_bytes: int, /) -> bytes:
+        """Return at most this many bytes, none if the peer has closed the connection."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+MakeStream = Callable[[socket.socket, str, float], IStream]
+"""Makes a stream from a connected socket, the host's name and the timeout in seconds; it owns the socket from then on."""
+
+
+class SocketConnection:
+    """One connection, one request at a time. It belongs to one thread."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        client_id: str,
+        timeout_s: float,
+        *,
+        secure: MakeStream | None = None,
+        sasl: ISaslClient | None = None,
+    ) -> None:
+        """Connect to host and port, and log in; ``timeout_s`` is for each step.
+
+        Raises OSError, PeerRefusedError, or NotAResponseError.
+        """
+        self._client_id = client_id
+        self._correlation_id = 0
+        connected = socket.create_connection(address, timeout_s)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._stream: IStream = connected if secure is None else secure(connected, address[0], timeout_s)
+        try:
+            if sasl is not None:
+                self._log_in(sasl)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
+
+    def ask(self, request: Message, version: int, timeout_s: float) -> Any:
+        """Send a request in this version, and return the response; ``timeout_s`` is for each step.
+
+        Raises OSError, PeerRefusedError, NotAResponseError, or MalformedMessageError for a response that cannot be decoded. The
+        connection is of no use after an error.
+        """
+        self.send(request, version, timeout_s)
+        body = self._receive(self._correlation_id)
+        return response_class(request.KEY).decode(body, version, parse_response_header(request.KEY, version, body)[1])
+
+    def send(self, request: Message, version: int, timeout_s: float) -> None:
+        """Send a request that has no response, as a Produce without acknowledgement."""
+        self._correlation_id = self._correlation_id % _MOST_CORRELATION_IDS + 1
+        frame = encode_request_header(request.KEY, version, self._correlation_id, self._client_id) + request.encode(version)
+        self._stream.settimeout(timeout_s)
+        self._send(frame)
+
+    def _send(self, frame: bytes) -> None:
+        self._stream.sendall(len(frame).to_bytes(_SIZE_BYTES, "big") + frame)
+
+    def _receive(self, correlation_id: int) -> bytes:
+        head = self._read(_SIZE_BYTES + _CORRELATION_ID_BYTES)
+        size_bytes = int.from_bytes(head[:_SIZE_BYTES], "big")
+        # The correlation id distinguishes a response from the first bytes of other protocols.
+        expected = correlation_id.to_bytes(_CORRELATION_ID_BYTES, "big")
+        if head[_SIZE_BYTES:] != expected or not _CORRELATION_ID_BYTES <= size_bytes <= MAX_RESPONSE_BYTES:
+            raise NotAResponseError(head[:_SIZE_BYTES])
+        body = head[_SIZE_BYTES:] + self._read(size_bytes - _CORRELATION_ID_BYTES)
+        if len(body) != size_bytes:
+            raise NotAResponseError(head[:_SIZE_BYTES])
+        return body
+
+    def _read(self, size_bytes: int) -> bytes:
+        """Return this many bytes, or fewer if the peer closes the connection."""
+        parts = []
+        while size_bytes and (part := self._stream.recv(min(size_bytes, _READ_BYTES))):
+            parts.append(part)
+            size_bytes -= len(part)
+        return b"".join(parts)
+
+    def _log_in(self, client: ISaslClient) -> None:
+        if isinstance(client, IPreparedClient):
+            client.prepare()
+        steps = SaslSteps(client)
+        try:
+            following: bytes | None = steps.begin()
+            step = 0
+            while following is not None:
+                step += 1
+                self._send(following)
+                following = steps.take(self._receive(step))
+        except (SaslRefusedError, MalformedMessageError, UnsupportedVersionError) as error:
+            raise PeerRefusedError(str(error)) from None

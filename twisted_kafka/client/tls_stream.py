@@ -1,0 +1,90 @@
+"""TLS over a socket that blocks, with host name verification."""
+
+import selectors
+import socket
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from OpenSSL import SSL
+from service_identity import CertificateError, VerificationError
+from service_identity.pyopenssl import verify_hostname, verify_ip_address
+
+from twisted_kafka.client.addresses import is_address
+from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError
+from twisted_kafka.tls.ssl_context import is_end_of_file, reason_of
+
+_T = TypeVar("_T")
+_WRITE_BYTES: Final = 64 * 1024
+
+
+class TlsStream:
+    """The client's side (``IStream``)."""
+
+    def __init__(self, connected: socket.socket, context: SSL.Context, host: str, timeout_s: float, *, verifies_host: bool) -> None:
+        """Complete the handshake; the server's certificate must be valid for the host if ``verifies_host``.
+
+        Raises PeerRefusedError, NotAResponseError if the server closes the connection, or OSError.
+        """
+        self._socket = connected
+        connected.settimeout(0)
+        self._timeout_s = timeout_s
+        self._connection = SSL.Connection(context, connected)
+        if not is_address(host):
+            self._connection.set_tlsext_host_name(host.encode("idna"))
+        self._connection.set_connect_state()
+        try:
+            self._step(self._connection.do_handshake)
+            if verifies_host:
+                (verify_ip_address if is_address(host) else verify_hostname)(self._connection, host)
+        except (VerificationError, CertificateError, ValueError) as error:
+            self.close()
+            raise PeerRefusedError(f"its certificate is not valid for {host} ({type(error).__name__})") from None
+        except EOFError:
+            self.close()
+            raise NotAResponseError(b"") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def settimeout(self, timeout_s: float, /) -> None:
+        self._timeout_s = timeout_s
+
+    def sendall(self, data: bytes, /) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                part = view[:_WRITE_BYTES]
+                view = view[self._step(lambda: self._connection.send(part)) :]  # noqa: B023 (called at once)
+        except EOFError:
+            raise ConnectionResetError("the peer closed the connection") from None
+
+    def recv(self, size_bytes: int, /) -> bytes:
+        try:
+            return self._step(lambda: self._connection.recv(size_bytes))
+        except EOFError:
+            return b""
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _step(self, step: Callable[[], _T]) -> _T:
+        """Repeat a step until OpenSSL has the bytes for it. Raises EOFError if the peer has closed the connection."""
+        while True:
+            try:
+                return step()
+            except SSL.WantReadError:
+                self._wait(selectors.EVENT_READ)
+            except SSL.WantWriteError:
+                self._wait(selectors.EVENT_WRITE)
+            except (SSL.ZeroReturnError, SSL.SysCallError):
+                raise EOFError from None
+            except SSL.Error as error:
+                if is_end_of_file(error):
+                    raise EOFError from None
+                raise PeerRefusedError(reason_of(error, self._connection)) from None
+
+    def _wait(self, event: int) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, event)
+            if not selector.select(self._timeout_s):
+                raise TimeoutError
