@@ -6,8 +6,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 from twisted.logger import globalLogBeginner
 
+from tests.support.budget import share_of
 from tests.support.eventually import LIBRDKAFKA_CLOSING, join
 from tests.support.zookeeper import ZooKeeper, needs_zookeeper
 from twisted_kafka.system.interpreter import IS_PYPY
@@ -15,6 +17,10 @@ from twisted_kafka.system.interpreter import IS_PYPY
 # Until logging begins, which it does in no test, the last 200 events are kept: with the exceptions in them, and with these whole
 # brokers and their open files.
 globalLogBeginner._temporaryObserver.removeObserver(globalLogBeginner._initialBuffer)  # type: ignore[attr-defined]
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("tests", max_examples=share_of(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 _spark_threads: set[threading.Thread] = set()
 

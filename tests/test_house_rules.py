@@ -194,3 +194,13 @@ def test_no_module_imports_a_test_module() -> None:
             assert not [each for each in imports if ".test_" in each], "a module beside it has what both need"
             if path.is_relative_to(ROOT / "tests" / "support"):
                 assert [each for each in imports if not each.startswith("tests.support.")] == [], "support/ is for several folders"
+
+
+def test_examples_have_no_deadline_and_a_share_of_the_budget() -> None:
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.keyword(arg="deadline"):
+                    raise AssertionError(f"{path.name}: the profile in conftest.py has none")
+                case ast.keyword(arg="max_examples", value=ast.Constant(value=int(count))) if count > 1:
+                    raise AssertionError(f"{path.name}: a share_of({count})")

@@ -7,6 +7,7 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.error import ConnectError as NobodyThere
 from twisted.internet.error import ConnectionDone
 
+from tests.support.budget import share_of
 from tests.support.cases import case
 from tests.support.client_harness import NODE, Harness, Outcome, versions
 from twisted_kafka.client.errors import (
@@ -345,7 +346,7 @@ def test_who_is_told_of_a_failure_may_send_again_at_once() -> None:
 
 
 def test_whatever_happens_every_request_ends_once() -> None:
-    for seed in range(60):
+    for seed in range(share_of(60)):
         with case(seed=seed):
             do_anything(seed)
 

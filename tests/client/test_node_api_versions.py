@@ -1,7 +1,7 @@
 """The version to use with a node."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twisted_kafka.client.node_api_versions import NodeApiVersions, parse_response
@@ -13,7 +13,6 @@ from twisted_kafka.protocol.messages.groups import HeartbeatRequest
 FIRST, LAST = HeartbeatRequest.VERSIONS
 
 
-@settings(deadline=None)
 @given(st.integers(-1, 6), st.integers(-1, 6), st.none() | st.integers(-1, 6))
 def test_the_newest_version_that_both_have(low: int, high: int, latest: int | None) -> None:
     versions = NodeApiVersions([ApiVersion(api_key=HeartbeatRequest.KEY, min_version=low, max_version=high)])

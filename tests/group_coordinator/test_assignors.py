@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.group_coordinator.assignments import TOPICS, ensure_whole, group_of, size
+from tests.support.budget import share_of
 from twisted_kafka.group_coordinator.assignors.interface import (
     AssignmentError,
     GroupSpec,
@@ -21,7 +22,6 @@ from twisted_kafka.group_coordinator.assignors.uniform import UniformAssignor
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 12), min_size=1)
 
 
-@settings(deadline=None)
 @given(COUNTS, st.integers(1, 20), st.integers(1, 20))
 def test_uniform_is_even_and_keeps_what_it_can(counts: Any, before: Any, after: Any) -> None:
     names = [f"m{number:02}" for number in range(max(before, after))]
@@ -42,7 +42,7 @@ def test_uniform_is_even_and_keeps_what_it_can(counts: Any, before: Any, after: 
     assert UniformAssignor().assign(group_of(counts, {key: set(counts) for key in names[:after]}, second)) == second
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share_of(60))
 @given(COUNTS, st.lists(st.sets(st.sampled_from(TOPICS)), min_size=1, max_size=6), st.booleans(), st.integers())
 def test_uniform_does_not_depend_on_the_order_of_topics_and_members(
     counts: Any, wanted: Any, is_homogeneous: bool, seed: int
@@ -64,7 +64,7 @@ def test_uniform_does_not_depend_on_the_order_of_topics_and_members(
         assert again[0] == again[1]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=share_of(200))
 @given(COUNTS, st.lists(st.sets(st.sampled_from(TOPICS)), min_size=1, max_size=10))
 def test_uniform_with_different_subscriptions(counts: Any, wanted: Any) -> None:
     subscriptions = {f"m{number}": topics & set(counts) for number, topics in enumerate(wanted)}
@@ -81,7 +81,6 @@ def test_uniform_with_different_subscriptions(counts: Any, wanted: Any) -> None:
     assert UniformAssignor().assign(again) == assignment
 
 
-@settings(deadline=None)
 @given(COUNTS, st.integers(1, 10))
 def test_range_gives_neighbours_alike(counts: Any, members: Any) -> None:
     group = group_of(counts, {f"m{number}": set(counts) for number in range(members)})
@@ -96,7 +95,7 @@ def test_range_gives_neighbours_alike(counts: Any, members: Any) -> None:
                 assert all(partitions.get(one) == partitions.get(other) for partitions in assignment.values())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share_of(60))
 @given(COUNTS, st.lists(st.tuples(st.booleans(), st.sets(st.sampled_from(TOPICS))), min_size=1, max_size=8), st.integers())
 def test_range_gives_each_topic_in_order_to_its_subscribers(counts: Any, wanted: Any, seed: int) -> None:
     """Static members come first, by instance id, then the others by member id; the first ones have one more."""
@@ -120,7 +119,7 @@ def test_range_gives_each_topic_in_order_to_its_subscribers(counts: Any, wanted:
         assert not any(topic in assignment[name] for name in rank if topic not in subscriptions[name])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=share_of(100))
 @given(COUNTS, st.lists(st.sets(st.sampled_from(TOPICS)), min_size=2, max_size=8), st.booleans(), st.integers())
 def test_uniform_keeps_what_is_valid_of_any_previous_target(counts: Any, wanted: Any, is_homogeneous: bool, seed: int) -> None:
     """The previous target may have topics and partitions that are gone, partitions assigned twice, and be uneven."""

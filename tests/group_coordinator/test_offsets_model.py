@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.budget import share_of
 from tests.support.coordinator_fakes import Bench
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.group_coordinator.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
@@ -183,7 +184,7 @@ steps = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=share_of(100))
 @given(st.lists(steps, max_size=15))
 def test_offsets_are_those_of_the_model(steps: list[tuple[Any, ...]]) -> None:
     comparison = Comparison()

@@ -10,6 +10,7 @@ import random
 from concurrent.futures import Future
 from typing import Any
 
+from tests.support.budget import share_of
 from tests.support.cases import case
 from tests.support.coordinator_fakes import Bench
 from twisted_kafka.group_coordinator.requests import JoinRequest, Sender, SyncRequest
@@ -136,7 +137,7 @@ def disturb(
 
 
 def test_whatever_happens() -> None:
-    for seed in range(25):
+    for seed in range(share_of(25)):
         with case(seed=seed):
             simulate(seed)
 

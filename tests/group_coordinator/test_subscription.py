@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twisted_kafka.group_coordinator.subscription import (
@@ -29,7 +29,6 @@ def encoded(topics: list[str], version: int) -> bytes:
     return struct.pack(">h", version) + message.encode(version)
 
 
-@settings(deadline=None)
 @given(st.lists(names, max_size=5), st.integers(0, LAST_VERSION))
 def test_the_topics_of_a_subscription_of_any_version(topics: list[str], version: int) -> None:
     metadata = encoded(topics, version)
@@ -41,7 +40,6 @@ def test_the_topics_of_a_subscription_of_any_version(topics: list[str], version:
     assert version_of(newer) == LAST_VERSION
 
 
-@settings(deadline=None)
 @given(st.lists(names.filter(bool), min_size=1, max_size=4), st.data())
 def test_a_subscription_that_is_cut_is_none(topics: list[str], data: st.DataObject) -> None:
     whole = encoded(topics, 0)
@@ -77,7 +75,6 @@ def test_what_has_no_version(data: bytes) -> None:
         decode_subscription(data)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(names, st.frozensets(st.integers(0, 99)), max_size=4), st.integers(0, LAST_VERSION))
 def test_an_assignment_is_read_as_it_was_written(partitions: dict[str, frozenset[int]], version: int) -> None:
     data = encode_assignment(partitions, version)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.group_coordinator.assignments import TOPICS, ensure_whole, group_of, size
+from tests.support.budget import share_of
 from twisted_kafka.group_coordinator.assignors.uniform import UniformAssignor
 from twisted_kafka.group_coordinator.state.consumer_group_member import NO_PARTITIONS
 from twisted_kafka.group_coordinator.state.target_index import TargetIndex
@@ -23,7 +24,7 @@ def moved(before: Any, after: Any) -> int:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=share_of(200))
 @given(COUNTS, st.lists(st.integers(-3, 6), min_size=1, max_size=40), st.integers())
 def test_steps_are_even_and_move_as_little_as_computing_anew(counts: Any, moves: Any, seed: Any) -> None:
     chance = random.Random(seed)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.budget import share_of
 from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.log.results import AbortedTransaction
 from twisted_kafka.log.segment import indexes, transaction_index
@@ -54,7 +55,7 @@ def brought_into(mode: str, index: Any) -> Any:
     return index
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share_of(60))
 @given(columns, modes, st.sampled_from([0, 20, LARGE]), st.integers(-2, 45), modes)
 def test_positions_by_offset(steps: list[tuple[int, int]], mode: str, cached: int, cut: int, then: str) -> None:
     with TemporaryDirectory() as directory, cached_up_to(cached):
@@ -87,7 +88,7 @@ def check_positions(index: OffsetIndex, entries: list[tuple[int, int]], *, is_ca
         assert found[1] == (after[0] if after and is_cached else -1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share_of(60))
 @given(columns, modes, st.sampled_from([0, 20, LARGE]), st.integers(-2, 45), modes)
 def test_offsets_by_time(steps: list[tuple[int, int]], mode: str, cached: int, cut: int, then: str) -> None:
     with TemporaryDirectory() as directory, cached_up_to(cached):
@@ -240,7 +241,7 @@ def test_a_new_index_replaces_the_file_of_an_old_one(tmp_path: Path) -> None:
 aborted_transactions = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 20), st.integers(1, 6), st.integers(0, 6)), max_size=6)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=share_of(80))
 @given(aborted_transactions, st.integers(0, 40), st.booleans(), st.booleans(), st.integers(1, 6), st.booleans())
 def test_aborted_transactions(
     drawn: list[tuple[int, int, int, int]], cut: int, reopened: bool, cut_reopened: bool, in_memory: int, is_cached: bool

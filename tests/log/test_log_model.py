@@ -158,8 +158,7 @@ class LogMachine(RuleBasedStateMachine):
 
 TestLogMachine = LogMachine.TestCase
 TestLogMachine.settings = settings(
-    max_examples=int(os.environ.get("LOG_MODEL_EXAMPLES", share_of(60))),
+    max_examples=share_of(60),
     stateful_step_count=MOST_BATCHES,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )

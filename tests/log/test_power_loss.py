@@ -61,7 +61,7 @@ KEYS = 7
 PRODUCERS = 3
 LIVES = 4
 TOPIC_ID = bytes(range(16))
-SEEDS = int(os.environ.get("POWER_LOSS_SEEDS", share_of(60)))
+SEEDS = share_of(60)
 PARTS = 20
 """So that what the crashes of one part leave open is closed before the next."""
 

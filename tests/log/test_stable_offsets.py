@@ -1,6 +1,5 @@
 """Random transactions against a model: up to where a reader of committed data may read, and what it must skip."""
 
-import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -171,8 +170,7 @@ class Transactions(RuleBasedStateMachine):
 
 TestTransactions = Transactions.TestCase
 TestTransactions.settings = settings(
-    max_examples=int(os.environ.get("LOG_MODEL_EXAMPLES", share_of(40))),
+    max_examples=share_of(40),
     stateful_step_count=20,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )

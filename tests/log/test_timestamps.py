@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.budget import share_of
 from tests.support.logs import NOW_MS, Bench, append, batch, batch_file
 from twisted_kafka.log.batch_headers import LARGE_BATCH_BYTES, find_batch, scan_headers
 from twisted_kafka.log.segment import log_segment as segment_module
@@ -25,7 +26,7 @@ SIZES = st.sampled_from([10, 100, 3000, LARGE_BATCH_BYTES + 1000])
 BATCHES = st.lists(st.tuples(SIZES, st.lists(st.integers(-5, 300), min_size=1, max_size=6)), min_size=1, max_size=14)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=share_of(80))
 @given(BATCHES, st.data(), st.sampled_from([Compression.NONE, Compression.GZIP]), st.booleans(), st.booleans())
 def test_the_first_record_that_is_not_older_is_found(batches: Any, data: Any, codec: Any, append_time: Any, reopened: Any) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -86,7 +87,7 @@ def test_a_largest_timestamp_that_no_record_has_is_that_of_its_batch(tmp_path: P
     assert log.max_timestamp_offset() == (NOW_MS + 10, 1, -1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=share_of(100))
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), SIZES), min_size=1, max_size=12))
 def test_a_batch_is_found_from_wherever_an_index_points(shapes: Any) -> None:
     """Whatever later batch is tried first, it is taken only when it is the one."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.budget import share_of
 from tests.support.network_fakes import ReadersReactor, is_closed
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
@@ -16,7 +17,7 @@ from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas
 from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor
 from twisted_kafka.timing.clock import ManualClock
 
-SEEDS = 150
+SEEDS = share_of(150)
 STEPS = 80
 ROOM = 2
 LISTENERS = ("INSIDE", "OUTSIDE")

@@ -25,7 +25,7 @@ from twisted_kafka.replication.fetching.replica_fetcher import Overtaken
 from twisted_kafka.replication.interfaces import IControllerChannel
 
 STEPS = 250
-SEEDS = 12
+SEEDS = share_of(30)
 OLD_VERSIONS = PeerVersions(fetch=12, list_offsets=6)
 """Fetches of these name topics instead of their ids."""
 

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from tests.spark.access_lines import in_transaction, line, topic
 from tests.spark.random_logs import SHAPES, RandomLog, Shape, divided
+from tests.support.budget import share_of
 from tests.support.processes import start_tied
 from twisted_kafka_spark.cells import aggregate
 from twisted_kafka_spark.cells.fold import Folding
@@ -139,7 +140,6 @@ def test_the_driver_bounds_names_as_spark_does(spark: Any, tmp_path: Path, monke
 
 
 RANDOMLY = settings(
-    deadline=None,
     # Without shrinking: every example takes seconds, and says what it was made of.
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -185,7 +185,7 @@ def say_the_same(spark: Any, directory: Path, monkeypatch: pytest.MonkeyPatch, s
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@settings(RANDOMLY, max_examples=12)
+@settings(RANDOMLY, max_examples=share_of(12))
 @given(SHAPES, st.sampled_from(("hour", "day", "broker", "file")))
 def test_random_lines_give_the_same_in_all_ways(
     spark: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, shape: Shape, by: str
@@ -195,7 +195,7 @@ def test_random_lines_give_the_same_in_all_ways(
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@settings(RANDOMLY, max_examples=12)
+@settings(RANDOMLY, max_examples=share_of(12))
 @given(SHAPES, st.sampled_from(("hour", "day")), st.integers(1, 20))
 def test_random_lines_that_are_bounded_give_the_same_from_rollups(
     spark: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, shape: Shape, by: str, most: int

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.spark.access_lines import in_transaction, line, moment
 from tests.spark.folded import cells
 from tests.spark.following import Following
+from tests.support.budget import share_of
 from tests.support.cases import case
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark import views
@@ -126,7 +127,7 @@ class Model:
             assert row["idle_us"] == (None if idle_ms is None else 1000 * idle_ms)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=share_of(30))
 @given(st.integers(0, 2**32), st.integers(1, 80), st.sampled_from((0, MINUTE_S, HOUR_S, DAY_S)))
 def test_transactions_are_counted_as_by_a_reader_of_all_lines_in_order(seed: int, steps: int, grain_s: int) -> None:
     chosen = random.Random(seed)

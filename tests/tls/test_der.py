@@ -1,7 +1,7 @@
 """DER: what is read is what was written, and nothing else is read."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from twisted_kafka.tls import der
@@ -16,7 +16,6 @@ def encoded(tag: int, contents: bytes, size: int | None = None) -> bytes:
     return bytes([tag, 0x80 | size]) + len(contents).to_bytes(size, "big") + contents
 
 
-@settings(deadline=None)
 @given(st.integers(0, 255), st.binary(max_size=20), st.binary(max_size=3), st.sampled_from([None, 1, 2, 3, 4]))
 @example(4, bytes(127), b"", None)
 @example(4, bytes(128), b"", None)
@@ -47,7 +46,6 @@ def test_a_length_has_one_to_four_bytes(length: bytes) -> None:
         element(b"\4" + length)
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=5), max_size=4))
 def test_elements_are_all_of_one_tag(items: list[bytes]) -> None:
     contents = b"".join(encoded(OCTET_STRING, item) for item in items)
@@ -56,7 +54,6 @@ def test_elements_are_all_of_one_tag(items: list[bytes]) -> None:
         list(elements(contents + encoded(SEQUENCE, b""), OCTET_STRING))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2), st.integers(0, 39), st.lists(st.integers(0, 2**40), max_size=4))
 @example(2, 999, [])
 @example(2, 48, [127, 128, 16383, 16384])

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twisted_kafka.network.connection import framing
@@ -35,7 +35,6 @@ def receive(reader: FrameReader, stream: bytes, cuts: list[int], *, into_place: 
         yield ready
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 30), min_size=1, max_size=10), st.booleans())
 def test_any_cutting_gives_the_same_frames(frames: list[bytes], cuts: list[int], into_place: bool) -> None:
     reader = FrameReader(1000)
@@ -46,7 +45,6 @@ def test_any_cutting_gives_the_same_frames(frames: list[bytes], cuts: list[int],
     assert reader.held_bytes == 0
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=40), st.lists(st.integers(1, 300), min_size=1, max_size=10), st.booleans())
 def test_frames_are_cut_a_few_at_a_time(frames: list[bytes], cuts: list[int], is_cut_early: bool) -> None:
     reader = FrameReader(1000, most_cut=3)
@@ -62,7 +60,6 @@ def test_frames_are_cut_a_few_at_a_time(frames: list[bytes], cuts: list[int], is
     assert reader.held_bytes == 0
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=300), max_size=6), st.lists(st.integers(1, 90), min_size=1, max_size=10), st.booleans())
 def test_it_says_what_it_holds_of_the_incomplete_frame(frames: list[bytes], cuts: list[int], into_place: bool) -> None:
     stream = b"".join(map(prefixed, frames))
@@ -187,7 +184,6 @@ def test_empty_frame() -> None:
     assert list(FrameReader(10).feed(b"\0\0\0\0")) == [b""]
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 90), min_size=1, max_size=10), st.booleans())
 def test_frames_are_the_same_in_buffers_that_are_used_again(frames: list[bytes], cuts: list[int], into_place: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -3,8 +3,9 @@
 import pytest
 
 from tests.network.loop.schedule import explore
+from tests.support.budget import share_of
 
-QUICK = 2_000
+QUICK = share_of(2_000)
 SLOW = 40_000
 
 

@@ -3,6 +3,7 @@ import random
 import pytest
 from zope.interface import implementer
 
+from tests.support.budget import share_of
 from tests.support.cases import case
 from tests.support.network_fakes import FakeTransport, Layer, frame
 from twisted_kafka.network.connection.channel import KafkaChannel
@@ -157,7 +158,7 @@ def test_refused_frames_give_their_memory_back() -> None:
 
 
 def test_every_byte_comes_back_whatever_fails() -> None:
-    for seed in range(300):
+    for seed in range(share_of(300)):
         with case(seed=seed):
             whatever_fails(seed)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from OpenSSL import SSL
 
+from tests.support.budget import share_of
 from tests.support.cases import case
 from tests.support.certificates import Authority
 from tests.support.network_fakes import frame, lines_of
@@ -50,7 +51,7 @@ def test_the_principal_is_the_certificates_name() -> None:
 
 
 def test_frames_however_they_are_cut_into_records() -> None:
-    for seed in range(20):
+    for seed in range(share_of(20)):
         with case(seed=seed):
             cut_and_send(seed)
 

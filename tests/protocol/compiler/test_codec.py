@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.protocol import samples
+from tests.support.budget import share_of
 from twisted_kafka.protocol.compiler.codec import EncodeError, MalformedMessageError, Message, decoder_of, source_of
 from twisted_kafka.protocol.compiler.schema import ListOf, StructType
 from twisted_kafka.protocol.errors import UnsupportedVersionError
@@ -44,7 +45,7 @@ def test_random_messages_of_every_version_round_trip() -> None:
             assert cls.decode(memoryview(data), version).encode(version) == data
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=share_of(150), suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(VERSIONS), st.randoms(use_true_random=False))
 def test_any_message_round_trips(which: tuple[type[Message], int], rng: random.Random) -> None:
     cls, version = which

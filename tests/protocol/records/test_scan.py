@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.budget import share_of
 from twisted_kafka.protocol.errors import InvalidRecordError
 from twisted_kafka.protocol.records.batch import SimpleRecord, parse_records
 from twisted_kafka.protocol.records.builder import encode_records
@@ -22,7 +23,7 @@ FIELDS = st.one_of(st.none(), st.binary(max_size=8), st.binary(min_size=60, max_
 HEADERS = st.lists(st.tuples(st.text(max_size=3), st.one_of(st.none(), st.binary(max_size=70))), max_size=12)
 TIMES = st.one_of(st.integers(-3, 300), st.integers(-(1 << 62), 1 << 62))
 RECORDS = st.lists(st.builds(SimpleRecord, TIMES, FIELDS, FIELDS, st.one_of(st.just([]), HEADERS)), min_size=1, max_size=20)
-SLOW = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = settings(max_examples=share_of(100), suppress_health_check=list(HealthCheck))
 
 
 def outcome(scan: object, payload: bytes, count: int) -> RecordScan | None:
