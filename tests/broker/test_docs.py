@@ -17,6 +17,7 @@ from twisted_kafka.config.keys import BROKER_KEYS, EXTENSION_KEYS
 from twisted_kafka.config.properties import load_properties
 
 ROOT = Path(__file__).parents[2]
+TABLES = "architecture-tables.md"
 CLIENTS_KEYS = {"group.protocol"}
 
 
@@ -43,9 +44,9 @@ def test_the_table_of_threads_has_all_of_a_running_broker(tmp_path: Path) -> Non
     assert [name for name in sorted(names) if not any(fnmatch(name.partition("ListenerName")[0], each) for each in patterns)] == []
 
 
-def _section(title: str) -> str:
-    """Return the text of architecture.md from ``title`` to the next heading or question."""
-    text = (ROOT / "docs" / "architecture.md").read_text().partition(title)[2]
+def _section(title: str, document: str = "architecture.md") -> str:
+    """Return the text of a document from ``title`` to the next heading or question."""
+    text = (ROOT / "docs" / document).read_text().partition(title)[2]
     return re.split(r"^(?:#|\*\*)", text, maxsplit=1, flags=re.MULTILINE)[0]
 
 
@@ -69,12 +70,12 @@ def _modules_named_in(section: str) -> set[str]:
 
 def test_the_modules_that_sync_are_listed() -> None:
     calls = r"\b(fsync|fdatasync|sync_file|sync_directory|sync_file_system|write_atomically)\("
-    assert _modules_named_in(_section("**Where does an fsync happen?**")) == _modules_with(calls)
+    assert _modules_named_in(_section("## Syncs to disk", TABLES)) == _modules_with(calls)
 
 
 def test_the_modules_that_write_to_the_metadata_store_are_listed() -> None:
     writers = _modules_with(r"(store|fenced)\.(set|create|delete|multi|batch)\(")
-    assert _modules_named_in(_section("**Who may write to the nodes")) == writers
+    assert _modules_named_in(_section("## Writers of the metadata store", TABLES)) == writers
 
 
 def test_modules_named_in_the_architecture_exist() -> None:
