@@ -183,6 +183,16 @@ def test_a_recording_has_the_clients_requests(kafka: Kafka, tmp_path: Path) -> N
     assert '"Produce"' in (tmp_path / "shop.jsonl").read_text()
 
 
+def test_what_create_topic_does_not_take_is_explained() -> None:
+    with Broker() as broker:
+        with pytest.raises(TypeError, match=r"^create_topic has no 'num_partitions': expected partitions=3$"):
+            broker.create_topic("orders", num_partitions=3)
+        with pytest.raises(
+            TypeError, match=r"^create_topic has no 'config': expected Kafka's settings by name, as in retention_ms"
+        ):
+            broker.create_topic("orders", config={"retention.ms": 1})
+
+
 def test_a_topic_has_as_many_partitions_as_the_setting_says() -> None:
     with Broker({"num.partitions": 3}) as broker:
         broker.create_topic("three")

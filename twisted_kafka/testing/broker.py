@@ -254,6 +254,11 @@ class Broker(Kafka):
 
     @property
     @override
+    def nodes(self) -> Mapping[int, "Broker"]:
+        return {self.broker_id: self}
+
+    @property
+    @override
     def brokers(self) -> Mapping[int, "Broker"]:
         return {self.broker_id: self} if self.is_running else {}
 

@@ -181,6 +181,11 @@ class Cluster(Kafka):
 
     @property
     @override
+    def nodes(self) -> Mapping[int, Broker]:
+        return self._each
+
+    @property
+    @override
     def brokers(self) -> Mapping[int, Broker]:
         return {broker_id: broker for broker_id, broker in self._each.items() if broker.is_running}
 

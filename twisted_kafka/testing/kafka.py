@@ -150,6 +150,11 @@ class Kafka(abc.ABC):
 
     @property
     @abc.abstractmethod
+    def nodes(self) -> Mapping[int, INode]:
+        """All brokers by id, running or not."""
+
+    @property
+    @abc.abstractmethod
     def brokers(self) -> Mapping[int, INode]:
         """The running brokers by id."""
 
@@ -304,6 +309,9 @@ class Kafka(abc.ABC):
 
         By default it has as many partitions and replicas as the broker's ``num.partitions`` and ``default.replication.factor``.
         """
+        for wrong, right in (("num_partitions", "partitions=3"), ("config", "Kafka's settings by name, as in retention_ms=1000")):
+            if wrong in config:
+                raise TypeError(f"create_topic has no {wrong!r}: expected {right}")
         settings = [CreatableTopicConfig(name=name.replace("_", "."), value=_text(value)) for name, value in config.items()]
         new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replication_factor, configs=settings)
         (result,) = self.controller().ask(CreateTopicsRequest(topics=[new], timeout_ms=_TIMEOUT_MS)).topics
@@ -519,7 +527,7 @@ class Kafka(abc.ABC):
                 leave = ConsumerGroupHeartbeatRequest(group_id=group, member_id=member.member_id, member_epoch=-1)
                 check(coordinator.ask(leave).error_code, f"group {group!r} cannot rebalance")
             return
-        check(error, f"group {group!r} cannot rebalance")
+        check(ErrorCode.GROUP_ID_NOT_FOUND if error in _NO_COORDINATOR else error, f"group {group!r} cannot rebalance")
 
     # Users and their rights
 

@@ -259,7 +259,7 @@ def test_a_reset_forgets_all_but_the_rules_of_the_start_and_keeps_the_address() 
         ("POST", "/clock/advance", {"days": 1e300}, 400, "the wall clock would leave the years 1970 to 2262"),
         ("POST", "/topics/none/records", {"records": [{"timestamp_ms": 2**63}]}, 400, "timestamp_ms is 92233720368547"),
         ("POST", "/clock/advance", {"weeks": 1}, 400, "the body has 'weeks': expected ms, seconds"),
-        ("POST", "/brokers/0/kill", None, 409, "this is one broker, not a cluster: start test-server with --brokers 3"),
+        ("POST", "/brokers/0/kill", None, 404, "there is no broker 0: expected one of "),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(
@@ -301,6 +301,38 @@ def test_a_body_is_not_kept_for_who_has_no_token(control: ControlClient, monkeyp
 def test_an_empty_token_is_none(broker: Broker) -> None:
     with pytest.raises(ValueError, match="the token is empty"):
         ControlServer(broker, token="")
+
+
+def test_one_broker_goes_comes_back_and_freezes(broker: Broker, control: ControlClient) -> None:
+    (it,) = control.get("/")["brokers"]
+    control.post("/topics", name="orders")
+    for end in ("kill", "stop"):
+        assert control.post(f"/brokers/{it['id']}/{end}")["brokers"] == []
+        assert control.refused("POST", f"/brokers/{it['id']}/{end}", None).status == 404
+        assert control.post(f"/brokers/{it['id']}/start")["brokers"] == [it]
+        assert [topic["name"] for topic in control.get("/topics")["topics"]] == ["orders"]
+    control.post(f"/brokers/{it['id']}/freeze")
+    answers: list[int] = []
+    thread = threading.Thread(target=lambda: answers.append(heartbeat(broker, "shop")))
+    thread.start()
+    thread.join(0.2)
+    assert answers == []
+    control.post(f"/brokers/{it['id']}/thaw")
+    thread.join(20)
+    assert answers == [16]
+
+
+def test_a_held_answer_is_released_and_a_group_rebalances(broker: Broker, control: ControlClient) -> None:
+    added = control.post("/faults", api="Heartbeat", hold=True)
+    answers: list[int] = []
+    thread = threading.Thread(target=lambda: answers.append(heartbeat(broker, "shop")))
+    thread.start()
+    eventually(lambda: control.get(f"/faults/{added['id']}")["held"] == 1)
+    assert control.post(f"/faults/{added['id']}/release")["held"] == 0
+    thread.join(20)
+    assert answers == [16]
+    refused = control.refused("POST", "/groups/none/rebalance", None)
+    assert (refused.status, refused.body) == (409, "group 'none' cannot rebalance: GROUP_ID_NOT_FOUND")
 
 
 def test_brokers_stop_and_start_for_one_at_a_time() -> None:

@@ -1,10 +1,12 @@
 """The brokers and their clock over HTTP."""
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted_kafka import __version__
+from twisted_kafka.testing.broker import Broker
 from twisted_kafka.testing.control.call import Call
-from twisted_kafka.testing.control.errors import bad
+from twisted_kafka.testing.control.errors import ControlError, bad
 
 _UNITS = ("ms", "seconds", "minutes", "hours", "days")
 
@@ -29,29 +31,38 @@ def reset(call: Call) -> Any:
 
 
 def kill_broker(call: Call) -> Any:
-    """End a broker of a cluster without notice to the others."""
-    call.given.end()
-    cluster, broker_id = call.target.cluster(), _broker_id(call)
-    with call.target.changed():
-        cluster.kill(broker_id)
-    return describe(call)
+    """End a broker without notice to others."""
+    return _changed(call, lambda broker: broker.kill())
 
 
 def stop_broker(call: Call) -> Any:
-    """Stop a broker of a cluster as an operator does: it first gives up its leaderships."""
-    call.given.end()
-    cluster, broker_id = call.target.cluster(), _broker_id(call)
-    with call.target.changed():
-        cluster.stop_broker(broker_id)
-    return describe(call)
+    """Stop a broker as an operator does; in a cluster, it first gives up its leaderships."""
+    return _changed(call, lambda broker: broker.stop())
 
 
 def start_broker(call: Call) -> Any:
-    """Start a stopped broker of a cluster, with its address and data."""
+    """Start a stopped broker, with its address and data."""
+    return _changed(call, lambda broker: broker.start(), runs=False)
+
+
+def freeze_broker(call: Call) -> Any:
+    """Let a broker stand still: connections stay open, and nothing is answered."""
+    return _changed(call, lambda broker: broker.freeze())
+
+
+def thaw_broker(call: Call) -> Any:
+    """Let a frozen broker go on."""
+    return _changed(call, lambda broker: broker.thaw())
+
+
+def _changed(call: Call, change: Callable[[Broker], object], *, runs: bool = True) -> Any:
     call.given.end()
-    cluster, broker_id = call.target.cluster(), _broker_id(call)
+    broker_id = _broker_id(call)
     with call.target.changed():
-        cluster.start_broker(broker_id)
+        broker = call.target.node(broker_id)
+        if broker.is_running is not runs:
+            raise ControlError(404, f"broker {broker_id} does not run") if runs else ControlError(409, f"broker {broker_id} runs")
+        change(broker)
     return describe(call)
 
 

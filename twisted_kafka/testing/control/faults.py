@@ -36,6 +36,14 @@ def get_fault(call: Call) -> Any:
     return _fault_form(fault, broker_id)
 
 
+def release_fault(call: Call) -> Any:
+    """Let go the requests and answers that a rule holds; it stays in force."""
+    call.given.end()
+    broker_id, _, fault = _found_fault(call)
+    fault.release()
+    return _fault_form(fault, broker_id)
+
+
 def remove_fault(call: Call) -> Any:
     """Remove a rule; return how often it fired."""
     call.asked.end()
@@ -67,5 +75,6 @@ def _fault_form(fault: Fault, broker_id: int | None) -> dict[str, Any]:
         "rule": fault.rule.as_mapping(),
         "matched": fault.matched,
         "fired": fault.fired,
+        "held": fault.held,
         "firings": list(fault.firings),
     }

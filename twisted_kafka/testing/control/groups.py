@@ -12,6 +12,14 @@ def list_groups(call: Call) -> Any:
     return {"groups": [{"group": group, "state": state} for group, state in call.target.kafka.groups().items()]}
 
 
+def rebalance_group(call: Call) -> Any:
+    """Let a group rebalance: all members have to join again."""
+    call.given.end()
+    (group,) = call.names
+    call.target.kafka.rebalance(group)
+    return {}
+
+
 def get_group(call: Call) -> Any:
     """Return a group: its ``state`` (Dead if it does not exist), its ``members``, its ``offsets``, its ``lag``."""
     call.asked.end()

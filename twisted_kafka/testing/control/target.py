@@ -50,11 +50,12 @@ class Target:
             raise ControlError(404, f"no broker {broker_id} runs: expected one of {', '.join(map(str, sorted(brokers))) or 'none'}")
         return brokers[broker_id]
 
-    def cluster(self) -> Cluster:
-        """Return the cluster. Raises ControlError if this is a single broker."""
-        if not isinstance(self._served, Cluster):
-            raise ControlError(409, "this is one broker, not a cluster: start test-server with --brokers 3")
-        return self._served
+    def node(self, broker_id: int) -> Broker:
+        """Return a broker, whether it runs or not. Raises ControlError."""
+        nodes = self._served.nodes
+        if broker_id not in nodes:
+            raise ControlError(404, f"there is no broker {broker_id}: expected one of {', '.join(map(str, sorted(nodes)))}")
+        return nodes[broker_id]
 
     def faults(self, broker_id: int | None) -> Faults:
         """Return the faults of one broker, or those for all brokers. Raises ControlError."""
