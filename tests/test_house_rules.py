@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.support.cases import case
@@ -46,11 +46,24 @@ MAY_TRANSFER_A_PART = {
     "system/foreign.py": "file_io completes it",
     "tools/test_server.py": "waits for the end of standard input",
 }
+SAYS_NOTHING = (
+    re.compile(r"(One of the|The|An) ``\w+``( and ``\w+``)? of (a|an|the) [A-Z]\w+"),
+    re.compile(r"See (``)?[\w.]+(``)?\."),
+    re.compile(r"\(?``I?[A-Z]\w*\.\w+``\.?\)?\.?$"),
+    re.compile(r"Do nothing\b"),
+)
+"""Docstrings that add nothing to the names: without one, a reader loses nothing."""
 TIME_OF_DAY = {"time", "monotonic", "time_ns", "monotonic_ns", "sleep"}
 
+Nodes = Sequence[ast.AST]
 
-def _calls_of_time(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+
+def nodes_of(path: Path) -> Nodes:
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+def _calls_of_time(nodes: Nodes) -> Iterator[str]:
+    for node in nodes:
         if (
             isinstance(node, ast.Attribute)
             and isinstance(node.value, ast.Name)
@@ -62,8 +75,8 @@ def _calls_of_time(tree: ast.AST) -> Iterator[str]:
             yield f"line {node.lineno}: from time import ..."
 
 
-def _imports_of_reactor(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _imports_of_reactor(nodes: Nodes) -> Iterator[str]:
+    for node in nodes:
         if (
             isinstance(node, ast.ImportFrom)
             and node.module == "twisted.internet"
@@ -74,18 +87,18 @@ def _imports_of_reactor(tree: ast.AST) -> Iterator[str]:
             yield f"line {node.lineno}"
 
 
-def _threads_made(tree: ast.AST) -> Iterator[str]:
+def _threads_made(nodes: Nodes) -> Iterator[str]:
     """What makes threads of the standard library: a call, or a subclass."""
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module in THREAD_MODULES]
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module in THREAD_MODULES]
     imported = {alias.asname or alias.name for node in imports for alias in node.names if alias.name in THREAD_MAKERS}
     made = {f"{module}.{name}" for module in THREAD_MODULES for name in THREAD_MAKERS} | imported
-    for node in ast.walk(tree):
+    for node in nodes:
         called = [node.func] if isinstance(node, ast.Call) else node.bases if isinstance(node, ast.ClassDef) else []
         yield from (f"line {each.lineno}: {ast.unparse(each)}" for each in called if ast.unparse(each) in made)
 
 
-def _raw_transfers(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _raw_transfers(nodes: Nodes) -> Iterator[str]:
+    for node in nodes:
         match node:
             case ast.Attribute(value=ast.Name(id="os"), attr=name) if name in RAW_TRANSFERS:
                 yield f"line {node.lineno}: os.{name}"
@@ -99,9 +112,9 @@ def _raw_transfers(tree: ast.AST) -> Iterator[str]:
                 yield f"line {node.lineno}: FileIO for writing"
 
 
-def _descriptors_of_no_file(tree: ast.AST) -> Iterator[str]:
+def _descriptors_of_no_file(nodes: Nodes) -> Iterator[str]:
     """Find where a segment's file may be closed before its descriptor is used."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Call(
                 func=ast.Attribute(attr="fileno", value=ast.Attribute(attr="file", value=ast.Name(id="self" | "segment")))
@@ -109,9 +122,9 @@ def _descriptors_of_no_file(tree: ast.AST) -> Iterator[str]:
                 yield f"line {node.lineno}"
 
 
-def _places_in_a_batch(tree: ast.AST) -> Iterator[str]:
+def _places_in_a_batch(nodes: Nodes) -> Iterator[str]:
     """Find constants that repeat where a field of a batch's header is."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case (
                 ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int(place)))
@@ -120,8 +133,8 @@ def _places_in_a_batch(tree: ast.AST) -> Iterator[str]:
                 yield f"line {node.lineno}: {name}"
 
 
-def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+def _functions(nodes: Nodes) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -133,72 +146,67 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return len(named) - (named[:1] in (["self"], ["cls"]))
 
 
+def _docstrings_that_say_nothing(nodes: Nodes) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            text = ast.get_docstring(node) or ""
+            if any(each.match(text) for each in SAYS_NOTHING):
+                yield f"{node.name}: {text}"
+
+
 def test_a_module_keeps_the_rules() -> None:
     for path in MODULES:
         with case(path=path):
-            text = path.read_text()
-            tree = ast.parse(text)
-            assert list(_imports_of_reactor(tree)) == [], "reactors are passed in"
+            nodes = nodes_of(path)
+            assert list(_imports_of_reactor(nodes)) == [], "reactors are passed in"
             if path != CLOCK:
-                assert list(_calls_of_time(tree)) == [], "an IClock is passed in"
+                assert list(_calls_of_time(nodes)) == [], "an IClock is passed in"
             if path != THREADS:
-                assert list(_threads_made(tree)) == [], "system.threads makes threads, whose errors are logged and counted"
+                assert list(_threads_made(nodes)) == [], "system.threads makes threads, whose errors are logged and counted"
             if str(path.relative_to(PACKAGE)) not in MAY_TRANSFER_A_PART:
-                assert list(_raw_transfers(tree)) == [], "file_io completes a read or write, or raises"
+                assert list(_raw_transfers(nodes)) == [], "file_io completes a read or write, or raises"
             if path != BATCH_LAYOUT:
-                assert list(_places_in_a_batch(tree)) == [], "protocol.records.layout has them"
-            assert list(_descriptors_of_no_file(tree)) == [], "a variable keeps the file open while its descriptor is used"
-            long = [each.name for each in _functions(tree) if _length(each) > LONGEST_FUNCTION]
+                assert list(_places_in_a_batch(nodes)) == [], "protocol.records.layout has them"
+            assert list(_descriptors_of_no_file(nodes)) == [], "a variable keeps the file open while its descriptor is used"
+            long = [each.name for each in _functions(nodes) if _length(each) > LONGEST_FUNCTION]
             assert set(long) <= LONGER, "a function of its own for a part of this"
-            wide = [each.name for each in _functions(tree) if _parameters(each) > MOST_PARAMETERS]
+            wide = [each.name for each in _functions(nodes) if _parameters(each) > MOST_PARAMETERS]
             assert set(wide) <= MORE_PARAMETERS, "an object for what belongs together"
+            assert list(_docstrings_that_say_nothing(nodes)) == []
 
 
 def test_only_those_that_need_it_may_transfer_a_part() -> None:
     for name in MAY_TRANSFER_A_PART:
         with case(name=name):
-            assert list(_raw_transfers(ast.parse((PACKAGE / name).read_text())))
+            assert list(_raw_transfers(nodes_of(PACKAGE / name)))
 
 
-SAYS_NOTHING = (
-    re.compile(r"(One of the|The|An) ``\w+``( and ``\w+``)? of (a|an|the) [A-Z]\w+"),
-    re.compile(r"See (``)?[\w.]+(``)?\."),
-    re.compile(r"\(?``I?[A-Z]\w*\.\w+``\.?\)?\.?$"),
-    re.compile(r"Do nothing\b"),
-)
-"""Docstrings that add nothing to the names: without one, a reader loses nothing."""
+IMPORT_OF_TESTS = re.compile(r"^ *(?:from (tests[\w.]*) import (\([^)]*\)|.*)|import (tests[\w.]*))", re.MULTILINE)
 
 
-def test_no_docstring_says_nothing() -> None:
-    for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef | ast.FunctionDef):
-                text = ast.get_docstring(node) or ""
-                assert not any(each.match(text) for each in SAYS_NOTHING), f"{path.name}: {node.name}: {text}"
-
-
-def _imports_of_tests(tree: ast.AST) -> Iterator[str]:
+def _imports_of_tests(text: str) -> Iterator[str]:
     """Find the modules of ``tests`` that are imported; ``from tests.a import b`` may import ``tests.a.b``."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.ImportFrom(module=str(module)) if module.split(".")[0] == "tests":
-                yield from (f"{module}.{each.name}" for each in node.names)
-            case ast.Import(names=names):
-                yield from (each.name for each in names if each.name.split(".")[0] == "tests")
+    for package, names, module in IMPORT_OF_TESTS.findall(text):
+        yield from [module] if module else (f"{package}.{name}" for name in re.findall(r"\w+", names))
 
 
 def test_no_module_imports_a_test_module() -> None:
     for path in (path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")):
         with case(path=path):
-            imports = list(_imports_of_tests(ast.parse(path.read_text())))
+            imports = list(_imports_of_tests(path.read_text()))
             assert not [each for each in imports if ".test_" in each], "a module beside it has what both need"
             if path.is_relative_to(ROOT / "tests" / "support"):
                 assert [each for each in imports if not each.startswith("tests.support.")] == [], "support/ is for several folders"
 
 
+def test_an_import_of_a_test_module_is_found() -> None:
+    text = "from tests.a import (\n    b,\n    test_c,\n)\nfrom tests.test_d import e\nimport tests.test_f"
+    assert list(_imports_of_tests(text)) == ["tests.a.b", "tests.a.test_c", "tests.test_d.e", "tests.test_f"]
+
+
 def test_examples_have_no_deadline_and_a_share_of_the_budget() -> None:
-    for path in (ROOT / "tests").rglob("test_*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in (path for path in (ROOT / "tests").rglob("test_*.py") if "hypothesis" in path.read_text()):
+        for node in nodes_of(path):
             match node:
                 case ast.keyword(arg="deadline"):
                     raise AssertionError(f"{path.name}: the profile in conftest.py has none")

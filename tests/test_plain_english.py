@@ -35,6 +35,8 @@ MARKED = re.compile(
 
 def _prose_of_module(path: Path) -> Iterator[str]:
     text = path.read_text()
+    if not MARKED.search(text):
+        return
     for node in ast.walk(ast.parse(text)):
         is_string = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         if is_string:
