@@ -69,9 +69,9 @@ QUICKLY = -n $(WORKERS) --dist loadscope --hypothesis-seed=0
 
 INSIDE := --ignore tests/clients --ignore tests/cluster --ignore tests/oracle --ignore tests/spark
 
-# Without Spark, Java and real clients, in less than a minute.
+# Without Spark, Java and real clients, in less than a minute; of what tests enumerate (tests/support/budget.py), a tenth.
 test-unit: $(VENV)/.installed
-	$(PYTEST) $(QUICKLY) -m 'not slow and not long' $(INSIDE)
+	TEST_SHARE=0.1 $(PYTEST) $(QUICKLY) -m 'not slow and not long' $(INSIDE)
 
 # Wire format, log formats, metadata, network and handlers: what .ci/run runs on PyPy.
 test-subset: $(VENV)/.installed
@@ -81,8 +81,8 @@ ifeq ($(ON_PYPY),)
 test: install
 	$(PYTEST) $(QUICKLY) -m 'not slow and not oracle'
 
-# Everything, and all of what tests enumerate (tests/support/budget.py): real clients, comparisons with Apache Kafka, long runs. Tests
-# that need missing programs (Java, node, kcat, a KDC) are skipped.
+# Everything, and all of what tests enumerate: real clients, comparisons with Apache Kafka, long runs. Tests that need missing programs
+# (Java, node, kcat, a KDC) are skipped.
 test-all: install
 	TEST_SHARE=1 $(PYTEST)
 else

@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.broker.authorization_record import guarded_broker, said
 from tests.support.cases import case
 from tests.support.oracle.authorization_matrix import recorded
@@ -14,6 +16,7 @@ UNTOLD = Counter({"DescribeLogDirs": 4})
 """Errors that the answer has no field for: versions 1 and 2, asked by two who are denied."""
 
 
+@pytest.mark.long
 def test_the_answers_are_those_that_were_written_down(tmp_path: Path) -> None:
     expected = recorded()
     assert expected.keys() == {sample.name for sample in SAMPLES}

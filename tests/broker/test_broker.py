@@ -49,6 +49,7 @@ def test_it_serves_inside_a_with_block_and_leaves_nothing_behind() -> None:
         ask_versions(broker)
 
 
+@pytest.mark.long
 def test_a_directory_of_its_own_goes_without_a_start_too(tmp_path: Path) -> None:
     program = "import twisted_kafka; kept = twisted_kafka.Broker(); twisted_kafka.Broker(); started = twisted_kafka.Broker(); "
     program += "started.start(); import os; forked = os.fork(); forked and os.wait(); assert os.listdir(os.environ['TMPDIR'])"
@@ -79,6 +80,7 @@ def test_it_syncs_what_lasts_and_nothing_else(tmp_path: Path, monkeypatch: pytes
     assert not [path for path in synced if path.is_relative_to(tmp_path / "temporary")]
 
 
+@pytest.mark.long
 def test_the_directory_of_one_that_was_killed_goes_with_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     program = "import twisted_kafka; twisted_kafka.Broker().start(); print('started', flush=True); input()"

@@ -9,6 +9,8 @@ import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
+import pytest
+
 import twisted_kafka
 from tests.broker.api_table import api_table, written_table
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -103,6 +105,7 @@ def test_documents_name_keys_that_exist_and_all_of_our_own() -> None:
     assert missing == [], "describe them in the table of docs/operations-settings.md"
 
 
+@pytest.mark.long
 def test_the_readmes_example_passes_as_it_is(tmp_path: Path) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len([line for line in example.splitlines() if line]) <= 10

@@ -23,6 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.support.budget import share_of
+
 WATCHED = (
     "pwrite",
     "ftruncate",
@@ -377,11 +379,12 @@ def deaths(
     first_step: int = 1,
     loses_each: bool = False,
 ) -> Iterator[Path]:
-    """Yield what power failures before each step of ``live`` leave, ``seeds`` for each; ``prepare`` makes what it begins with.
+    """Yield what power failures before each step of ``live`` leave, a share of ``seeds`` for each; ``prepare`` makes the start.
 
     With ``loses_each``, also what is left without one of the unsynced changes of directories, each in turn. Each time it is a
     directory of its own, in which ``disk`` is the one that fails.
     """
+    seeds = share_of(seeds)
     for step in itertools.count(first_step):
         died, unsynced = False, 0
         for seed in itertools.count():

@@ -3,7 +3,7 @@
 import os
 
 SHARE = float(os.environ.get("TEST_SHARE", "0.4"))
-"""``make test-all`` sets 1."""
+"""``make test-unit`` sets 0.1, ``make test`` leaves it as it is, ``make test-all`` sets 1."""
 
 
 def share_of(count: int) -> int:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 _CHILD = """
 import os, stat, sys, threading
 from pathlib import Path

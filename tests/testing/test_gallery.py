@@ -19,14 +19,19 @@ def examples_of(section: str) -> list[str]:
     return re.findall(r"```python\n# gallery\n(.*?)```", section, re.DOTALL)
 
 
-@pytest.mark.parametrize("section", _SECTIONS, ids=lambda each: each.splitlines()[0])
-def test_the_gallery_passes(pytester: pytest.Pytester, section: str) -> None:
+@pytest.mark.long
+def test_the_gallery_passes(pytester: pytest.Pytester) -> None:
     (imports,) = re.findall(r"```python\n(.*?)```", _IMPORTS, re.DOTALL)
-    tests = examples_of(section)
-    pytester.makepyfile(imports + "\n\n" + "\n\n".join(tests))
+    tests = {_module_of(section): examples_of(section) for section in _SECTIONS}
+    pytester.makepyfile(**{name: "\n\n".join((imports, *examples)) for name, examples in tests.items()})
     options = ("-p", "no:cacheprovider", "-p", "no:twisted_kafka", "-p", "twisted_kafka.testing.plugin", "-W", "ignore")
     result = pytester.runpytest_subprocess(*options)
-    result.assert_outcomes(passed=len(tests))
+    result.assert_outcomes(passed=sum(map(len, tests.values())))
+
+
+def _module_of(section: str) -> str:
+    title = section.splitlines()[0].lower()
+    return "test_" + re.sub(r"\W+", "_", title)
 
 
 def test_there_are_thirty_and_they_are_short() -> None:

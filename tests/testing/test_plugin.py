@@ -4,6 +4,8 @@ import importlib.util
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 pytest_plugins = ["pytester"]
 
 _TESTS = """

@@ -132,6 +132,7 @@ def keytool() -> str:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["broker.jks", "broker.p12", "truststore.jks", "truststore.p12"])
 def test_keytool_reads_the_stores(made: Path, name: str, keytool: str) -> None:
     password = (made / "password").read_text()
