@@ -46,6 +46,16 @@ MAY_TRANSFER_A_PART = {
     "system/foreign.py": "file_io completes it",
     "tools/test_server.py": "waits for the end of standard input",
 }
+COORDINATORS = ("coordinator", "group_coordinator", "transaction_coordinator")
+MOST_ANY = 17
+"""How often ``Any`` may occur in the coordinators. It may only fall."""
+
+
+def test_the_coordinators_are_typed() -> None:
+    texts = [path.read_text() for name in COORDINATORS for path in (PACKAGE / name).rglob("*.py")]
+    assert sum(len(re.findall(r"\bAny\b", text)) for text in texts) <= MOST_ANY
+
+
 SAYS_NOTHING = (
     re.compile(r"(One of the|The|An) ``\w+``( and ``\w+``)? of (a|an|the) [A-Z]\w+"),
     re.compile(r"See (``)?[\w.]+(``)?\."),

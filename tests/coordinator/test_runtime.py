@@ -278,8 +278,9 @@ def test_a_callback_that_fails_after_the_replicas_have_the_records_is_answered()
     bench = Bench()
     bench.log.holds = True
     record = offset_commit("g", PARTITION.topic, PARTITION.partition, OffsetCommitValue(offset=1))
-    answer = bench.runtime.execute("g", lambda _: Write([record], lambda _: 1 // 0))
+    answer: int | Future[int] = bench.runtime.execute("g", lambda _: Write([record], lambda _: 1 // 0))
     bench.log.release()
+    assert isinstance(answer, Future)
     with pytest.raises(ZeroDivisionError):
         answer.result(0)
 

@@ -91,7 +91,7 @@ class Setup:
         settings = RuntimeSettings(
             LOG.topic, lambda: partitions, compression=compression, on_loaded=self.load_times.append, damage=DamagePolicy(skips)
         )
-        self.runtime = CoordinatorRuntime(settings, self, self.log, self.log, self.scheduler, self.timer, self.clock)  # type: ignore[arg-type]
+        self.runtime = CoordinatorRuntime(settings, self, self.log, self.log, self.scheduler, self.timer, self.clock)
         if is_started:
             self.runtime.startup()
 
@@ -120,6 +120,9 @@ class Setup:
             for batch in batches(data)
             for each in batch.records()
         ]
+
+    def execute(self, operation: Callable[[Journal], Any]) -> Any:
+        return self.runtime.execute("key", operation)
 
     def write(self, *numbers: int, answer: Callable[[ErrorCode], Any] = lambda error: error) -> Any:
         return self.runtime.execute("key", lambda shard: Write([record(number) for number in numbers], answer))
@@ -151,7 +154,7 @@ def test_records_are_stored_replayed_and_then_answered() -> None:
     setup.log.fail_next.append(ErrorCode.NOT_ENOUGH_REPLICAS)
     assert setup.write(3) == ErrorCode.NOT_ENOUGH_REPLICAS
     assert (setup.stored(), journal.events) == ([1, 2], ["loaded", 1, 2])
-    assert setup.runtime.execute("key", lambda shard, plus, times: (len(shard.events) + plus) * times, 1, times=2) == 8
+    assert setup.runtime.call("key", lambda shard: len(shard.events)) == 3
 
 
 def test_effects_of_an_operation_are_written_before_its_last_records() -> None:
@@ -159,14 +162,14 @@ def test_effects_of_an_operation_are_written_before_its_last_records() -> None:
     journal = setup.elect()
     outcomes: list[ErrorCode] = []
 
-    def operation(shard: Journal) -> Write:
+    def operation(shard: Journal) -> Write[str]:
         shard.effects.write([record(2)], outcomes.append)
         shard.effects.write([record(3)], lambda error: shard.effects.write([record(4)], outcomes.append))
         shard.effects.reply(answer, "after")
         return Write([record(1)], lambda error: "done")
 
     answer: Future[str] = Future()
-    assert setup.runtime.execute("key", operation) == "done"
+    assert setup.execute(operation) == "done"
     assert setup.stored() == [2, 3, 4, 1]
     assert journal.events == ["loaded", 2, 3, 4, 1]
     assert (outcomes, answer.result(0)) == ([NONE, NONE], "after")
@@ -264,7 +267,7 @@ def test_the_batch_of_a_write(compression: Compression, producer: Producer | Non
     setup = Setup(compression=compression)
     journal = setup.elect()
     write = Write([record(1), record(2)], lambda error: error, producer)
-    assert setup.runtime.execute("key", lambda shard: write) == NONE
+    assert setup.execute(lambda shard: write) == NONE
     (batch,) = batches(setup.log.batches[LOG][0])
     assert batch.compression == compression
     assert batch.is_transactional == (producer is not None)
@@ -418,7 +421,7 @@ def test_a_failed_shard_acknowledges_nothing(monkeypatch: pytest.MonkeyPatch) ->
             raise ZeroDivisionError
         replay(shard, record, producer_id, offset)
 
-    def two_writes(shard: Journal) -> Write:
+    def two_writes(shard: Journal) -> Write[ErrorCode]:
         shard.effects.write([record(1)], ErrorCode)
         return Write([record(2)], ErrorCode)
 
@@ -1023,12 +1026,12 @@ def test_a_queued_write_whose_callback_fails_leaves_the_others() -> None:
     setup = Setup()
     setup.elect()
 
-    def operation(shard: Journal) -> Write:
+    def operation(shard: Journal) -> Write[ErrorCode]:
         shard.effects.write([record(1)], lambda _: 1 // 0)
         shard.effects.write([record(2)], lambda _: None)
         return Write([record(3)], lambda error: error)
 
-    assert setup.runtime.execute("key", operation) == NONE
+    assert setup.execute(operation) == NONE
     assert setup.stored() == [1, 2, 3]
 
 
@@ -1067,7 +1070,7 @@ def test_a_long_write_that_may_be_split_is_stored_in_order_and_answered_once(cou
     journal = setup.elect()
     answers: list[ErrorCode] = []
     setup.log.holds = True
-    answer = setup.runtime.execute("key", lambda _: Writes([record(number) for number in range(count)], answers.append))
+    answer = setup.execute(lambda _: Writes([record(number) for number in range(count)], answers.append))
     assert journal.events[1:] == list(range(count))
     assert answers == []
     setup.log.release()
@@ -1083,7 +1086,7 @@ def test_a_long_write_ends_where_it_fails() -> None:
     journal = setup.elect()
     setup.log.fail_next = [NONE, ErrorCode.NOT_ENOUGH_REPLICAS]
     long = [record(number) for number in range(3 * MAX_BATCH_RECORDS)]
-    assert setup.runtime.execute("key", lambda _: Writes(long, lambda error: error)) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert setup.execute(lambda _: Writes(long, lambda error: error)) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert journal.events[1:] == setup.stored() == list(range(MAX_BATCH_RECORDS))
 
 

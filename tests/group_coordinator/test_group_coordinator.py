@@ -752,5 +752,5 @@ def test_records_are_replayed_with_their_offsets_in_the_log() -> None:
 
     records = [offset_tombstone("g", "t", number) for number in range(3)]
     shard = Shard()
-    assert Write(records, lambda error: None).replay(shard, 10) == 12
+    assert Write(records, lambda error: None).replay(shard, 10) == 12  # type: ignore[arg-type]
     assert shard.replayed == [(record, -1, 10 + number) for number, record in enumerate(records)]

@@ -6,6 +6,7 @@
 - Another broker that loads the partition knows the same.
 """
 
+from concurrent.futures import Future
 from typing import Any
 
 from hypothesis import given, settings
@@ -97,7 +98,9 @@ class Comparison:
                 self.model.put(key, value)
 
     def delete(self, group: str, partitions: list[TopicPartition]) -> None:
-        error, errors = self.bench.groups.delete_offsets(group, partitions)
+        deleted = self.bench.groups.delete_offsets(group, partitions)
+        assert not isinstance(deleted, Future)
+        error, errors = deleted
         if group not in self.model.groups:
             assert (error, errors) == (ErrorCode.GROUP_ID_NOT_FOUND, {})
             return

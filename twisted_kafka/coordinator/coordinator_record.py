@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from typing_extensions import override
 
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.records.builder import assemble_batch, build_batch, encode_records
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import SimpleRecord
@@ -17,7 +18,7 @@ from twisted_kafka.protocol.regions import Buffer
 
 _INT16 = struct.Struct(">h")
 
-RecordKinds = Mapping[int, tuple[type[Any], type[Any]]]
+RecordKinds = Mapping[int, tuple[type[Message], type[Message]]]
 """The classes of key and value by record type."""
 
 

@@ -9,12 +9,13 @@ effects without performing them.
 from collections import deque
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from typing_extensions import override
 from zope.interface import Interface
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, encode_batch
+from twisted_kafka.coordinator.shard import CoordinatorShard
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard, marker_guard
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.records.builder import end_transaction_marker
@@ -22,6 +23,7 @@ from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.regions import Buffer
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 MAX_BATCH_RECORDS: Final = 2000
 """The most records in a batch of a write that may be split: a larger batch could exceed ``max.message.bytes``."""
@@ -41,7 +43,7 @@ class ITimers(Interface):
         """Call ``action`` after ``delay_ms`` milliseconds with the state locked, if the shard is still active then."""
 
 
-class Write:
+class Write(Generic[T_co]):
     """Records to append, and a callback for the outcome.
 
     ``completed`` is called once, with the state locked: with NONE after the records are committed and replayed, otherwise
@@ -56,7 +58,7 @@ class Write:
     def __init__(
         self,
         records: list[CoordinatorRecord],
-        completed: Callable[[ErrorCode], Any],
+        completed: "Callable[[ErrorCode], T_co | Future[T_co]]",
         producer: Producer | None = None,
         guard: VerificationGuard | None = None,
     ) -> None:
@@ -73,13 +75,13 @@ class Write:
         """Return the batch to append."""
         return encode_batch(self.records, now_ms, compression, self.producer)
 
-    def keys(self, shard: Any) -> Collection[str]:
-        """Return the keys that the records belong to, each once, as the ICoordinatorShard says; call it before ``replay``."""
+    def keys(self, shard: CoordinatorShard) -> Collection[str]:
+        """Return the keys that the records belong to, each once, as the shard says; call it before ``replay``."""
         records = self.records
         return (shard.key_of(records[0]),) if len(records) == 1 else {shard.key_of(record) for record in records}
 
-    def replay(self, shard: Any, base_offset: int) -> int:
-        """Apply the appended records to the ICoordinatorShard; return the last one's offset."""
+    def replay(self, shard: CoordinatorShard, base_offset: int) -> int:
+        """Apply the appended records to the shard; return the last one's offset."""
         producer_id = -1 if self.producer is None else self.producer.producer_id
         offset = base_offset
         for record in self.records:
@@ -88,7 +90,7 @@ class Write:
         return offset - 1
 
 
-class Writes(Write):
+class Writes(Write[T_co]):
     """Records to append in batches of at most ``MAX_BATCH_RECORDS``, in order; the first that fails ends it.
 
     NONE as the outcome means that all are committed; after an error, the records of the first batches may be stored.
@@ -96,16 +98,16 @@ class Writes(Write):
 
     __slots__ = ()
 
-    def __init__(self, records: list[CoordinatorRecord], completed: Callable[[ErrorCode], Any]) -> None:
+    def __init__(self, records: list[CoordinatorRecord], completed: "Callable[[ErrorCode], T_co | Future[T_co]]") -> None:
         super().__init__(records, completed)
 
-    def batches(self) -> list[Write]:
-        """Return the batches; the last one has the callback."""
+    def batches(self) -> tuple[list[Write[ErrorCode]], Write[T_co]]:
+        """Return the batches before the last one, and the last one, which has the callback."""
         parts = [self.records[start : start + MAX_BATCH_RECORDS] for start in range(0, len(self.records), MAX_BATCH_RECORDS)]
-        return [*(Write(part, ErrorCode) for part in parts[:-1]), Write(parts[-1], self.completed)]
+        return [Write(part, ErrorCode) for part in parts[:-1]], Write(parts[-1], self.completed)
 
 
-class EndTransaction(Write):
+class EndTransaction(Write[T_co]):
     """The marker that ends a producer's transaction in this partition; ``completed`` is as in ``Write``."""
 
     __slots__ = ("committed", "coordinator_epoch", "ended")
@@ -115,7 +117,7 @@ class EndTransaction(Write):
         producer: Producer,
         coordinator_epoch: int,
         committed: bool,
-        completed: Callable[[ErrorCode], Any],
+        completed: "Callable[[ErrorCode], T_co | Future[T_co]]",
         transaction_version: int = 0,
     ) -> None:
         """``coordinator_epoch`` is the transaction coordinator's; a marker with an older epoch than the last one is refused."""
@@ -141,12 +143,12 @@ class EndTransaction(Write):
         )
 
     @override
-    def keys(self, shard: Any) -> Collection[str]:
+    def keys(self, shard: CoordinatorShard) -> Collection[str]:
         """Return the keys that the transaction's pending records belong to."""
-        return shard.keys_of_transaction(self.ended.producer_id)  # type: ignore[no-any-return]
+        return shard.keys_of_transaction(self.ended.producer_id)
 
     @override
-    def replay(self, shard: Any, base_offset: int) -> int:
+    def replay(self, shard: CoordinatorShard, base_offset: int) -> int:
         """Commit or discard the transaction's pending records; return the marker's offset."""
         shard.replay_end_transaction(self.ended.producer_id, self.committed)
         return base_offset
@@ -170,11 +172,11 @@ class Effects:
 
     def __init__(self, timers: ITimers) -> None:
         self.timers = timers
-        self.writes: deque[Write] = deque()
-        self.replies: deque[tuple[Future[Any], Any]] = deque()
+        self.writes: deque[Write[object]] = deque()
+        self.replies: deque[tuple[Future[Any], object]] = deque()
         self.sends: deque[Send] = deque()
 
-    def write(self, records: list[CoordinatorRecord], completed: Callable[[ErrorCode], Any]) -> None:
+    def write(self, records: list[CoordinatorRecord], completed: Callable[[ErrorCode], object]) -> None:
         """Append ``records``, then call ``completed`` with the outcome."""
         self.writes.append(Write(records, completed))
 
@@ -182,7 +184,7 @@ class Effects:
         """Complete a parked request after the lock is released."""
         self.replies.append((parked, result))
 
-    def fail(self, parked: "Future[Any]", error: BaseException) -> None:
+    def fail(self, parked: "Future[T]", error: BaseException) -> None:
         """Complete a parked request with an exception after the lock is released."""
         self.replies.append((parked, error))
 

@@ -2,14 +2,15 @@
 
 # ruff: noqa: N805 - the methods of a zope interface have no self
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from zope.interface import Interface
 
-from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
+from twisted_kafka.coordinator.coordinator_record import RecordKinds
 from twisted_kafka.coordinator.effects import Effects
+from twisted_kafka.coordinator.shard import CoordinatorShard
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.protocol.compiler.codec import Message
@@ -17,6 +18,8 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuota
+
+S_co = TypeVar("S_co", bound=CoordinatorShard, covariant=True)
 
 
 class Appended(NamedTuple):
@@ -46,39 +49,14 @@ class IPartitionReader(Interface):
         """
 
 
-class ICoordinatorShard(Interface):
-    """The state machine of one partition: operations read its state and return records to write, ``replay`` changes it."""
-
-    def replay(record: CoordinatorRecord, producer_id: int, offset: int) -> None:
-        """Apply one record, which is at ``offset`` in the log; ``producer_id`` is -1 outside a transaction."""
-
-    def replay_end_transaction(producer_id: int, committed: bool) -> None:
-        """Apply the end of a transaction that wrote to this partition."""
-
-    def key_of(record: CoordinatorRecord) -> str:
-        """Return the key that a record belongs to: operations on it are routed by this key."""
-
-    def keys_of_transaction(producer_id: int) -> Collection[str]:
-        """Return the keys that a producer's open transaction has records of."""
-
-    def stored(key: str) -> Any:
-        """Return the whole value of a key, or None if the key has none. Only lists of all keys look into the value."""
-
-    def loaded() -> None:
-        """Become active: all records have been replayed."""
-
-    def unloaded() -> None:
-        """Answer parked requests and stop the timers: this broker no longer leads the partition."""
-
-
-class IShardFactory(Interface):
+class ShardFactory(Protocol[S_co]):
     """Creates the shards of one type of coordinator."""
 
-    def kinds() -> RecordKinds:
+    def kinds(self) -> RecordKinds:
         """Return the record types that the shards can replay."""
 
-    def shard(partition: int, leader_epoch: int, effects: Effects) -> Any:
-        """Return a new, empty ICoordinatorShard for the time that this broker leads the partition, from ``leader_epoch`` on."""
+    def shard(self, partition: int, leader_epoch: int, effects: Effects) -> S_co:
+        """Return a new, empty shard for the time that this broker leads the partition, from ``leader_epoch`` on."""
 
 
 class IBrokerClient(Protocol):

@@ -1,11 +1,12 @@
 """Loads a shard by replaying its partition of the internal topic."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from twisted.logger import Logger
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds, UnknownRecordKindError, decode_record
+from twisted_kafka.coordinator.shard import CoordinatorShard
 from twisted_kafka.protocol.records.batch import RecordBatch, batches
 from twisted_kafka.protocol.regions import Buffer
 
@@ -23,19 +24,19 @@ class Loaded(NamedTuple):
 
     record_count: int
     last_offset: int
-    uncommitted: dict[str, Any]
+    uncommitted: dict[str, object]
     """What was stored under each key of the records that are not known to be committed, before them."""
 
 
 def load_partition(
-    shard: Any,
+    shard: CoordinatorShard,
     kinds: RecordKinds,
     chunks: Iterable[Buffer],
     should_continue: Callable[[], bool],
     is_committed: Callable[[int], bool],
     on_damage: Callable[[int, Exception], None],
 ) -> Loaded:
-    """Replay the records of ``chunks`` into an ICoordinatorShard while ``should_continue`` returns true.
+    """Replay the records of ``chunks`` into a shard while ``should_continue`` returns true.
 
     Records of unknown types (written by a newer broker, for example) are skipped, with one log line per type.
     ``on_damage`` is called with the offset of a batch that cannot be read or replayed. It raises to end the load: a damaged
@@ -43,7 +44,7 @@ def load_partition(
     """
     count, last_offset, known_committed = 0, -1, -1
     unknown: set[str] = set()
-    uncommitted: dict[str, Any] = {}
+    uncommitted: dict[str, object] = {}
     for chunk in chunks:
         if not should_continue():
             break
@@ -63,7 +64,7 @@ def load_partition(
     return Loaded(count, last_offset, uncommitted)
 
 
-def _note_keys(shard: Any, kinds: RecordKinds, batch: RecordBatch, uncommitted: dict[str, Any]) -> None:
+def _note_keys(shard: CoordinatorShard, kinds: RecordKinds, batch: RecordBatch, uncommitted: dict[str, object]) -> None:
     """Note the value of each key in a batch before the batch is replayed."""
     if batch.is_control:
         keys = shard.keys_of_transaction(batch.producer_id)
@@ -82,7 +83,7 @@ def _known(kinds: RecordKinds, key: Buffer | None, value: Buffer | None) -> Coor
         return None
 
 
-def _load_batch(shard: Any, kinds: RecordKinds, batch: RecordBatch, unknown: set[str]) -> int:
+def _load_batch(shard: CoordinatorShard, kinds: RecordKinds, batch: RecordBatch, unknown: set[str]) -> int:
     if batch.is_control:
         for record in batch.records():
             marker = int.from_bytes(record.key[2:4], "big", signed=True) if record.key is not None else -1

@@ -1,12 +1,14 @@
 """Appends to and reads from the coordinators' internal topics, through the replica manager."""
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from zope.interface import implementer
 
 from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagePolicy
 from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime
+from twisted_kafka.coordinator.shard import CoordinatorShard
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.validation.log_validator import AppendOrigin
@@ -18,6 +20,8 @@ from twisted_kafka.replication.operations.appender import NO_GUARDS
 from twisted_kafka.replication.operations.delayed_produce import PendingResults
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.waiting.futures import then
+
+S = TypeVar("S", bound=CoordinatorShard)
 
 
 @implementer(IPartitionWriter)
@@ -83,7 +87,7 @@ class ReplicaReader:
                 position = whole.end
 
 
-def follow_leadership(replica_manager: ReplicaManager, runtime: CoordinatorRuntime) -> None:
+def follow_leadership(replica_manager: ReplicaManager, runtime: CoordinatorRuntime[S]) -> None:
     """Load and unload the shards of the runtime's topic as the leaders of its partitions change."""
 
     def on_change(led: Sequence[TopicPartition], not_led: Sequence[TopicPartition]) -> None:

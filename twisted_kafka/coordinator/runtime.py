@@ -1,6 +1,6 @@
 """The coordinators' runtime: routes keys to shards, runs one operation at a time, answers after the commit.
 
-An operation is a method of a shard (see ``ICoordinatorShard``). It reads the shard's state and returns its response, or a
+An operation is a method of a shard (see ``CoordinatorShard``). It reads the shard's state and returns its response, or a
 ``Write`` with records and a callback that builds the response. The runtime appends the records to the partition of the
 internal topic that the key hashes to, replays them into the shard, and answers when they are committed. Only replay changes
 stored state. A shard is loaded by replaying its partition from the log.
@@ -15,11 +15,11 @@ Input and output that an operation starts (``Effects.send``) run without the loc
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from enum import Enum
 from functools import partial
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Final, Generic, NoReturn, TypeVar, cast
 
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -28,9 +28,10 @@ from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagedBatchError, DamagePolicy
 from twisted_kafka.coordinator.effects import Effects, EndTransaction, ITimers, Send, TimerHandle, Write, Writes
 from twisted_kafka.coordinator.hashing import partition_for
-from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter, IShardFactory
+from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter, ShardFactory
 from twisted_kafka.coordinator.loader import load_partition
 from twisted_kafka.coordinator.settlers import Settlers
+from twisted_kafka.coordinator.shard import CoordinatorShard
 from twisted_kafka.coordinator.uncommitted import UncommittedAppend, UncommittedKeys
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -47,8 +48,8 @@ from twisted_kafka.timing.scheduler import IScheduler
 from twisted_kafka.timing.timer import Timer, TimerEntry
 from twisted_kafka.waiting.futures import forward, recover
 
-P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S", bound=CoordinatorShard)
 T = TypeVar("T")
 
 _log = Logger()
@@ -67,13 +68,17 @@ class CoordinatorState(Enum):
     CLOSED = "closed"
 
 
-class CoordinatorContext:
+class CoordinatorContext(Generic[S]):
     """One partition's shard with its lock, its pending actions, its replies and its sends.
 
     ``post`` never blocks: if another thread, or the caller further up its own stack, holds the lock, the holder runs the
     action before or just after it releases the lock. So an append may complete on any thread, even in the middle of another
     operation. A thread that has done ``MAX_SETTLED`` things for others leaves the rest to the scheduler.
     """
+
+    effects: Effects
+    shard: S
+    # The runtime sets these two right after the constructor: they need the context.
 
     __slots__ = (
         "_leave_rest",
@@ -96,8 +101,8 @@ class CoordinatorContext:
         partition: TopicPartition,
         leader_epoch: int,
         now_ns: Callable[[], int],
-        send: "Callable[[CoordinatorContext, Send], None]",
-        leave_rest: "Callable[[CoordinatorContext], bool]",
+        send: "Callable[[CoordinatorContext[S], Send], None]",
+        leave_rest: "Callable[[CoordinatorContext[S]], bool]",
     ) -> None:
         """``leave_rest`` makes another thread call ``settle``; it returns False if no such thread runs any more."""
         self.partition = partition
@@ -111,8 +116,6 @@ class CoordinatorContext:
         """How often the partition could not be loaded before this time, in a row."""
         self.state = CoordinatorState.LOADING
         self.lock = threading.Lock()
-        self.effects: Effects = None  # type: ignore[assignment]  # the runtime sets these two right after: they need the context
-        self.shard: Any = None
         self.uncommitted = UncommittedKeys()
         self._mailbox: deque[Callable[[], None]] = deque()
 
@@ -230,7 +233,7 @@ class RuntimeSettings:
         self.damage = damage
 
 
-class CoordinatorRuntime:
+class CoordinatorRuntime(Generic[S]):
     """Executes operations on shards, found by key (Kafka: CoordinatorRuntime). All methods may be called on any thread."""
 
     log = Logger()
@@ -238,7 +241,7 @@ class CoordinatorRuntime:
     def __init__(
         self,
         settings: RuntimeSettings,
-        shards: IShardFactory,
+        shards: ShardFactory[S],
         writer: IPartitionWriter,
         reader: IPartitionReader,
         scheduler: IScheduler,
@@ -253,13 +256,13 @@ class CoordinatorRuntime:
         self._scheduler = scheduler
         self._timer = timer
         self._clock = clock
-        self._contexts: dict[int, CoordinatorContext] = {}
+        self._contexts: dict[int, CoordinatorContext[S]] = {}
         self._elections = threading.Lock()
         """Held while shards are added, closed or removed: one after the other."""
         self._past_busy_ns = 0
         self._settlers = Settlers(f"settle-{settings.topic}", scheduler)
         self._load_lock = threading.Lock()
-        self._to_load: deque[CoordinatorContext] = deque()
+        self._to_load: deque[CoordinatorContext[S]] = deque()
         self._is_loader_busy = False
         self._is_running = False
 
@@ -309,14 +312,14 @@ class CoordinatorRuntime:
             del self._contexts[partition]
             self._close(context)
 
-    def _reload(self, context: CoordinatorContext) -> None:
+    def _reload(self, context: CoordinatorContext[S]) -> None:
         """Load a partition's shard again if this one, which has failed, is still its shard."""
         partition = context.partition.partition
         with self._elections:
             if self._contexts.get(partition) is context and context.state is CoordinatorState.FAILED:
                 self._replace(context, partition, context.leader_epoch)
 
-    def _replace(self, old: CoordinatorContext | None, partition: int, leader_epoch: int) -> None:
+    def _replace(self, old: CoordinatorContext[S] | None, partition: int, leader_epoch: int) -> None:
         """Close a partition's old shard and only then let a new one be loaded: the log has all that the old one has answered."""
         if old is not None:
             self._close(old)
@@ -329,21 +332,21 @@ class CoordinatorRuntime:
         if starts_loader:
             self._scheduler.schedule_once(f"load-{self.topic}", self._load_all)
 
-    def _new_context(self, partition: int, leader_epoch: int) -> CoordinatorContext:
-        context = CoordinatorContext(
+    def _new_context(self, partition: int, leader_epoch: int) -> CoordinatorContext[S]:
+        context = CoordinatorContext[S](
             TopicPartition(self.topic, partition), leader_epoch, self._clock.monotonic_ns, self._send, self._settlers.settle
         )
         context.effects = Effects(_ContextTimers(self, context, self._timer))
         context.shard = self._shards.shard(partition, leader_epoch, context.effects)
         return context
 
-    def _close(self, context: CoordinatorContext) -> None:
+    def _close(self, context: CoordinatorContext[S]) -> None:
         with context.lock:
             self._unload(context, CoordinatorState.CLOSED)
         context.settle()
         self._past_busy_ns += context.busy_ns
 
-    def _unload(self, context: CoordinatorContext, state: CoordinatorState) -> None:
+    def _unload(self, context: CoordinatorContext[S], state: CoordinatorState) -> None:
         """End a shard's work, with its lock held."""
         was_active = context.state is ACTIVE
         context.state = state
@@ -370,7 +373,7 @@ class CoordinatorRuntime:
             except Exception as error:  # noqa: BLE001 one partition's failure must not affect the others
                 self._fail_to_load(context, error)
 
-    def _fail_to_load(self, context: CoordinatorContext, error: Exception) -> None:
+    def _fail_to_load(self, context: CoordinatorContext[S], error: Exception) -> None:
         """Load the partition again after a while, unless this broker has lost it meanwhile."""
         with context.lock:
             if context.state is not CoordinatorState.LOADING:
@@ -384,7 +387,7 @@ class CoordinatorRuntime:
             self.log.failure("{again}", again=again)
         self._scheduler.schedule_once(f"reload-{self.topic}", partial(self._reload, context), delay_ms)
 
-    def _load(self, context: CoordinatorContext) -> None:
+    def _load(self, context: CoordinatorContext[S]) -> None:
         started_ns = self._clock.monotonic_ns()
         loaded = load_partition(
             context.shard,
@@ -399,7 +402,7 @@ class CoordinatorRuntime:
                 return
             context.shard.loaded()
             if loaded.uncommitted:
-                context.uncommitted.add(UncommittedAppend(loaded.last_offset, is_in_doubt=True), loaded.uncommitted.items())
+                context.uncommitted.add(UncommittedAppend[object](loaded.last_offset, is_in_doubt=True), loaded.uncommitted.items())
             context.state = ACTIVE
             context.failed_loads = 0
             self._perform_effects(context)
@@ -429,11 +432,11 @@ class CoordinatorRuntime:
         """Raise the error that ``execute`` would raise for the key, if any."""
         self._context(key)
 
-    def _context(self, key: str) -> CoordinatorContext:
+    def _context(self, key: str) -> CoordinatorContext[S]:
         context = self._contexts.get(partition_for(key, self._settings.partition_count()))
         if context is None or context.state is not ACTIVE or not self._is_running:
             self._refuse(context)
-        return context  # type: ignore[return-value]  # _refuse never returns
+        return context
 
     def partition_states(self) -> dict[str, int]:
         """Return the number of partitions that are ``loading``, ``active`` and ``failed``."""
@@ -451,18 +454,18 @@ class CoordinatorRuntime:
         """Return the total run time of operations, over all threads."""
         return self._past_busy_ns + sum(context.busy_ns for context in self._all_contexts())
 
-    def peek(self) -> list[Any]:
+    def peek(self) -> list[S]:
         """Return the active shards without locking them: for readers that can tolerate a change half done."""
         return [context.shard for context in self._all_contexts() if context.state is ACTIVE]
 
-    def _all_contexts(self) -> list[CoordinatorContext]:
+    def _all_contexts(self) -> list[CoordinatorContext[S]]:
         # Atomic, so it needs no lock.
         return list(self._contexts.values())
 
-    def _active_contexts(self) -> list[CoordinatorContext]:
+    def _active_contexts(self) -> list[CoordinatorContext[S]]:
         return [context for context in self._all_contexts() if context.state is ACTIVE]
 
-    def _refuse(self, context: CoordinatorContext | None) -> None:
+    def _refuse(self, context: CoordinatorContext[S] | None) -> NoReturn:
         if not self._is_running:
             raise CoordinatorNotAvailableError("The coordinator is not running.")
         if context is None or context.state is CoordinatorState.CLOSED:
@@ -473,24 +476,30 @@ class CoordinatorRuntime:
 
     # operations
 
-    def execute(self, key: str, operation: Callable[Concatenate[Any, P], R], *args: P.args, **kwargs: P.kwargs) -> Any:
+    def execute(self, key: str, operation: "Callable[[S], T | Future[T] | Write[T]]") -> "T | Future[T]":
         """Run an operation on the key's shard; return its response, or a future of it if replicas have to confirm first.
 
         The writes that the operation queues are appended before the one that it returns. Raises NotCoordinatorError,
         CoordinatorLoadInProgressError and CoordinatorNotAvailableError.
         """
-        return self._run(self._context(key), None, operation, *args, **kwargs)
+        return self._run(self._context(key), None, operation)
 
-    def read(self, key: str, operation: Callable[Concatenate[Any, P], R], *args: P.args, **kwargs: P.kwargs) -> Any:
+    def call(self, key: str, operation: Callable[[S], R]) -> R:
+        """Run an operation that returns no Write on the key's shard; return its result. Raises the errors of ``execute``."""
+        return self._call(self._context(key), operation)
+
+    def read(self, key: str, operation: "Callable[[S], T | Future[T] | Write[T]]") -> "T | Future[T]":
         """Like ``execute``, but the response of an operation that writes nothing waits until the key's changes are committed.
 
         The operation's exceptions are raised at once, as in Kafka's CoordinatorRuntime. An error because of a change that is lost
         later (UNKNOWN_MEMBER_ID, say) does no harm: the client joins again, which it may do at any time.
         Raises UncommittedStateError, or fails the future with it, if a change is not committed in time.
         """
-        return self._run(self._context(key), key, operation, *args, **kwargs)
+        return self._run(self._context(key), key, operation)
 
-    def try_read(self, key: str, operation: Callable[[Any], Any], on_error: Callable[[KafkaError], T]) -> Any:
+    def try_read(
+        self, key: str, operation: "Callable[[S], T | Future[T] | Write[T]]", on_error: Callable[[KafkaError], T]
+    ) -> "T | Future[T]":
         """Like ``read``, but returns ``on_error(error)`` instead of raising a KafkaError."""
         try:
             answer = self.read(key, operation)
@@ -498,24 +507,24 @@ class CoordinatorRuntime:
             return on_error(error)
         return recover(answer, KafkaError, on_error) if isinstance(answer, Future) else answer
 
-    def execute_everywhere(self, operation: Callable[[Any], R]) -> list[R]:
+    def execute_everywhere(self, operation: Callable[[S], R]) -> list[R]:
         """Run an operation that returns no Write on every active shard; return the results."""
         results = []
         for context in self._active_contexts():
             try:
-                results.append(self._run(context, None, operation))
+                results.append(self._call(context, operation))
             except NotCoordinatorError:  # unloaded in the meantime
                 continue
         return results
 
-    def post_everywhere(self, operation: Callable[[Any], None]) -> None:
+    def post_everywhere(self, operation: Callable[[S], None]) -> None:
         """Queue an operation on every active shard. The operation adds its writes to its effects; its result is not used."""
         for context in self._active_contexts():
             context.queue(partial(self._act, context, partial(operation, context.shard)))
             if not self._settlers.settle(context):
                 context.settle()
 
-    def look_everywhere(self, look: Callable[[Any, Callable[[], dict[str, Any]]], R]) -> list[R]:
+    def look_everywhere(self, look: Callable[[S, Callable[[], dict[str, object]]], R]) -> list[R]:
         """Return the result of ``look`` for each active shard, without the shard's lock: for reads that take long, or must not
         wait for a disk.
 
@@ -523,14 +532,17 @@ class CoordinatorRuntime:
         looking at the shard.
         """
 
-        def committed(context: CoordinatorContext) -> dict[str, Any]:
+        def committed(context: CoordinatorContext[S]) -> dict[str, object]:
             return context.uncommitted.committed(partial(self._writer.is_committed, context.partition))
 
         return [look(context.shard, partial(committed, context)) for context in self._active_contexts()]
 
+    def _call(self, context: CoordinatorContext[S], operation: Callable[[S], R]) -> R:
+        return cast("R", self._run(context, None, operation))
+
     def _run(
-        self, context: CoordinatorContext, read_key: str | None, operation: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> Any:
+        self, context: CoordinatorContext[S], read_key: str | None, operation: "Callable[[S], T | Future[T] | Write[T]]"
+    ) -> "T | Future[T]":
         """Run an operation with the shard locked. With ``read_key``, the response waits for that key's uncommitted changes."""
         effects = context.effects
         try:
@@ -539,7 +551,7 @@ class CoordinatorRuntime:
                     self._refuse(context)
                 began_ns = self._clock.monotonic_ns()
                 try:
-                    result = operation(context.shard, *args, **kwargs)
+                    result = operation(context.shard)
                     if effects.writes:
                         self._perform_effects(context)
                         if context.state is not ACTIVE:  # a write of this operation could not be applied
@@ -556,7 +568,7 @@ class CoordinatorRuntime:
             context.settle()
         return result
 
-    def run_timer(self, context: CoordinatorContext, timer: "_ContextTimer") -> None:
+    def run_timer(self, context: CoordinatorContext[S], timer: "_ContextTimer") -> None:
         """Run a timer's action with the shard locked, if the shard is still active and the timer is not cancelled then.
 
         The timer's thread only posts it: the action may append to a slow disk.
@@ -570,7 +582,7 @@ class CoordinatorRuntime:
         if not self._settlers.settle(context):
             context.settle()
 
-    def _send(self, context: CoordinatorContext, one: Send) -> None:
+    def _send(self, context: CoordinatorContext[S], one: Send) -> None:
         """Start a send without the lock; give its finished future to the shard, if that is still active then."""
         try:
             future = one.start()
@@ -582,7 +594,7 @@ class CoordinatorRuntime:
         else:
             future.add_done_callback(lambda done: context.post(lambda: self._act(context, lambda: one.completed(done))))
 
-    def _act(self, context: CoordinatorContext, action: Callable[[], object]) -> None:
+    def _act(self, context: CoordinatorContext[S], action: Callable[[], object]) -> None:
         """Run an action with the lock held, if the shard is active, and perform its effects."""
         if context.state is ACTIVE:
             try:
@@ -602,15 +614,14 @@ class CoordinatorRuntime:
         if context is None or context.state is not ACTIVE or not self._is_running:
             self._refuse(context)
 
-        def end(_: Any) -> EndTransaction:
+        def end(_: S) -> EndTransaction[ErrorCode]:
             return EndTransaction(producer, coordinator_epoch, committed, ErrorCode, transaction_version)
 
-        answer: ErrorCode | Future[ErrorCode] = self._run(context, None, end)  # type: ignore[arg-type]  # _refuse never returns
-        return answer
+        return self._run(context, None, end)
 
     # writes
 
-    def _perform_effects(self, context: CoordinatorContext) -> None:
+    def _perform_effects(self, context: CoordinatorContext[S]) -> None:
         writes = context.effects.writes
         while writes:
             try:
@@ -618,13 +629,13 @@ class CoordinatorRuntime:
             except Exception:  # noqa: BLE001 the writes after it, and the operation, do not depend on it
                 self.log.failure("Failed to complete a write to {partition}", partition=context.partition)
 
-    def _perform(self, context: CoordinatorContext, write: Write) -> Any:
+    def _perform(self, context: CoordinatorContext[S], write: Write[T]) -> "T | Future[T]":
         if context.state is not ACTIVE:
             raise CoordinatorNotAvailableError(f"{context.partition} has to be loaded again.")
         if write.is_empty():
             return write.completed(ErrorCode.NONE)
         if isinstance(write, Writes):
-            return self._perform_batches(context, write.batches())
+            return self._perform_batches(context, write)
         appended = self._append(context, write)
         if isinstance(appended, ErrorCode):
             return write.completed(appended)
@@ -633,7 +644,7 @@ class CoordinatorRuntime:
         append = None
         try:
             if committed is not None:
-                append = UncommittedAppend(base_offset)
+                append = UncommittedAppend[T](base_offset)
                 uncommitted.add(append, [(key, shard.stored(key)) for key in write.keys(shard)])
             last_offset = write.replay(shard, base_offset)
         except Exception as error:
@@ -646,22 +657,23 @@ class CoordinatorRuntime:
         committed.add_done_callback(lambda done: context.post(lambda: self._committed(context, write, append, done)))
         return append.answer
 
-    def _perform_batches(self, context: CoordinatorContext, batches: Sequence[Write]) -> Any:
+    def _perform_batches(self, context: CoordinatorContext[S], writes: Writes[T]) -> "T | Future[T]":
         """Append each if the ones before were appended. The last one is committed only if all are, so its outcome is theirs."""
-        for batch in batches[:-1]:
+        batches, last = writes.batches()
+        for batch in batches:
             outcome = self._perform(context, batch)
             if outcome and isinstance(outcome, ErrorCode):
-                return batches[-1].completed(outcome)
-        return self._perform(context, batches[-1])
+                return last.completed(outcome)
+        return self._perform(context, last)
 
-    def _give_up(self, context: CoordinatorContext) -> CoordinatorNotAvailableError:
+    def _give_up(self, context: CoordinatorContext[S]) -> CoordinatorNotAvailableError:
         """End and load again a shard that failed to apply a write: its state no longer is that of the log."""
         self.log.failure("Failed to apply a write to {partition}, which is loaded again", partition=context.partition)
         self._unload(context, CoordinatorState.FAILED)
         self._scheduler.schedule_once(f"reload-{self.topic}", partial(self._reload, context))
         return CoordinatorNotAvailableError(f"{context.partition} has to be loaded again.")
 
-    def _append(self, context: CoordinatorContext, write: Write) -> Appended | ErrorCode:
+    def _append(self, context: CoordinatorContext[S], write: Write[object]) -> Appended | ErrorCode:
         try:
             batch = write.encode(self._clock.wall_ms(), self._settings.compression)
             return self._writer.append(context.partition, batch, write.guard)
@@ -671,7 +683,9 @@ class CoordinatorRuntime:
                 self.log.failure("Failed to append to {partition}", partition=context.partition)
             return code
 
-    def _committed(self, context: CoordinatorContext, write: Write, append: UncommittedAppend, done: "Future[ErrorCode]") -> None:
+    def _committed(
+        self, context: CoordinatorContext[S], write: Write[T], append: UncommittedAppend[T], done: "Future[ErrorCode]"
+    ) -> None:
         failure = done.exception()
         error = done.result() if failure is None else error_of(failure)
         if error:
@@ -691,7 +705,7 @@ class CoordinatorRuntime:
         if context.state is ACTIVE:
             self._perform_effects(context)
 
-    def _when_committed(self, context: CoordinatorContext, key: str, result: R) -> "R | Future[R]":
+    def _when_committed(self, context: CoordinatorContext[S], key: str, result: R) -> "R | Future[R]":
         """Return what a read of the key answers. Raises UncommittedStateError if the key's last append is in doubt."""
         append = context.uncommitted.latest(key)
         if append is None:
@@ -709,12 +723,12 @@ def _in_doubt(partition: TopicPartition) -> UncommittedStateError:
 
 
 @implementer(ITimers)
-class _ContextTimers:
+class _ContextTimers(Generic[S]):
     """A shard's timers, on the coordinator's timer."""
 
     __slots__ = ("_context", "_runtime", "_timer")
 
-    def __init__(self, runtime: CoordinatorRuntime, context: CoordinatorContext, timer: Timer) -> None:
+    def __init__(self, runtime: CoordinatorRuntime[S], context: CoordinatorContext[S], timer: Timer) -> None:
         self._runtime = runtime
         self._context = context
         self._timer = timer

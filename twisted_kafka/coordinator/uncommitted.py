@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from twisted_kafka.coordinator.effects import Effects
 from twisted_kafka.protocol.errors import KafkaError
 
+R = TypeVar("R")
+T = TypeVar("T")
 
-class UncommittedAppend:
+
+class UncommittedAppend(Generic[T]):
     """An append that replicas have not confirmed, with the reads that have seen it.
 
     Once it is committed, so are all before it. It is in doubt if no answer will come: replicas did not confirm it in time, or it
@@ -21,12 +24,12 @@ class UncommittedAppend:
         self.last_offset = last_offset
         self.is_in_doubt = is_in_doubt
         self.keys: list[str] = []
-        self.answer: Future[Any] = Future()
-        self.readers: list[tuple[Future[Any], Any]] = []
+        self.answer: Future[T] = Future()
+        self.readers: list[tuple[Future[Any], object]] = []
 
-    def wait(self, result: Any) -> "Future[Any]":
+    def wait(self, result: R) -> "Future[R]":
         """Return a future of a read's result, for when the append is committed."""
-        answer: Future[Any] = Future()
+        answer: Future[R] = Future()
         self.readers.append((answer, result))
         return answer
 
@@ -40,7 +43,8 @@ class UncommittedAppend:
                 effects.fail(answer, failure)
 
 
-_Change = tuple[UncommittedAppend, Any]
+_Append = UncommittedAppend[Any]
+_Change = tuple[_Append, object]
 """An append, and what the shard stored under a key before it."""
 
 
@@ -52,13 +56,13 @@ class UncommittedKeys:
     def __init__(self) -> None:
         self._changes: dict[str, list[_Change]] = {}
         """By key, in the order of the log."""
-        self._in_doubt: list[UncommittedAppend] = []
+        self._in_doubt: list[_Append] = []
 
     def __bool__(self) -> bool:
         """Return whether any key is uncommitted."""
         return bool(self._changes)
 
-    def add(self, append: UncommittedAppend, before: Iterable[tuple[str, Any]]) -> None:
+    def add(self, append: _Append, before: Iterable[tuple[str, object]]) -> None:
         """Add an append, with the keys that it changes and what the shard stores under them before that."""
         changes = self._changes
         for key, stored in before:
@@ -71,17 +75,17 @@ class UncommittedKeys:
         if append.is_in_doubt:
             self._in_doubt.append(append)
 
-    def latest(self, key: str) -> UncommittedAppend | None:
+    def latest(self, key: str) -> _Append | None:
         """Return the key's last append if it is uncommitted."""
         changes = self._changes.get(key)
         return None if changes is None else changes[-1][0]
 
-    def committed(self, is_committed: Callable[[int], bool]) -> dict[str, Any]:
+    def committed(self, is_committed: Callable[[int], bool]) -> dict[str, object]:
         """Return the last committed value of each uncommitted key. Needs no lock.
 
         ``is_committed`` returns whether a record is committed: an append in doubt is not marked so before a read of its key.
         """
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for key, changes in list(self._changes.items()):
             for append, before in list(changes):
                 if not is_committed(append.last_offset):
@@ -89,12 +93,12 @@ class UncommittedKeys:
                     break
         return found
 
-    def doubt(self, append: UncommittedAppend) -> None:
+    def doubt(self, append: _Append) -> None:
         """Take an append that replicas did not confirm in time."""
         append.is_in_doubt = True
         self._in_doubt.append(append)
 
-    def confirm(self, append: UncommittedAppend) -> None:
+    def confirm(self, append: _Append) -> None:
         """Take an append that is committed: so are those in doubt before it."""
         self._forget(append)
         if self._in_doubt:
@@ -108,11 +112,11 @@ class UncommittedKeys:
         self._changes.clear()
         self._in_doubt.clear()
 
-    def appends(self) -> list[UncommittedAppend]:
+    def appends(self) -> list[_Append]:
         """Return the appends, each once."""
         return list(dict.fromkeys(append for changes in self._changes.values() for append, _ in changes))
 
-    def _forget(self, append: UncommittedAppend) -> None:
+    def _forget(self, append: _Append) -> None:
         for key in append.keys:
             changes = self._changes.get(key)
             if changes is None:

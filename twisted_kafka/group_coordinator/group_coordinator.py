@@ -3,21 +3,23 @@
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from twisted.logger import Logger
 
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.effects import Write
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, UncommittedStateError
+from twisted_kafka.group_coordinator.classic.membership import JoinAnswer
 from twisted_kafka.group_coordinator.consumer.heartbeat_validation import check_heartbeat, is_leaving
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
 from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCounts
+from twisted_kafka.group_coordinator.group_router import Left
 from twisted_kafka.group_coordinator.group_shard import GroupShard
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import Deleted, Fetched, OffsetFetch
 from twisted_kafka.group_coordinator.requests import Client, JoinRequest, LeavingMember, Sender, SyncRequest
-from twisted_kafka.group_coordinator.results import GroupDescription, GroupListing, JoinResult, LeftMember, SyncResult
+from twisted_kafka.group_coordinator.results import GroupDescription, GroupListing, JoinResult, SyncResult
 from twisted_kafka.group_coordinator.state.offset_store import Offsets
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.protocol.errors import (
@@ -34,8 +36,8 @@ from twisted_kafka.protocol.messages.consumer_groups import (
     DescribedGroup,
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
-from twisted_kafka.timing.scheduler import IScheduler
-from twisted_kafka.waiting.futures import then
+from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
+from twisted_kafka.waiting.futures import gather, then
 
 COUNTS_KEPT_NS = 1_000_000_000
 
@@ -62,12 +64,12 @@ class GroupCoordinator:
 
     log = Logger()
 
-    def __init__(self, runtime: CoordinatorRuntime, scheduler: IScheduler, environment: GroupEnvironment) -> None:
+    def __init__(self, runtime: CoordinatorRuntime[GroupShard], scheduler: IScheduler, environment: GroupEnvironment) -> None:
         self.runtime = runtime
         self.config = environment.config
         self._environment = environment
         self._scheduler = scheduler
-        self._expiry: Any = None
+        self._expiry: ScheduledTask | None = None
         self._counted: tuple[int, GroupCounts | None] = (0, None)
 
     @property
@@ -105,7 +107,9 @@ class GroupCoordinator:
         """Return the partition of ``__consumer_offsets`` that stores the group."""
         return self.runtime.partition_for(group_id)
 
-    def _execute(self, group_id: str, operation: Callable[[GroupShard], Any], on_error: Callable[[ErrorCode], T]) -> Any:
+    def _execute(
+        self, group_id: str, operation: "Callable[[GroupShard], T | Future[T] | Write[T]]", on_error: Callable[[ErrorCode], T]
+    ) -> "T | Future[T]":
         """Run an operation on the group's shard; if the runtime or the operation raises, return the result of ``on_error``."""
         try:
             if not group_id:
@@ -114,7 +118,18 @@ class GroupCoordinator:
         except KafkaError as error:
             return on_error(error.code)
 
-    def _read(self, group_id: str, operation: Callable[[GroupShard], Any], on_error: Callable[[ErrorCode], T]) -> Any:
+    def _call(self, group_id: str, operation: Callable[[GroupShard], T], on_error: Callable[[ErrorCode], T]) -> T:
+        """Do as ``_execute``, for an operation that waits for nothing."""
+        try:
+            if not group_id:
+                raise InvalidGroupIdError("The group id is empty.")
+            return self.runtime.call(group_id, operation)
+        except KafkaError as error:
+            return on_error(error.code)
+
+    def _read(
+        self, group_id: str, operation: "Callable[[GroupShard], T | Future[T] | Write[T]]", on_error: Callable[[ErrorCode], T]
+    ) -> "T | Future[T]":
         """Do as ``_execute``, for an operation that may be answered only from committed state."""
         return self.runtime.try_read(group_id, operation, lambda error: on_error(error.code))
 
@@ -123,16 +138,13 @@ class GroupCoordinator:
     def join(self, request: JoinRequest) -> "JoinResult | Future[JoinResult]":
         """Add a member or let it rejoin; the future completes when the rebalance is over."""
 
-        def join(shard: GroupShard) -> Any:
+        def join(shard: GroupShard) -> "JoinAnswer | Write[JoinResult]":
             timeout_ms = request.terms.session_timeout_ms
             if not self.config.min_session_timeout_ms <= timeout_ms <= self.config.max_session_timeout_ms:
                 return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
             return shard.classic.join(request)
 
-        answer: JoinResult | Future[JoinResult] = self._execute(
-            request.group_id, join, lambda error: JoinResult(error, request.member_id)
-        )
-        return answer
+        return self._execute(request.group_id, join, lambda error: JoinResult(error, request.member_id))
 
     def sync(self, request: SyncRequest) -> "SyncResult | Future[SyncResult]":
         """Take the leader's assignments, and return the member's own."""
@@ -141,10 +153,7 @@ class GroupCoordinator:
             # The joins are lost while the group loads: the member has to rejoin, but must not look for another coordinator.
             return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS if error is _LOADING else error)
 
-        answer: SyncResult | Future[SyncResult] = self._execute(
-            request.sender.group_id, lambda shard: shard.classic.sync(request), refused
-        )
-        return answer
+        return self._execute(request.sender.group_id, lambda shard: shard.classic.sync(request), refused)
 
     def heartbeat(self, sender: Sender) -> ErrorCode:
         """Keep a member's session alive."""
@@ -152,13 +161,12 @@ class GroupCoordinator:
         def refused(error: ErrorCode) -> ErrorCode:
             return _NONE if error is _LOADING else error  # the session starts once the group is loaded
 
-        answer: ErrorCode = self._execute(sender.group_id, lambda shard: shard.classic.heartbeat(sender), refused)
-        return answer
+        return self._call(sender.group_id, lambda shard: shard.classic.heartbeat(sender), refused)
 
-    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Any:
-        """Remove members; return (the group's error, the LeftMembers), or a future of it."""
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> "Left | Future[Left]":
+        """Remove members."""
 
-        def refused(error: ErrorCode) -> tuple[ErrorCode, list[LeftMember]]:
+        def refused(error: ErrorCode) -> Left:
             return error, []
 
         return self._execute(group_id, lambda shard: shard.classic.leave(group_id, leaving), refused)
@@ -172,12 +180,8 @@ class GroupCoordinator:
         check_heartbeat(request, version, self._environment.assignors)
         group_id = request.group_id
         if is_leaving(request):
-            answer: ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse] = self.runtime.execute(
-                group_id, lambda shard: shard.consumer.leave(request)
-            )
-        else:
-            answer = self.runtime.read(group_id, lambda shard: shard.consumer.heartbeat(request, client))
-        return answer
+            return self.runtime.execute(group_id, lambda shard: shard.consumer.leave(request))
+        return self.runtime.read(group_id, lambda shard: shard.consumer.heartbeat(request, client))
 
     # offsets
 
@@ -185,12 +189,9 @@ class GroupCoordinator:
         """Commit offsets that the caller has validated (known partitions, size of metadata); return one error for all of them."""
         # An empty group id is valid here: offset commits are older than groups.
         try:
-            answer: ErrorCode | Future[ErrorCode] = self.runtime.execute(
-                sender.group_id, lambda shard: shard.offsets.commit(sender, offsets, version)
-            )
+            return self.runtime.execute(sender.group_id, lambda shard: shard.offsets.commit(sender, offsets, version))
         except KafkaError as error:
             return error.code
-        return answer
 
     def commit_each(self, commits: Sequence[OffsetCommit]) -> "list[ErrorCode | Future[ErrorCode]]":
         """Do as ``commit_offsets`` for each, with one append for all; their groups are in the same partition.
@@ -206,7 +207,7 @@ class GroupCoordinator:
             return [then(results, itemgetter(index)) for index in range(len(commits))]
         if together.is_refused:
             return [self.commit_offsets(*each) for each in commits]
-        return results  # type: ignore[no-any-return]
+        return [*results]
 
     def transactional_partition(self, group_id: str) -> TopicPartition:
         """Return the partition that must be part of a transaction that commits offsets of the group. Raises KafkaError."""
@@ -222,10 +223,9 @@ class GroupCoordinator:
 
         The caller has verified that ``transactional_partition`` is part of the open transaction; ``guard`` is the result of that.
         """
-        answer: ErrorCode | Future[ErrorCode] = self._execute(
+        return self._execute(
             sender.group_id, lambda shard: shard.offsets.commit_in_transaction(sender, producer, guard, offsets), ErrorCode
         )
-        return answer
 
     def end_transaction(
         self, partition: int, producer: Producer, coordinator_epoch: int, committed: bool, transaction_version: int = 0
@@ -241,13 +241,10 @@ class GroupCoordinator:
 
     def fetch_offsets(self, request: OffsetFetch) -> "tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]]":
         """Return the group's error and its committed offsets."""
-        answer: tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]] = self.runtime.try_read(
-            request.sender.group_id, lambda shard: shard.offsets.fetch(request), _not_fetched
-        )
-        return answer
+        return self.runtime.try_read(request.sender.group_id, lambda shard: shard.offsets.fetch(request), _not_fetched)
 
-    def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> Any:
-        """Delete committed offsets; return (the group's error, the partitions' errors), or a future of it."""
+    def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> "Deleted | Future[Deleted]":
+        """Delete committed offsets."""
 
         def refused(error: ErrorCode) -> Deleted:
             return error, {}
@@ -298,13 +295,11 @@ class GroupCoordinator:
 
         # An empty group id is valid here: groups are older than the rule that forbids it.
         try:
-            description: GroupDescription | Future[GroupDescription] = self.runtime.execute(group_id, describe)
+            description = self.runtime.call(group_id, describe)
         except KafkaError as error:
             return refused(error.code)
-        if isinstance(description, GroupDescription) and not description.members:
-            # Members are not stored, but whether there is a group without any is.
-            description = self._read(group_id, describe, refused)
-        return description
+        # Members are not stored, but whether there is a group without any is.
+        return description if description.members else self._read(group_id, describe, refused)
 
     def describe_consumer_group(self, group_id: str) -> "DescribedGroup | Future[DescribedGroup]":
         """Describe a consumer group."""
@@ -312,20 +307,15 @@ class GroupCoordinator:
         def refused(error: ErrorCode) -> DescribedGroup:
             return DescribedGroup(error_code=error, group_id=group_id)
 
-        described: DescribedGroup | Future[DescribedGroup] = self._read(
-            group_id, lambda shard: shard.queries.describe_consumer(group_id), refused
-        )
-        return described
+        return self._read(group_id, lambda shard: shard.queries.describe_consumer(group_id), refused)
 
     def rebalance(self, group_id: str) -> ErrorCode:
         """Ask the members of a classic group to join again, as if one of them had changed its subscription."""
-        error: ErrorCode = self._execute(group_id, lambda shard: shard.classic.rebalance(group_id), lambda error: error)
-        return error
+        return self._call(group_id, lambda shard: shard.classic.rebalance(group_id), ErrorCode)
 
     def delete_group(self, group_id: str) -> "ErrorCode | Future[ErrorCode]":
         """Delete an empty group."""
-        answer: ErrorCode | Future[ErrorCode] = self._read(group_id, lambda shard: shard.offsets.delete_group(group_id), ErrorCode)
-        return answer
+        return self._read(group_id, lambda shard: shard.offsets.delete_group(group_id), ErrorCode)
 
 
 def _not_fetched(error: KafkaError) -> tuple[ErrorCode, Fetched]:
@@ -349,11 +339,11 @@ class _CommitsTogether:
 
     def __init__(self, commits: Sequence[OffsetCommit]) -> None:
         self._commits = commits
-        self._outcomes: list[ErrorCode | Write] = []
+        self._outcomes: list[ErrorCode | Write[ErrorCode]] = []
         self.is_refused = False
         """Whether the append failed."""
 
-    def commit(self, shard: GroupShard) -> "list[ErrorCode] | Write":
+    def commit(self, shard: GroupShard) -> "list[ErrorCode] | Write[list[ErrorCode]]":
         """Check each commit. Return one write of the valid ones, or all errors if every commit is invalid."""
         outcomes = self._outcomes = [shard.offsets.commit(*each) for each in self._commits]
         writes = [each for each in outcomes if isinstance(each, Write)]
@@ -361,6 +351,7 @@ class _CommitsTogether:
             return [each for each in outcomes if not isinstance(each, Write)]
         return Write([record for write in writes for record in write.records], self._completed)
 
-    def _completed(self, error: ErrorCode) -> list[ErrorCode]:
+    def _completed(self, error: ErrorCode) -> "list[ErrorCode] | Future[list[ErrorCode]]":
         self.is_refused = bool(error)
-        return [each.completed(error) if isinstance(each, Write) else each for each in self._outcomes]
+        outcomes = [each.completed(error) if isinstance(each, Write) else each for each in self._outcomes]
+        return gather(outcomes, list)

@@ -19,8 +19,6 @@ from twisted_kafka.protocol.messages.consumer_groups import (
     Member,
 )
 
-Stored = ClassicGroup | ConsumerGroup | None
-
 _CONSUMER_MEMBER = 1
 _CLASSIC_MEMBER = 0
 
@@ -34,7 +32,7 @@ class GroupQueries:
 
     def list_groups(
         self,
-        committed: Callable[[], Mapping[str, Stored]],
+        committed: Callable[[], Mapping[str, object]],
         states: Collection[str],
         types: Collection[str],
     ) -> list[GroupListing]:
@@ -54,7 +52,7 @@ class GroupQueries:
             listings.extend(
                 group.listing()._replace(state=EMPTY.value)
                 for group_id, group in before.items()
-                if group is not None and group_id not in known
+                if isinstance(group, ClassicGroup | ConsumerGroup) and group_id not in known
             )
         if not states and not types:
             return listings

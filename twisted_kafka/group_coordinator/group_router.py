@@ -1,7 +1,7 @@
 """Requests of the classic protocol, on groups of either type: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
 
 from collections.abc import Sequence
-from typing import Any
+from concurrent.futures import Future
 
 from twisted_kafka.coordinator.append_errors import group_store_error
 from twisted_kafka.coordinator.effects import Effects, Write
@@ -17,6 +17,7 @@ from twisted_kafka.group_coordinator.state.classic_group_state import EMPTY
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.waiting.futures import when_done
 
 _NONE = ErrorCode.NONE
 Left = tuple[ErrorCode, list[LeftMember]]
@@ -39,7 +40,7 @@ class GroupRouter:
         self._classic_groups = ClassicMembership(rebalancer, effects, environment)
         self._consumer_groups = consumer_groups
 
-    def join(self, request: JoinRequest) -> JoinAnswer | Write:
+    def join(self, request: JoinRequest) -> "JoinAnswer | Write[JoinResult]":
         """Answer a JoinGroup; the first member without an id creates the group."""
         group = self._store.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
@@ -61,7 +62,7 @@ class GroupRouter:
             self._store.groups[request.group_id] = group
         return answer
 
-    def _replace(self, group: ConsumerGroup, request: JoinRequest) -> Write:
+    def _replace(self, group: ConsumerGroup, request: JoinRequest) -> Write[JoinResult]:
         """Replace an empty consumer group by a classic group, which keeps its offsets."""
 
         def completed(error: ErrorCode) -> JoinAnswer:
@@ -80,8 +81,8 @@ class GroupRouter:
         self._rebalancer.maybe_prepare(group, "asked for")
         return _NONE
 
-    def sync(self, request: SyncRequest) -> Any:
-        """Answer a SyncGroup with a SyncResult or a future of one."""
+    def sync(self, request: SyncRequest) -> "SyncResult | Future[SyncResult]":
+        """Answer a SyncGroup."""
         group = self._store.groups.get(request.sender.group_id)
         if group is None:
             return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -98,7 +99,7 @@ class GroupRouter:
             return self._consumer_groups.heartbeat(group, sender)
         return self._classic_groups.heartbeat(group, sender)
 
-    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Left | Write:
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Left | Write[Left]:
         """Answer a LeaveGroup with the group's error and one for each member."""
         group = self._store.groups.get(group_id)
         if group is None:
@@ -107,6 +108,6 @@ class GroupRouter:
             answer = self._consumer_groups.leave(group, leaving)
             if isinstance(answer, Write):
                 completed = answer.completed
-                return Write(answer.records, lambda error: (_NONE, completed(error)))
+                return Write(answer.records, lambda error: when_done(completed(error), lambda left: (_NONE, left)))
             return _NONE, answer
         return _NONE, self._classic_groups.leave(group, leaving)

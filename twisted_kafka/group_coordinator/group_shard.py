@@ -7,11 +7,8 @@ members rebuild it when another broker takes over.
 
 from collections.abc import Collection
 
-from zope.interface import implementer
-
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
 from twisted_kafka.coordinator.effects import Effects
-from twisted_kafka.coordinator.interfaces import ICoordinatorShard, IShardFactory
 from twisted_kafka.group_coordinator.classic.rebalance import Rebalancer
 from twisted_kafka.group_coordinator.consumer.classic_clients import ClassicClients
 from twisted_kafka.group_coordinator.consumer.consumer_group_protocol import ConsumerGroupProtocol
@@ -27,7 +24,6 @@ from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.protocol.errors import ErrorCode
 
 
-@implementer(ICoordinatorShard)
 class GroupShard:
     """Groups and offsets of one partition; every method is called with the partition's lock held."""
 
@@ -44,23 +40,23 @@ class GroupShard:
         self.queries = GroupQueries(self.store, environment)
 
     def replay(self, record: CoordinatorRecord, producer_id: int, offset: int) -> None:
-        """Apply a record that is in the log; see ICoordinatorShard."""
+        """Apply a record that is in the log."""
         self.store.replay(record, producer_id, offset)
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Commit or discard the offsets of a transaction; see ICoordinatorShard."""
+        """Commit or discard the offsets of a transaction."""
         self.store.end_transaction(producer_id, committed)
 
     def key_of(self, record: CoordinatorRecord) -> str:
-        """Return the id of the record's group; see ICoordinatorShard."""
+        """Return the id of the record's group."""
         return self.store.group_id_of(record)
 
     def keys_of_transaction(self, producer_id: int) -> Collection[str]:
-        """Return the ids of the groups with offsets of the transaction; see ICoordinatorShard."""
+        """Return the ids of the groups with offsets of the transaction."""
         return self.store.offsets.groups_of_transaction(producer_id)
 
     def stored(self, key: str) -> ClassicGroup | ConsumerGroup | None:
-        """Return the group; see ICoordinatorShard."""
+        """Return the group."""
         return self.store.find(key)
 
     def loaded(self) -> None:
@@ -81,7 +77,6 @@ class GroupShard:
         self.store.groups.clear()
 
 
-@implementer(IShardFactory)
 class GroupShardFactory:
     """Creates the shards of ``__consumer_offsets``."""
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from twisted.logger import Logger
 
@@ -36,6 +36,7 @@ MAX_TRANSACTIONS: Final = 1_000
 """Transactions in a request."""
 
 PartitionErrors = Mapping[TopicPartition, ErrorCode]
+_Done = Future[AddPartitionsToTxnResponse]
 Resume = Callable[[Callable[[], None]], None]
 """Runs a function on a thread that may append to logs."""
 
@@ -195,18 +196,18 @@ class AddPartitionsToTxnManager:
                 return
             self._answer_all(destination, [*asked, *self._end(destination, done)], done)
 
-    def _answered(self, destination: _Destination, asked: Sequence[_Question], done: "Future[Any]") -> None:
+    def _answered(self, destination: _Destination, asked: Sequence[_Question], done: _Done) -> None:
         left = self._end(destination, done)
         self._send_next(destination)
         self._answer_all(destination, [*asked, *left], done)
 
-    def _end(self, destination: _Destination, done: "Future[Any]") -> list[_Question]:
+    def _end(self, destination: _Destination, done: _Done) -> list[_Question]:
         """Let the next request be sent. If this one got no answer, return the questions that waited for it, too."""
         with self._lock:
             destination.is_busy = False
             return [] if done.exception() is None else destination.take_left()
 
-    def _answer_all(self, destination: _Destination, asked: Sequence[_Question], done: "Future[Any]") -> None:
+    def _answer_all(self, destination: _Destination, asked: Sequence[_Question], done: _Done) -> None:
         """Complete the questions of a request."""
         failure = done.exception()
         if failure is not None:
@@ -214,7 +215,7 @@ class AddPartitionsToTxnManager:
                 self._answer(each, {}, _error_of(failure, each.verify_only))
             self._log_failure(destination.node, f"{type(failure).__name__}: {failure}")
             return
-        response: AddPartitionsToTxnResponse = done.result()
+        response = done.result()
         error = error_code_of(response.error_code)
         if error:
             self._log_failure(destination.node, error.name)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from twisted.logger import Logger
 
@@ -217,12 +217,12 @@ class MarkerChannels:
             queue.sent_to = None
             self._answer(queue, sent, done)
 
-    def _answered(self, queue: _BrokerQueue, sent: Sequence[_Queued], done: "Future[Any]") -> None:
+    def _answered(self, queue: _BrokerQueue, sent: Sequence[_Queued], done: "Future[WriteTxnMarkersResponse]") -> None:
         queue.sent_to = None
         self._send_next(queue)
         self._answer(queue, sent, done)
 
-    def _answer(self, queue: _BrokerQueue, sent: Sequence[_Queued], done: "Future[Any]") -> None:
+    def _answer(self, queue: _BrokerQueue, sent: Sequence[_Queued], done: "Future[WriteTxnMarkersResponse]") -> None:
         """Complete a request's markers with their results."""
         failure = done.exception()
         if failure is None:

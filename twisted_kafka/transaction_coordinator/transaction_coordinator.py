@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from twisted.logger import Logger
 
 from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.effects import Write
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -42,7 +43,7 @@ class TransactionCoordinator:
 
     def __init__(
         self,
-        runtime: CoordinatorRuntime,
+        runtime: CoordinatorRuntime[TransactionShard],
         producer_ids: ProducerIdManager,
         scheduler: IScheduler,
         clock: IClock,
@@ -87,8 +88,11 @@ class TransactionCoordinator:
         return self.runtime.partition_for(transactional_id)
 
     def _execute(
-        self, transactional_id: str, operation: Callable[[TransactionShard], Any], on_error: Callable[[ErrorCode], T]
-    ) -> Any:
+        self,
+        transactional_id: str,
+        operation: "Callable[[TransactionShard], T | Future[T] | Write[T]]",
+        on_error: Callable[[ErrorCode], T],
+    ) -> "T | Future[T]":
         if not transactional_id:
             return on_error(ErrorCode.INVALID_REQUEST)
         return self.runtime.try_read(transactional_id, operation, lambda error: on_error(error.code))
@@ -109,18 +113,20 @@ class TransactionCoordinator:
         if not 0 < timeout_ms <= self._config.max_timeout_ms:
             return Initialized(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
 
-        def initialize(shard: TransactionShard, new_producer_id: int | None) -> Any:
+        def initialize(shard: TransactionShard, new_producer_id: int | None) -> Initialized | Write[Initialized]:
             return shard.init_producer_id(transactional_id, timeout_ms, expected, new_producer_id)
 
-        answer: Initialized | Future[Initialized] = self._execute_with_id(transactional_id, initialize, Initialized)
-        return answer
+        return self._execute_with_id(transactional_id, initialize, Initialized)
 
     def _execute_with_id(
-        self, transactional_id: str, operation: Callable[[TransactionShard, int | None], Any], on_error: Callable[[ErrorCode], T]
-    ) -> Any:
+        self,
+        transactional_id: str,
+        operation: Callable[[TransactionShard, int | None], T | Write[T]],
+        on_error: Callable[[ErrorCode], T],
+    ) -> "T | Future[T]":
         """Run an operation that may raise ProducerIdNeededError: it is run again then, with a new producer id."""
 
-        def execute(new_producer_id: int | None) -> Any:
+        def execute(new_producer_id: int | None) -> "T | Future[T]":
             return self._execute(transactional_id, lambda shard: operation(shard, new_producer_id), on_error)
 
         try:
@@ -129,7 +135,7 @@ class TransactionCoordinator:
             # The metadata store may be slow: with the shard's lock held, all of its transactional ids would wait.
             return self._with_new_id(execute, on_error)
 
-    def _with_new_id(self, use: Callable[[int], T], on_error: Callable[[ErrorCode], T]) -> T:
+    def _with_new_id(self, use: "Callable[[int], T | Future[T]]", on_error: Callable[[ErrorCode], T]) -> "T | Future[T]":
         try:
             producer_id = self._producer_ids.next_producer_id()
         except KafkaError as error:
@@ -141,10 +147,9 @@ class TransactionCoordinator:
     ) -> "ErrorCode | Future[ErrorCode]":
         """Add partitions to the producer's transaction."""
         added = frozenset(partitions)
-        answer: ErrorCode | Future[ErrorCode] = self._execute(
+        return self._execute(
             transactional_id, lambda shard: shard.add_partitions(transactional_id, producer, added, client_version), ErrorCode
         )
-        return answer
 
     def verify_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
@@ -167,19 +172,15 @@ class TransactionCoordinator:
 
     def end_transaction(self, transactional_id: str, producer: Producer, committed: bool) -> "Ended | Future[Ended]":
         """Commit or abort the producer's transaction."""
-        answer: Ended | Future[Ended] = self._execute(
-            transactional_id, lambda shard: shard.end_transaction(transactional_id, producer, committed), Ended
-        )
-        return answer
+        return self._execute(transactional_id, lambda shard: shard.end_transaction(transactional_id, producer, committed), Ended)
 
     def end_transaction_with_bump(self, transactional_id: str, producer: Producer, committed: bool) -> "Ended | Future[Ended]":
         """Commit or abort the producer's transaction, and return the producer of the next one (``transaction.version`` 2)."""
 
-        def end(shard: TransactionShard, new_producer_id: int | None) -> Any:
+        def end(shard: TransactionShard, new_producer_id: int | None) -> Ended | Write[Ended]:
             return shard.end_transaction_with_bump(transactional_id, producer, committed, new_producer_id)
 
-        answer: Ended | Future[Ended] = self._execute_with_id(transactional_id, end, Ended)
-        return answer
+        return self._execute_with_id(transactional_id, end, Ended)
 
     # time
 
@@ -188,10 +189,13 @@ class TransactionCoordinator:
         for need_ids in self.runtime.execute_everywhere(lambda shard: shard.abort_timed_out()):
             for transactional_id in need_ids:
                 try:
-                    producer_id = self._producer_ids.next_producer_id()
-                    self.runtime.execute(transactional_id, TransactionShard.abort_if_timed_out, transactional_id, producer_id)
+                    self._abort_with_new_id(transactional_id)
                 except KafkaError as error:  # tried again with the next check
                     self.log.warn("Cannot abort the transaction of {id!r} yet: {error!r}", id=transactional_id, error=error)
+
+    def _abort_with_new_id(self, transactional_id: str) -> None:
+        producer_id = self._producer_ids.next_producer_id()
+        self.runtime.call(transactional_id, lambda shard: shard.abort_if_timed_out(transactional_id, producer_id))
 
     def remove_expired_ids(self) -> None:
         """Remove the transactional ids that were not used for ``transactional.id.expiration.ms``."""
@@ -206,9 +210,7 @@ class TransactionCoordinator:
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST, None
         try:
-            found: TransactionMetadata | None = self.runtime.execute(
-                transactional_id, lambda shard: shard.store.committed(transactional_id)
-            )
+            found = self.runtime.call(transactional_id, lambda shard: shard.store.committed(transactional_id))
         except KafkaError as error:
             return error.code, None
         return (ErrorCode.NONE if found is not None else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND), found

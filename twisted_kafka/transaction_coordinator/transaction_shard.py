@@ -8,11 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, RecordKinds
 from twisted_kafka.coordinator.effects import Effects, Write
-from twisted_kafka.coordinator.interfaces import ICoordinatorShard, IShardFactory
 from twisted_kafka.log.producer_state.producer_state_manager import BUMPED_SINCE
 from twisted_kafka.network.requests.request_context import TransactionOutcome
 from twisted_kafka.protocol.errors import ErrorCode
@@ -63,7 +61,6 @@ class Ended(NamedTuple):
     """The producer of the next transaction, for clients with an epoch for each transaction."""
 
 
-@implementer(ICoordinatorShard)
 class TransactionShard:
     """Transactional ids of one partition (Kafka: TransactionCoordinator and TransactionStateManager)."""
 
@@ -88,14 +85,14 @@ class TransactionShard:
     # the runtime's side
 
     def replay(self, record: CoordinatorRecord, producer_id: int, offset: int) -> None:
-        """Apply a record that is in the log; see ICoordinatorShard."""
+        """Apply a record that is in the log."""
         self.store.replay(record)
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         pass  # no transaction writes to this topic
 
     def key_of(self, record: CoordinatorRecord) -> str:
-        """Return the record's transactional id; see ICoordinatorShard."""
+        """Return the record's transactional id."""
         return record.key.transactional_id  # type: ignore[no-any-return]
 
     def keys_of_transaction(self, producer_id: int) -> Collection[str]:
@@ -103,7 +100,7 @@ class TransactionShard:
         return ()
 
     def stored(self, key: str) -> TransactionMetadata | None:
-        """Return the transactional id's state; see ICoordinatorShard."""
+        """Return the transactional id's state."""
         return self.store.get(key)
 
     def loaded(self) -> None:
@@ -111,7 +108,7 @@ class TransactionShard:
         self.completion.resume([metadata for metadata in self.store if metadata.state.is_prepared])
 
     def unloaded(self) -> None:
-        """Stop writing markers; see ICoordinatorShard."""
+        """Stop writing markers."""
         self.completion.unloaded()
         self._before_bump.clear()
 
@@ -119,7 +116,7 @@ class TransactionShard:
 
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: Producer | None, new_producer_id: int | None
-    ) -> Initialized | Write:
+    ) -> Initialized | Write[Initialized]:
         """Give the transactional id's producer a new epoch, and abort what its predecessor has left open.
 
         ``expected`` is what the producer believes to be, if it continues after an error (KIP-360). Raises
@@ -151,7 +148,9 @@ class TransactionShard:
         previous = self._before_bump.get(before.transactional_id)
         return previous is not None and expected.producer_id == previous.producer_id and expected.epoch >= LAST_EPOCH
 
-    def _abort_for(self, before: TransactionMetadata, outcome: TransactionOutcome, new_producer_id: int | None) -> Write:
+    def _abort_for(
+        self, before: TransactionMetadata, outcome: TransactionOutcome, new_producer_id: int | None
+    ) -> Write[Initialized]:
         """Abort an ongoing transaction for a producer, which has to ask again when that is done."""
 
         def answer(error: ErrorCode, end: TransactionEnd) -> Initialized:
@@ -165,7 +164,7 @@ class TransactionShard:
         outcome: TransactionOutcome,
         answer: Callable[[ErrorCode, TransactionEnd], R],
         new_producer_id: int | None,
-    ) -> Write:
+    ) -> Write[R]:
         """Abort an ongoing transaction with its epoch bumped, so that its producer can do nothing more in it.
 
         Since the epoch is bumped by every end, a producer may also ask for an abort that came before its own one.
@@ -183,7 +182,9 @@ class TransactionShard:
             next_producer_id = new_producer_id
         return prepared_with_bump(before, committed, next_producer_id, self._clock.wall_ms())
 
-    def _decide(self, before: TransactionMetadata, end: TransactionEnd, answer: Callable[[ErrorCode, TransactionEnd], R]) -> Write:
+    def _decide(
+        self, before: TransactionMetadata, end: TransactionEnd, answer: Callable[[ErrorCode, TransactionEnd], R]
+    ) -> Write[R]:
         """Return the write of a decision. If it fails and counts later, only ``on_end`` is called: the client has got the error."""
         after = end.transaction
 
@@ -203,7 +204,7 @@ class TransactionShard:
         if end.transaction.partitions:
             self._on_end(end)
 
-    def _bump(self, before: TransactionMetadata, timeout_ms: int, expected: Producer | None) -> Initialized | Write:
+    def _bump(self, before: TransactionMetadata, timeout_ms: int, expected: Producer | None) -> Initialized | Write[Initialized]:
         producer_id, epoch = before.producer
         previous = self._before_bump.get(before.transactional_id)
         if expected is None:
@@ -221,7 +222,7 @@ class TransactionShard:
         producer: Producer,
         timeout_ms: int,
         previous: Producer | None,
-    ) -> Write:
+    ) -> Write[Initialized]:
         after = initialized(transactional_id, before, producer, timeout_ms, self._clock.wall_ms())
         if before is not None and before.producer.producer_id != producer.producer_id and self._transaction_version():
             after = after._replace(previous_producer_id=before.producer.producer_id)
@@ -240,7 +241,7 @@ class TransactionShard:
 
     def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition], client_version: int
-    ) -> ErrorCode | Write:
+    ) -> ErrorCode | Write[ErrorCode]:
         """Add partitions to the producer's transaction; the first ones begin it.
 
         ``client_version`` is the ``transaction.version`` that the producer speaks.
@@ -275,7 +276,7 @@ class TransactionShard:
 
     # EndTxn
 
-    def end_transaction(self, transactional_id: str, producer: Producer, committed: bool) -> Ended | Write:
+    def end_transaction(self, transactional_id: str, producer: Producer, committed: bool) -> Ended | Write[Ended]:
         """Commit or abort the producer's transaction; the answer does not wait for the markers."""
         before = self.store.get(transactional_id)
         if before is None or before.producer.producer_id != producer.producer_id:
@@ -292,7 +293,7 @@ class TransactionShard:
 
     def end_transaction_with_bump(
         self, transactional_id: str, producer: Producer, committed: bool, new_producer_id: int | None
-    ) -> Ended | Write:
+    ) -> Ended | Write[Ended]:
         """Commit or abort the producer's transaction, and give its producer the epoch of the next one; see ``end_requests``.
 
         Raises ProducerIdNeededError as ``init_producer_id`` does.
@@ -370,7 +371,6 @@ def _ended_with_bump(error: ErrorCode, end: TransactionEnd) -> Ended:
     return Ended(error, end if transaction.partitions else None, transaction.next_producer)
 
 
-@implementer(IShardFactory)
 class TransactionShardFactory:
     """Creates the shards of ``__transaction_state``."""
 

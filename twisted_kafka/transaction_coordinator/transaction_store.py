@@ -7,7 +7,7 @@ doubt until a later record of it is committed: until then, queries return its la
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import TypeVar
 
 from twisted_kafka.coordinator.append_errors import transaction_log_error
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
@@ -20,6 +20,8 @@ from twisted_kafka.transaction_coordinator.transaction_records import (
     transaction_tombstone,
 )
 from twisted_kafka.transaction_coordinator.transaction_state import TransactionState
+
+T = TypeVar("T")
 
 
 class TransactionStore:
@@ -93,29 +95,29 @@ class TransactionStore:
         """Return whether the id's last record may not be committed."""
         return transactional_id in self._in_doubt
 
-    def transition(self, after: TransactionMetadata, answer: Callable[[ErrorCode], Any]) -> Write:
+    def transition(self, after: TransactionMetadata, answer: Callable[[ErrorCode], T]) -> Write[T]:
         """Return the write of an id's next state; ``answer`` gets its outcome, with the coordinator's errors."""
         return self.transitions([after], answer)
 
-    def transitions(self, after: Sequence[TransactionMetadata], answer: Callable[[ErrorCode], Any]) -> Write:
+    def transitions(self, after: Sequence[TransactionMetadata], answer: Callable[[ErrorCode], T]) -> Write[T]:
         """Return the write of the next states of several ids."""
         version = self._transaction_version()
         records = [transaction_record(each, version) for each in after]
         return self._write([each.transactional_id for each in after], records, answer)
 
-    def removal(self, transactional_ids: Iterable[str], answer: Callable[[ErrorCode], Any]) -> Write:
+    def removal(self, transactional_ids: Iterable[str], answer: Callable[[ErrorCode], T]) -> Write[T]:
         """Return the write that removes expired ids."""
         ids = list(transactional_ids)
         return self._write(ids, [transaction_tombstone(each) for each in ids], answer)
 
-    def _write(self, ids: list[str], records: list[CoordinatorRecord], answer: Callable[[ErrorCode], Any]) -> Write:
+    def _write(self, ids: list[str], records: list[CoordinatorRecord], answer: Callable[[ErrorCode], T]) -> Write[T]:
         before = {each: self._stored.get(each) for each in ids}
         were_in_doubt = {each for each in ids if each in self._in_doubt}
         self._pending.update(ids)
         for each in ids:
             self._in_doubt.setdefault(each, before[each])
 
-        def done(error: ErrorCode) -> Any:
+        def done(error: ErrorCode) -> T:
             self._pending.difference_update(ids)
             for each in ids:
                 was_appended = self._stored.get(each) is not before[each]

@@ -37,7 +37,7 @@ class ClassicClients:
         self._members = members
         self._protocol = protocol
 
-    def join(self, group: ConsumerGroup, request: JoinRequest) -> JoinResult | Write:
+    def join(self, group: ConsumerGroup, request: JoinRequest) -> JoinResult | Write[JoinResult]:
         """Add a member or move it to its next epoch; answered without waiting for other members."""
         terms, instance_id = request.terms, request.instance_id
         member_id = request.member_id or self._environment.new_id()
@@ -117,7 +117,7 @@ class ClassicClients:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return _NONE
 
-    def leave(self, group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> "list[LeftMember] | Write":
+    def leave(self, group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> "list[LeftMember] | Write[list[LeftMember]]":
         """Remove members, each given by its member id, or by its instance id only (as administrators do)."""
         left: list[LeftMember] = []
         going: dict[str, ConsumerGroupMember] = {}

@@ -51,7 +51,7 @@ class ConsumerGroupProtocol:
         self._environment = environment
         self._members = members
 
-    def heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> Response | Write:
+    def heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> Response | Write[Response]:
         """Answer a heartbeat of a member that joins or stays. Raises KafkaError."""
         joins = request.member_epoch == 0
         written: list[CoordinatorRecord] = []
@@ -136,7 +136,7 @@ class ConsumerGroupProtocol:
             )
         return holder
 
-    def leave(self, request: ConsumerGroupHeartbeatRequest) -> Write:
+    def leave(self, request: ConsumerGroupHeartbeatRequest) -> Write[Response]:
         """Remove a member, or mark a static member as temporarily absent. Raises KafkaError."""
         group_id, member_id = request.group_id, request.member_id
         group = self._store.consumer(group_id)

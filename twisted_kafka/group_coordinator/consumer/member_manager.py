@@ -1,7 +1,7 @@
 """Members of consumer groups: lookup, writing their changes, timeouts, removal, and conversion of groups to classic groups."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from twisted.logger import Logger
 
@@ -78,7 +78,7 @@ class MemberManager:
         written: list[CoordinatorRecord],
         answer: Callable[[ErrorCode], T],
         upgraded_from: ClassicGroup | None = None,
-    ) -> Write:
+    ) -> Write[T]:
         """Write the records of a change, then set the member's timers; ``answer`` returns the response for the outcome."""
         group_id = change.group.group_id
 
@@ -111,8 +111,8 @@ class MemberManager:
             self.maybe_downgrade(group)
 
     def remove(
-        self, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], reason: str, answer: Callable[[ErrorCode], Any]
-    ) -> Write:
+        self, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], reason: str, answer: Callable[[ErrorCode], T]
+    ) -> Write[T]:
         """Return the write that removes members from a group; ``answer`` returns the response for the outcome."""
         group_id = group.group_id
         for member in members:
@@ -136,7 +136,7 @@ class MemberManager:
             written.append(records.subscribed_topics(group_id, topics))
         written.append(records.group_epoch(group_id, group.epoch + 1))
 
-        def completed(error: ErrorCode) -> Any:
+        def completed(error: ErrorCode) -> T:
             if not error:
                 for member in members:
                     self.timers.forget(group_id, member.member_id)
@@ -176,14 +176,14 @@ class MemberManager:
         )
 
     def _downgrade(
-        self, group: ConsumerGroup, left: Sequence[ConsumerGroupMember], is_settled: bool, answer: Callable[[ErrorCode], Any]
-    ) -> Write:
+        self, group: ConsumerGroup, left: Sequence[ConsumerGroupMember], is_settled: bool, answer: Callable[[ErrorCode], T]
+    ) -> Write[T]:
         """Return the write that converts the group, with the members left, to a classic group; rebalance it unless settled."""
         group_id = group.group_id
         value = classic_value_of(group, left, self.updater.snapshot, self._environment.clock.wall_ms())
         member_ids = list(group.members)
 
-        def completed(error: ErrorCode) -> Any:
+        def completed(error: ErrorCode) -> T:
             classic = self._store.classic(group_id)
             if classic is None:
                 self.log.warn("Group {group}: failed to convert to a classic group: {error}", group=group_id, error=error.name)

@@ -66,7 +66,7 @@ class OffsetMetadataManager:
 
     # committing
 
-    def commit(self, sender: Sender, offsets: Offsets, version: int) -> ErrorCode | Write:
+    def commit(self, sender: Sender, offsets: Offsets, version: int) -> ErrorCode | Write[ErrorCode]:
         """Answer an OffsetCommit with valid partitions and metadata; one error for all of them."""
         group = self._store.groups.get(sender.group_id)
         if group is None:
@@ -82,7 +82,7 @@ class OffsetMetadataManager:
 
     def commit_in_transaction(
         self, sender: Sender, producer: Producer, guard: VerificationGuard | None, offsets: Offsets
-    ) -> ErrorCode | Write:
+    ) -> ErrorCode | Write[ErrorCode]:
         """Answer a TxnOffsetCommit: the offsets stay pending until the transaction's marker is written."""
         error = self._check_transactional(sender)
         if error:
@@ -138,7 +138,7 @@ class OffsetMetadataManager:
 
     # deleting
 
-    def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> Deleted | Write:
+    def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> Deleted | Write[Deleted]:
         """Answer an OffsetDelete with the group's error and one for each partition."""
         group = self._store.groups.get(group_id)
         if group is None:
@@ -163,7 +163,7 @@ class OffsetMetadataManager:
 
         return self._removal(group, going, deleted)
 
-    def delete_group(self, group_id: str) -> ErrorCode | Write:
+    def delete_group(self, group_id: str) -> ErrorCode | Write[ErrorCode]:
         """Delete an empty group and its offsets."""
         group = self._store.groups.get(group_id)
         if group is None:
@@ -234,7 +234,7 @@ class OffsetMetadataManager:
         partitions: list[TopicPartition],
         answer: Callable[[ErrorCode], T],
         is_over: bool = False,
-    ) -> Writes:
+    ) -> Writes[T]:
         """Return the write that deletes offsets, and then the group if nothing is left of it or it ``is_over`` anyway."""
         group_id = group.group_id
         written = [offset_tombstone(group_id, *partition) for partition in partitions]

@@ -15,6 +15,7 @@ from twisted_kafka.group_coordinator.state.consumer_group_member import (
 )
 from twisted_kafka.group_coordinator.state.consumer_group_state import MemberState
 from twisted_kafka.group_coordinator.state.topic_image import TopicInfo
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.consumer_group_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -37,16 +38,18 @@ from twisted_kafka.protocol.messages.consumer_group_records import (
     TopicMetadata,
 )
 
-_EPOCH_KIND = ConsumerGroupMetadataKey.KEY
-_TOPICS_KIND = ConsumerGroupPartitionMetadataKey.KEY
-_PROFILE_KIND = ConsumerGroupMemberMetadataKey.KEY
-_TARGET_EPOCH_KIND = ConsumerGroupTargetAssignmentMetadataKey.KEY
-_TARGET_KIND = ConsumerGroupTargetAssignmentMemberKey.KEY
-_CURRENT_KIND = ConsumerGroupCurrentMemberAssignmentKey.KEY
-_REGEX_KIND = ConsumerGroupRegularExpressionKey.KEY
+Key = (
+    ConsumerGroupCurrentMemberAssignmentKey
+    | ConsumerGroupMemberMetadataKey
+    | ConsumerGroupMetadataKey
+    | ConsumerGroupPartitionMetadataKey
+    | ConsumerGroupRegularExpressionKey
+    | ConsumerGroupTargetAssignmentMemberKey
+    | ConsumerGroupTargetAssignmentMetadataKey
+)
 
 
-def _record(key: Any, value: Any | None) -> CoordinatorRecord:
+def _record(key: Key, value: Message | None) -> CoordinatorRecord:
     return CoordinatorRecord(key, key.KEY, value)
 
 
@@ -177,30 +180,29 @@ def group_created(group: ConsumerGroup) -> list[CoordinatorRecord]:
     ]
 
 
-def replay(group: ConsumerGroup, key: Any, value: Any | None) -> None:
+def replay(group: ConsumerGroup, key: Key, value: Any | None) -> None:
     """Apply a record to its group; the caller handles the group's own tombstone."""
-    kind = key.KEY
-    if kind == _CURRENT_KIND:
+    if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
         if value is None:
             group.forget_current(key.member_id)
         else:
             group.put_current(key.member_id, _current(value))
-    elif kind == _TARGET_KIND:
+    elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
         group.put_target(key.member_id, None if value is None else partitions_of(value.topic_partitions))
-    elif kind == _PROFILE_KIND:
+    elif isinstance(key, ConsumerGroupMemberMetadataKey):
         if value is None:
             group.remove(key.member_id)
         else:
             group.put_profile(key.member_id, _profile(value))
-    elif kind == _EPOCH_KIND:
+    elif isinstance(key, ConsumerGroupMetadataKey):
         group.put_epochs(epoch=0 if value is None else value.epoch)
-    elif kind == _TARGET_EPOCH_KIND:
+    elif isinstance(key, ConsumerGroupTargetAssignmentMetadataKey):
         group.put_epochs(target_epoch=-1 if value is None else value.assignment_epoch)
-    elif kind == _TOPICS_KIND:
+    elif isinstance(key, ConsumerGroupPartitionMetadataKey):
         group.topics = {
             topic.topic_name: TopicInfo(topic.topic_id, topic.num_partitions) for topic in (() if value is None else value.topics)
         }
-    elif kind == _REGEX_KIND:
+    else:
         resolved = None if value is None else ResolvedRegex(frozenset(value.topics), value.timestamp)
         group.put_regex(key.regular_expression, resolved)
 

@@ -1,6 +1,6 @@
 """The stored groups and offsets of one partition of ``__consumer_offsets``; only ``replay`` changes them."""
 
-from typing import Any, Final
+from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.group_coordinator.state import consumer_group_records as consumer_records
@@ -8,12 +8,14 @@ from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.state.group_table import GroupTable
 from twisted_kafka.group_coordinator.state.offset_store import OffsetStore
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.consumer_group_records import ConsumerGroupMetadataKey
 from twisted_kafka.protocol.messages.coordinator_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     LegacyOffsetCommitKey,
     OffsetCommitKey,
+    OffsetCommitValue,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
@@ -76,7 +78,9 @@ class GroupStore:
         else:
             self._replay_consumer(key, value)
 
-    def _replay_offset(self, key: Any, value: Any | None, producer_id: int, offset: int) -> None:
+    def _replay_offset(
+        self, key: OffsetCommitKey | LegacyOffsetCommitKey, value: OffsetCommitValue | None, producer_id: int, offset: int
+    ) -> None:
         partition = TopicPartition(key.topic, key.partition)
         if producer_id != -1:
             self.offsets.put_pending(producer_id, key.group, partition, value, offset)
@@ -128,7 +132,7 @@ class GroupStore:
                 if member is not None:
                     member.assignment = described.assignment
 
-    def _replay_consumer(self, key: Any, value: Any | None) -> None:
+    def _replay_consumer(self, key: consumer_records.Key, value: Message | None) -> None:
         group_id = key.group_id
         group = self.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):

@@ -1,14 +1,14 @@
 """The cluster's topics as consumer groups see them."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 
 class TopicSnapshot(Protocol):
     """An immutable snapshot of the topics (implemented by MetadataSnapshot); every change makes a new object."""
 
     @property
-    def topics(self) -> Mapping[str, Mapping[int, Any]]:
+    def topics(self) -> Mapping[str, Mapping[int, object]]:
         """Partitions by topic and index."""
 
     @property
@@ -24,8 +24,7 @@ class TopicSource(Protocol):
     """Provides the current snapshot (implemented by MetadataCache)."""
 
     @property
-    def snapshot(self) -> Any:
-        """The current TopicSnapshot."""
+    def snapshot(self) -> TopicSnapshot: ...
 
 
 class TopicInfo(NamedTuple):
