@@ -18,6 +18,8 @@ MORE_PARAMETERS = {"field"}
 """A declaration, by keywords alone."""
 CLOCK = PACKAGE / "timing" / "clock.py"
 THREADS = PACKAGE / "system" / "threads.py"
+DISK = PACKAGE / "system" / "disk.py"
+SYNCS = {"fsync", "fdatasync", "posix_fallocate", "posix_fadvise"}
 BATCH_LAYOUT = PACKAGE / "protocol" / "records" / "layout.py"
 PLACES_IN_A_BATCH = {16, 17, 21, 22, 27, 35, 43, 51, 53}
 THREAD_MODULES = {"threading", "_thread", "concurrent.futures", "concurrent.futures.thread"}
@@ -132,6 +134,13 @@ def _descriptors_of_no_file(nodes: Nodes) -> Iterator[str]:
                 yield f"line {node.lineno}"
 
 
+def _syncs(nodes: Nodes) -> Iterator[str]:
+    for node in nodes:
+        match node:
+            case ast.Attribute(value=ast.Name(id="os"), attr=name) if name in SYNCS:
+                yield f"line {node.lineno}: os.{name}"
+
+
 def _places_in_a_batch(nodes: Nodes) -> Iterator[str]:
     """Find constants that repeat where a field of a batch's header is."""
     for node in nodes:
@@ -177,6 +186,8 @@ def test_a_module_keeps_the_rules() -> None:
                 assert list(_raw_transfers(nodes)) == [], "file_io completes a read or write, or raises"
             if path != BATCH_LAYOUT:
                 assert list(_places_in_a_batch(nodes)) == [], "protocol.records.layout has them"
+            if path != DISK:
+                assert list(_syncs(nodes)) == [], "system.disk knows what each platform has"
             assert list(_descriptors_of_no_file(nodes)) == [], "a variable keeps the file open while its descriptor is used"
             long = [each.name for each in _functions(nodes) if _length(each) > LONGEST_FUNCTION]
             assert set(long) <= LONGER, "a function of its own for a part of this"

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from twisted.internet.epollreactor import EPollReactor
+from twisted.internet.selectreactor import SelectReactor
 from twisted.logger import capturedLogs, formatEvent
 
 import twisted_kafka
@@ -23,6 +23,7 @@ from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.service import BrokerService
+from twisted_kafka.system import disk
 
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
@@ -66,13 +67,13 @@ def test_it_syncs_what_lasts_and_nothing_else(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     synced: list[Path] = []
-    for name in ("fsync", "fdatasync"):
+    for name in ("sync", "sync_data"):
 
         def sync(real: Callable[[int], None], descriptor: int) -> None:
             synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
             real(descriptor)
 
-        monkeypatch.setattr(os, name, partial(sync, getattr(os, name)))
+        monkeypatch.setattr(disk, name, partial(sync, getattr(disk, name)))
     for data_dir in (None, tmp_path / "lasting"):
         with Broker(data_dir=data_dir) as broker:
             assert ask_versions(broker)
@@ -234,7 +235,7 @@ def test_an_access_log_that_cannot_be_written_is_told_at_the_start(tmp_path: Pat
 
 
 def test_a_twisted_application_may_have_it_on_its_own_reactor(tmp_path: Path) -> None:
-    reactor = EPollReactor()  # type: ignore[no-untyped-call]
+    reactor = SelectReactor()
     config = KafkaConfig.embedded({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)})
     service = BrokerService(config, reactor)
     answers: list[bytes] = []
@@ -255,7 +256,7 @@ def test_a_twisted_application_may_have_it_on_its_own_reactor(tmp_path: Path) ->
 
 
 def test_a_service_may_be_started_again(tmp_path: Path) -> None:
-    reactor = EPollReactor()  # type: ignore[no-untyped-call]
+    reactor = SelectReactor()
     service = BrokerService(KafkaConfig.embedded({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}), reactor)
     answers: list[tuple[str, bytes]] = []
 

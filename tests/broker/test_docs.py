@@ -71,7 +71,7 @@ def _modules_named_in(section: str) -> set[str]:
 
 
 def test_the_modules_that_sync_are_listed() -> None:
-    calls = r"\b(fsync|fdatasync|sync_file|sync_directory|sync_file_system|write_atomically)\("
+    calls = r"\b(fsync|fdatasync|disk\.sync|disk\.sync_data|sync_file|sync_directory|sync_file_system|write_atomically)\("
     assert _modules_named_in(_section("## Syncs to disk", TABLES)) == _modules_with(calls)
 
 

@@ -18,6 +18,7 @@ from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.store import StoreDisconnectedError
+from twisted_kafka.system import disk
 
 PARTITIONS = 6
 
@@ -134,7 +135,7 @@ def test_a_directory_fails_while_the_metadata_store_is_away(tmp_path: Path, monk
 def test_a_directory_fails_while_the_disk_of_another_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that flush wait for the disk that hangs, all of them in the end."""
     hung, mended = threading.Event(), threading.Event()
-    real = os.fdatasync
+    real = disk.sync_data
 
     def sync(descriptor: int) -> None:
         if "/b/t-" in os.readlink(f"/proc/self/fd/{descriptor}"):
@@ -147,7 +148,7 @@ def test_a_directory_fails_while_the_disk_of_another_hangs(tmp_path: Path, monke
         make_topic(broker)
         everything = set(range(PARTITIONS))
         send_to_all(broker, everything, b"x" * 600)
-        monkeypatch.setattr(os, "fdatasync", sync)
+        monkeypatch.setattr(disk, "sync_data", sync)
         try:
             send_to_all(broker, partitions_in(tmp_path / "b"), b"x" * 600)  # a second segment: the first is flushed
             assert hung.wait(WAIT_S)

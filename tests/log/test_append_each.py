@@ -23,7 +23,7 @@ from twisted_kafka.protocol.errors import (
     RecordBatchTooLargeError,
 )
 from twisted_kafka.protocol.records.compression import Compression
-from twisted_kafka.system import buffers, file_io
+from twisted_kafka.system import buffers, disk, file_io
 
 Outcome = tuple[int, int, bool, int] | type
 
@@ -337,7 +337,7 @@ def test_a_flush_that_fails_fails_all_of_them(tmp_path: Path, monkeypatch: pytes
     def fail(*_: object) -> None:
         raise OSError(errno.EIO, "I/O error")
 
-    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(disk, "sync_data", fail)
     assert together(log, batch(b"a"), corrupt(), batch(b"b")) == [KafkaStorageError, InvalidChecksumError, KafkaStorageError]
 
 

@@ -11,6 +11,7 @@ from twisted_kafka.log.batch_headers import batches_in
 from twisted_kafka.log.results import AbortedTransaction
 from twisted_kafka.log.segment.index_check import BatchFile, indexes_fit
 from twisted_kafka.log.segment.log_segment import LogSegment
+from twisted_kafka.system import disk
 
 BASE = 100
 
@@ -59,7 +60,7 @@ def test_what_was_reserved_is_cut_durably(tmp_path: Path, monkeypatch: pytest.Mo
     segment = create(tmp_path, reserve_bytes=reserve_bytes)
     append(segment, 1)
     synced: list[int] = []
-    monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(os.fstat(fd).st_size))
+    monkeypatch.setattr(disk, "sync_data", lambda fd: synced.append(os.fstat(fd).st_size))
     segment.close()
     assert synced == ([segment.size_bytes] if reserve_bytes else [])
 

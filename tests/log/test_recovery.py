@@ -11,6 +11,7 @@ from tests.support.logs import NOW_MS, PARTITION, Bench, abort, append, batch, c
 from twisted_kafka.log.loading import log_loader
 from twisted_kafka.log.loading.log_loader import LastStop, LogLoader
 from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.system import disk
 
 
 @pytest.fixture
@@ -71,13 +72,13 @@ def test_what_recovery_cuts_off_is_gone_after_a_power_failure(
     if was_clean:
         path.with_suffix(".txnindex").write_bytes(b"torn")
     durable = {}
-    real = os.fdatasync
+    real = disk.sync_data
 
     def sync(fd: Any) -> None:
         durable[os.readlink(f"/proc/self/fd/{fd}")] = os.fstat(fd).st_size
         real(fd)
 
-    monkeypatch.setattr(os, "fdatasync", sync)
+    monkeypatch.setattr(disk, "sync_data", sync)
     assert bench.open(was_clean=was_clean, recovery_point=0 if was_clean else 11).size_bytes == position
     assert durable == {str(path): position}
 

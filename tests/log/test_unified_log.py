@@ -20,6 +20,7 @@ from twisted_kafka.protocol.errors import (
     RecordBatchTooLargeError,
 )
 from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.system import disk
 
 SMALL = 1024
 
@@ -459,7 +460,7 @@ def test_flush_messages(tmp_path: Path) -> None:
 def test_flushes_are_timed_and_only_what_is_new_is_flushed(log: UnifiedLog, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     took: list[float] = []
     bench.environment.on_flush_ms = took.append
-    monkeypatch.setattr(os, "fdatasync", lambda _: bench.clock.advance_ms(5))
+    monkeypatch.setattr(disk, "sync_data", lambda _: bench.clock.advance_ms(5))
     append(log, b"a")
     bench.clock.advance_ms(100)
     log.flush()

@@ -15,6 +15,7 @@ from typing import Final
 from twisted.logger import Logger
 
 from twisted_kafka.protocol.records import zstd_frames
+from twisted_kafka.system import disk
 from twisted_kafka.system.interpreter import HAS_CODEC_EXTENSIONS
 from twisted_kafka.system.threads import attempt, make_thread, repeat
 from twisted_kafka.timing.clock import IClock
@@ -137,7 +138,7 @@ def _to_zstd(path: Path, made: Path) -> None:
             while chunk := source.read(_CHUNK_BYTES):
                 target.write(zstd_frames.compress(chunk, _ZSTD_LEVEL))  # a frame each
         target.flush()
-        os.fsync(target.fileno())
+        disk.sync(target.fileno())
 
 
 def _to_parquet(path: Path, made: Path) -> None:
@@ -159,7 +160,7 @@ def _to_parquet(path: Path, made: Path) -> None:
     except pa.ArrowInvalid as error:
         raise ValueError(str(error)) from error
     with made.open("rb") as written:
-        os.fsync(written.fileno())
+        disk.sync(written.fileno())
 
 
 _CONVERTERS: Final[dict[str, Callable[[Path, Path], None]]] = {ZSTD: _to_zstd, PARQUET: _to_parquet}

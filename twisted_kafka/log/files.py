@@ -7,6 +7,7 @@ import uuid
 from pathlib import Path
 
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import disk
 from twisted_kafka.system.durability import fsync, has_to_last
 from twisted_kafka.system.file_io import write_at
 
@@ -93,7 +94,7 @@ def sync_file(path: Path) -> None:
     except FileNotFoundError:
         return
     try:
-        os.fsync(fd)
+        disk.sync(fd)
     finally:
         os.close(fd)
 
@@ -104,7 +105,7 @@ def sync_directory(path: Path) -> None:
         return
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(fd)
+        disk.sync(fd)
     finally:
         os.close(fd)
 
@@ -130,12 +131,12 @@ def sync_file_system(path: Path) -> None:
         return
     import ctypes
 
-    sync = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if sync is None:
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:
         return
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        if sync(fd):
+        if syncfs(fd):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(path))
     finally:

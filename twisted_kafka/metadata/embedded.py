@@ -115,6 +115,7 @@ class SqliteStore:
             has_to = has_to_last(self.path)
             _first(database.execute(f"PRAGMA journal_mode = {'WAL' if has_to else 'MEMORY'}"))
             database.execute(f"PRAGMA synchronous = {'FULL' if has_to else 'OFF'}")
+            database.execute("PRAGMA fullfsync = ON")  # as system.disk does; without effect but on macOS
             database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             found = _first(database.execute("PRAGMA user_version"))[0]
             if not 0 <= found <= FORMAT_VERSION:

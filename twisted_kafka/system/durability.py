@@ -8,6 +8,8 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from twisted_kafka.system import disk
+
 _temporary: frozenset[str] = frozenset()
 _lock: Final = threading.Lock()
 
@@ -32,12 +34,12 @@ def has_to_last(path: Path) -> bool:
 
 
 def fdatasync(descriptor: int, path: Path) -> None:
-    """Make the content of an open file, found at ``path``, durable with ``fdatasync``; raises OSError."""
+    """Make the content of an open file, found at ``path``, durable; raises OSError."""
     if has_to_last(path):
-        os.fdatasync(descriptor)
+        disk.sync_data(descriptor)
 
 
 def fsync(descriptor: int, path: Path) -> None:
-    """Make an open file or directory, found at ``path``, durable with ``fsync``; raises OSError."""
+    """Make an open file or directory, found at ``path``, durable; raises OSError."""
     if has_to_last(path):
-        os.fsync(descriptor)
+        disk.sync(descriptor)

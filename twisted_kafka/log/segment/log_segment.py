@@ -19,6 +19,7 @@ from twisted_kafka.log.segment.indexes import TimestampOffset
 from twisted_kafka.log.segment.segment_file import SegmentFile, old_segments
 from twisted_kafka.log.segment.segment_files import SegmentFiles
 from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.system.disk import reserve
 from twisted_kafka.system.durability import fdatasync
 from twisted_kafka.system.file_io import write_at
 
@@ -196,7 +197,7 @@ class LogSegment(SegmentFiles):
     def reserve(self, size_bytes: int) -> None:
         """Allocate ``size_bytes`` on disk (``preallocate``); raises OSError."""
         file = self.file
-        os.posix_fallocate(file.fileno(), 0, size_bytes)
+        reserve(file.fileno(), size_bytes)
         self._is_reserved = True
 
     # Reading, without a lock.
