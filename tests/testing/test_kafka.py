@@ -183,6 +183,28 @@ def test_a_recording_has_the_clients_requests(kafka: Kafka, tmp_path: Path) -> N
     assert '"Produce"' in (tmp_path / "shop.jsonl").read_text()
 
 
+def test_a_recording_is_replayed(kafka: Kafka, tmp_path: Path) -> None:
+    with kafka.record(tmp_path / "shop.jsonl"):
+        producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "till"})
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce("orders", b"1", partition=1)
+        producer.flush(20)
+        producer.commit_transaction(20)
+        reader = consumer(kafka)
+        reader.subscribe(["orders"])
+        assert reader.poll(20).value() == b"1"
+        reader.commit(asynchronous=False)
+        reader.close()
+        kafka.requests.of("LeaveGroup").wait_for()
+    with type(kafka)() as other:
+        other.create_topic("orders", partitions=2)
+        report = other.replay(tmp_path / "shop.jsonl")
+        assert not report.differences, report
+        assert values(other) == [b"1"]
+        assert other.committed("g")["orders", 1] == kafka.committed("g")["orders", 1]
+
+
 def test_what_create_topic_does_not_take_is_explained() -> None:
     with Broker() as broker:
         with pytest.raises(TypeError, match=r"^create_topic has no 'num_partitions': expected partitions=3$"):

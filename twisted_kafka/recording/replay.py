@@ -7,7 +7,7 @@ again, like a client.
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
@@ -16,7 +16,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
-from twisted_kafka.protocol.compiler.codec import MalformedMessageError
+from twisted_kafka.protocol.compiler.codec import MalformedMessageError, Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.recording.differences import Comparison, fetched_records
@@ -102,19 +102,26 @@ class _Connection:
 class _Sent:
     line: Recorded
     body: bytes
+    connection: _Connection
     correlation_id: int
+
+
+Route = Callable[[int, Message], tuple[str, int]]
+"""Returns the address of the broker that has to answer a request, which is from the recorded connection with this number."""
 
 
 class Replay:
     """Replays one recording against the broker at an address."""
 
-    def __init__(self, host: str, port: int, clock: IClock, timeout_s: float = 30.0) -> None:
-        """``timeout_s`` limits the wait for each answer."""
+    def __init__(self, host: str, port: int, clock: IClock, timeout_s: float = 30.0, route: Route | None = None) -> None:
+        """``timeout_s`` limits the wait for each answer. ``route`` chooses one of several brokers for each request."""
         self._address = (host, port)
+        self._route = route
         self._clock = clock
         self._timeout_s = timeout_s
         self._comparison = Comparison()
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[tuple[int, tuple[str, int]], _Connection] = {}
+        """By the number of the recorded connection, and the address of the broker."""
         self._sent: dict[int, _Sent] = {}
         self._fetched: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
         self._report = Report()
@@ -139,31 +146,36 @@ class Replay:
             self._report.left_out.append(f"{where}: its secrets are not in the recording")
             return
         try:
-            body = self._body(line)
+            body, address = self._body(line)
         except ValueError as error:
             self._report.left_out.append(f"{where}: {error}")
             return
-        connection = self._connections.get(line.connection)
+        where_to = line.connection, address
+        connection = self._connections.get(where_to)
         if connection is None:
             if len(self._connections) == MAX_CONNECTIONS:
                 raise ValueError(f"{where}: the recording has more than {MAX_CONNECTIONS} connections")
-            connection = self._connections[line.connection] = _Connection(*self._address, self._timeout_s)
+            connection = self._connections[where_to] = _Connection(*address, self._timeout_s)
         self._report.sent += 1
         try:
             correlation_id = connection.send(line, body)
         except (BrokenPipeError, ConnectionResetError):
             self._differ(line, ["the connection was closed before this request, which was answered when it was recorded"])
             return
-        self._sent[line.number] = _Sent(line, body, correlation_id)
+        self._sent[line.number] = _Sent(line, body, connection, correlation_id)
 
-    def _body(self, line: Recorded) -> bytes:
-        if line.request_bytes is not None and not self._comparison.ids:
-            return line.request_bytes
+    def _body(self, line: Recorded) -> tuple[bytes, tuple[str, int]]:
+        """Return the request's bytes, and the address of its broker."""
+        if line.request_bytes is not None and not self._comparison.ids and self._route is None:
+            return line.request_bytes, self._address
         if line.request is None:
             raise ValueError("the request could not be read when it was recorded")
         fields = self._comparison.translated(line.request)
         message = read_message(request_class(line.key), fields, line.version, self._comparison.producer_ids)
-        return message.encode(line.version)
+        address = self._address if self._route is None else self._route(line.connection, message)
+        if line.request_bytes is not None and not self._comparison.ids:
+            return line.request_bytes, address
+        return message.encode(line.version), address
 
     def _receive(self, sent: _Sent) -> None:
         line = sent.line
@@ -177,10 +189,14 @@ class Replay:
             self._differ(line, [] if found is None else ["the connection was closed when it was recorded, now there is an answer"])
             return
         if found is None:
-            self._connections.pop(line.connection).close()
+            self._close(sent.connection)
             self._differ(line, ["the connection was closed instead of an answer"])
             return
         self._compare(line, found)
+
+    def _close(self, connection: _Connection) -> None:
+        connection.close()
+        self._connections = {key: each for key, each in self._connections.items() if each is not connection}
 
     def _answer(self, sent: _Sent) -> dict[str, Any] | None:
         """Return the answer. If the recorded broker was ready, ask again until this one is."""
@@ -192,15 +208,14 @@ class Replay:
             if is_ready or self._clock.monotonic_ns() >= due_ns:
                 return found
             self._pause()
-            sent.correlation_id = self._connections[sent.line.connection].send(sent.line, sent.body)
+            sent.correlation_id = sent.connection.send(sent.line, sent.body)
 
     def _ask(self, sent: _Sent) -> dict[str, Any] | None:
         line = sent.line
-        connection = self._connections.get(line.connection)
-        if connection is None:
+        if sent.connection not in self._connections.values():
             return None
         try:
-            frame = connection.receive(sent.correlation_id)
+            frame = sent.connection.receive(sent.correlation_id)
         except TimeoutError:
             text = (
                 f"line {line.number}, {line.title}: no answer in {self._timeout_s:g} s; it took {line.took_ms:g} ms when recorded"

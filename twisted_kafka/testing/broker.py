@@ -325,19 +325,20 @@ class Broker(Kafka):
 
     @override
     def replay(self, path: Path | str, timeout_s: float = 30.0) -> Report:
-        return Replay(*self._address, SystemClock(), timeout_s).run(path)
+        return Replay(*self.address, SystemClock(), timeout_s).run(path)
 
     def ask(self, request: Message) -> Any:
         """Send a request of the kit over its own connection, as any client would; return the response. Raises BrokerError."""
         version = _VERSIONS[type(request)]
         try:
-            return ask(self._address, request, version, OWN_CLIENT_ID, REQUEST_TIMEOUT_S)
+            return ask(self.address, request, version, OWN_CLIENT_ID, REQUEST_TIMEOUT_S)
         except NotAResponseError:
             what = f"{type(request).__name__} v{version}"
             raise BrokerError(f"the broker closed the connection instead of answering {what}") from None
 
     @property
-    def _address(self) -> tuple[str, int]:
+    def address(self) -> tuple[str, int]:
+        """Host and port of the first listener. Raises RuntimeError unless it runs."""
         if not self.is_running:
             raise RuntimeError(self._why_not_running())
         host, _, port = self.bootstrap_servers.split(",")[0].rpartition(":")

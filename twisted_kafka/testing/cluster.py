@@ -17,7 +17,10 @@ from typing_extensions import override
 
 from twisted_kafka.broker.temporary_directory import make_temporary_directory
 from twisted_kafka.metadata.shared import new_connect, share, unshare
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
 from twisted_kafka.protocol.messages.partitions import (
     AlterPartitionReassignmentsRequest,
@@ -27,14 +30,16 @@ from twisted_kafka.protocol.messages.partitions import (
     ReassignableTopic,
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC
-from twisted_kafka.recording.replay import Report
+from twisted_kafka.recording.replay import Replay, Report
 from twisted_kafka.testing.broker import Broker
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.faults import Faults, Rule
 from twisted_kafka.testing.kafka import REQUEST_TIMEOUT_S, BrokerError, Kafka, check
 from twisted_kafka.testing.requests import Requests
 from twisted_kafka.testing.rules_file import Rules, read_rules
+from twisted_kafka.testing.subjects import groups_of, partitions_of
 from twisted_kafka.testing.waiting import check_may_block
+from twisted_kafka.timing.clock import SystemClock
 
 __tracebackhide__ = True
 
@@ -43,6 +48,13 @@ _MOST_COPIES: Final = 3
 _WAIT_S: Final = 15.0
 _LISTENER: Final = "PLAINTEXT://127.0.0.1:{port}"
 _METADATA: Final = "metadata"
+_TRANSACTION: Final = 1
+"""The key type of FindCoordinator for transactional ids."""
+_FOR_CONTROLLER: Final = (
+    *(ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS),
+    *(ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.UPDATE_FEATURES),
+)
+_FOR_TRANSACTIONS: Final = (ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN)
 _NO_BROKER: Final = "no broker of the cluster runs: use it inside its with block, or start one with start_broker"
 
 
@@ -294,7 +306,7 @@ class Cluster(Kafka):
 
     @override
     def replay(self, path: Path | str, timeout_s: float = 30.0) -> Report:
-        return self.any().replay(path, timeout_s)
+        return Replay(*self.any().address, SystemClock(), timeout_s, _Router(self).address_for).run(path)
 
     # Partitions
 
@@ -427,3 +439,42 @@ def _leader_seen_by(broker: Broker, topic: str, partition: int) -> int | None:
         state = broker.partition_state(topic, partition)
         return None if state.error_code == ErrorCode.LEADER_NOT_AVAILABLE else int(state.leader_id)
     return None
+
+
+class _Router:
+    """Finds the broker that has to answer a replayed request: the first partition's leader, the coordinator, or the controller."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._fetched_from: dict[int, Broker] = {}
+
+    def address_for(self, connection: int, request: Message) -> tuple[str, int]:
+        """Return the address for a request of a recorded connection."""
+        if request.KEY == ApiKey.FETCH:
+            # A session belongs to one broker, and its further requests name only what changes.
+            if getattr(request, "session_epoch", 0) <= 0 or connection not in self._fetched_from:
+                self._fetched_from[connection] = self._broker_for(request)
+            return self._fetched_from[connection].address
+        return self._broker_for(request).address
+
+    def _broker_for(self, request: Message) -> Broker:
+        cluster = self._cluster
+        if request.KEY in _FOR_CONTROLLER:
+            return cluster.controller()
+        if request.KEY in _FOR_TRANSACTIONS:
+            named = [getattr(request, name, None) for name in ("transactional_id", "v3_and_below_transactional_id")]
+            for transactional_id in filter(None, named):
+                return self._coordinator_of(transactional_id)
+        for group in groups_of(request):
+            return cluster.coordinator(group)
+        topics = {topic.topic_id: topic for topic in cluster.any().ask(MetadataRequest(topics=None)).topics}
+        counts = {topic.name: len(topic.partitions) for topic in topics.values()}
+        for name, partition in partitions_of(request, lambda topic_id: topics[topic_id].name if topic_id in topics else None):
+            if partition is not None and partition < counts.get(name, 0):
+                return cluster.leader(name, partition)
+        return cluster.any()
+
+    def _coordinator_of(self, transactional_id: str) -> Broker:
+        request = FindCoordinatorRequest(key=transactional_id, key_type=_TRANSACTION)
+        found = self._cluster.any().ask(request).node_id
+        return self._cluster.brokers.get(found, self._cluster.any())
