@@ -5,13 +5,18 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, Self
 
 from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError
+from twisted_kafka.client.node_api_versions import FIRST_VERSION, NodeApiVersions, parse_response
 from twisted_kafka.client.sasl_exchange import IPreparedClient, ISaslClient, SaslRefusedError, SaslSteps
 from twisted_kafka.protocol.api import response_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
+from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 
+SOFTWARE_NAME: Final = "twisted-kafka"
+SOFTWARE_VERSION: Final = "unknown"
+"""To find it out takes longer than most requests."""
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 
 _SIZE_BYTES: Final = 4
@@ -87,6 +92,18 @@ class SocketConnection:
         self.send(request, version, timeout_s)
         body = self._receive(self._correlation_id)
         return response_class(request.KEY).decode(body, version, parse_response_header(request.KEY, version, body)[1])
+
+    def versions(self, timeout_s: float) -> NodeApiVersions:
+        """Ask for the API versions that the broker supports; raises like ``ask``."""
+        version = FIRST_VERSION
+        while True:
+            request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+            self.send(request, version, timeout_s)
+            body = self._receive(self._correlation_id)
+            found = parse_response(body, parse_response_header(request.KEY, version, body)[1], version)
+            if not isinstance(found, int):
+                return NodeApiVersions(found.api_keys)
+            version = found
 
     def send(self, request: Message, version: int, timeout_s: float) -> None:
         """Send a request that has no response, as a Produce without acknowledgement."""

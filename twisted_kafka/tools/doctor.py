@@ -41,14 +41,12 @@ class Finding(NamedTuple):
     text: str
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add ``doctor`` to a parser's commands, like ``inspection.add_commands``."""
-    text = "find out why clients cannot work with a Kafka broker, this one or Apache Kafka"
-    command = commands.add_parser("doctor", help=text, description=f"{text[0].upper()}{text[1:]}.")
-    command.add_argument("address", metavar="HOST:PORT")
+def add_command(parser: argparse.ArgumentParser) -> None:
+    """Add the options (``commands.Command``)."""
+    parser.add_argument("address", metavar="HOST:PORT")
     what = "a client's settings for TLS and SASL (security.protocol, ssl.*, sasl.*), a file as for Kafka's tools"
-    command.add_argument("--command-config", metavar="FILE", type=Path, help=what)
-    command.set_defaults(run=_run)
+    parser.add_argument("--command-config", metavar="FILE", type=Path, help=what)
+    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:

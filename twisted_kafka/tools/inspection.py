@@ -21,32 +21,28 @@ EXIT_FOUND = 1
 """Exit status for errors in the files."""
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add ``dump-log`` and ``verify`` to a parser's commands.
+def add_dump(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``dump-log`` (``commands.Command``)."""
+    parser.description = (
+        "Print the contents of files of a log directory: segments (.log), indexes (.index, .timeindex, .txnindex), "
+        "producer snapshots (.snapshot), checkpoints, partition.metadata and meta.properties. The broker may be running."
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--records", action="store_true", help="also print the records, and decode those of __consumer_offsets")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    parser.set_defaults(run=_dump)
 
-    Each sets ``run``, a function of the parsed options that returns the exit status. It raises OSError, ValueError or
-    LogDirectoryError for errors that the user can correct.
-    """
-    dump = commands.add_parser(
-        "dump-log",
-        help="print the contents of files",
-        description="Print the contents of files of a log directory: segments (.log), indexes (.index, .timeindex, .txnindex), "
-        "producer snapshots (.snapshot), checkpoints, partition.metadata and meta.properties. The broker may be running.",
+
+def add_verify(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``verify`` (``commands.Command``)."""
+    parser.description = (
+        "Check log directories of a stopped broker: every batch, record, index and checkpoint. Nothing is modified. "
+        "The exit status is 1 if there are errors. The next start of the broker repairs everything reported as a note."
     )
-    dump.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    dump.add_argument("--records", action="store_true", help="also print the records, and decode those of __consumer_offsets")
-    dump.add_argument("--json", action="store_true", help="print one JSON object per line")
-    dump.set_defaults(run=_dump)
-    check = commands.add_parser(
-        "verify",
-        help="check a log directory of a stopped broker",
-        description="Check log directories of a stopped broker: every batch, record, index and checkpoint. Nothing is modified. "
-        "The exit status is 1 if there are errors. The next start of the broker repairs everything reported as a note.",
-    )
-    check.add_argument("directories", nargs="+", type=Path, metavar="DIR")
-    check.add_argument("--headers-only", action="store_true", help="do not decompress and parse the records (faster)")
-    check.add_argument("--json", action="store_true", help="print one JSON object per line")
-    check.set_defaults(run=_verify)
+    parser.add_argument("directories", nargs="+", type=Path, metavar="DIR")
+    parser.add_argument("--headers-only", action="store_true", help="do not decompress and parse the records (faster)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    parser.set_defaults(run=_verify)
 
 
 def _dump(options: argparse.Namespace) -> int:

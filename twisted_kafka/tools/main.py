@@ -1,9 +1,14 @@
-"""The command ``twisted-kafka``: runs, prepares and inspects a broker, or reports on its access log."""
+"""The command ``twisted-kafka``: runs, prepares and inspects brokers, works with clusters, or reports on an access log."""
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from twisted_kafka.tools import report
+from twisted_kafka.tools.commands import COMMANDS, add_commands
+
+if TYPE_CHECKING:
+    import argparse
 
 EXIT_USAGE = 2
 SERVE = "serve"
@@ -11,7 +16,7 @@ CLUSTER = "cluster"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return the exit status: 0, 1 for errors in the files, 2 for errors in the command line.
+    """Run the command; return the exit status: 0, 1 for errors in the files or of brokers, 2 for errors in the command line.
 
     ``serve`` exits like ``twistd kafka``, and the commands for the access log exit like ``python -m twisted_kafka_spark``.
     """
@@ -27,21 +32,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return cluster(given[1:])
     if given and given[0] in report.COMMANDS:
         return report.run(given)
-    return _inspect(given)
+    return _run(given)
 
 
-def _inspect(arguments: Sequence[str]) -> int:
+def make_parser(only: str | None = None) -> "argparse.ArgumentParser":
+    """Return the parser of all commands, in which only the command ``only`` has its options, or each one if it is None."""
     import argparse
 
     from twisted_kafka import __version__
-    from twisted_kafka.log.directories.log_directory import LogDirectoryError
-    from twisted_kafka.metadata.store import StoreError
-    from twisted_kafka.tools import certificates, doctor, inspection, metadata, passwords, recordings, test_server
 
     parser = argparse.ArgumentParser(
         prog="twisted-kafka",
-        description="Run and prepare a Kafka broker, inspect its files, and report on its requests. Many commands also work "
-        "with Apache Kafka.",
+        description="Run and prepare a Kafka broker, inspect its files, work with a cluster, and report on its requests. Many "
+        "commands also work with Apache Kafka.",
     )
     parser.add_argument("--version", action="version", version=f"twisted_kafka {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -49,21 +52,27 @@ def _inspect(arguments: Sequence[str]) -> int:
     commands.add_parser(CLUSTER, help="run several brokers for development; see twisted-kafka cluster --help")
     for name, text in report.COMMANDS.items():
         commands.add_parser(name, help=text)
-    inspection.add_commands(commands)
-    passwords.add_commands(commands)
-    certificates.add_command(commands)
-    metadata.add_command(commands)
-    doctor.add_command(commands)
-    recordings.add_commands(commands)
-    test_server.add_command(commands)
-    options = parser.parse_args(arguments)
+    add_commands(commands, only)
+    return parser
+
+
+def _run(arguments: Sequence[str]) -> int:
+    first = next((each for each in arguments if not each.startswith("-")), "")
+    parser = make_parser(first)
+    options, rest = parser.parse_known_args(arguments)
+    if rest:
+        if not hasattr(options, "rest") or any(each.startswith("-") for each in rest):
+            parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        getattr(options, options.rest).extend(rest)  # argparse gives a list only what stands together
     try:
         status: int = options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:
         sys.stderr.close()  # the reader of a pipe has closed it
         return 0
-    except (OSError, ValueError, LogDirectoryError, StoreError) as error:
+    except Exception as error:
+        if not isinstance(error, COMMANDS[first].errors()):
+            raise
         print(f"twisted-kafka: {' '.join(str(error).split())}", file=sys.stderr)
         return EXIT_USAGE
     return status

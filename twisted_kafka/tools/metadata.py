@@ -15,16 +15,14 @@ from twisted_kafka.metadata.tree import decode_tree, encode_tree, read_tree, wri
 from twisted_kafka.timing.clock import SystemClock
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add ``metadata`` to a parser's commands, like ``inspection.add_commands``."""
-    command = commands.add_parser(
-        "metadata",
-        help="move a stopped broker's metadata between the embedded store and ZooKeeper",
-        description="Write the metadata of a stopped broker to a file, or read it from one: topics, configs, users, ACLs. "
+def add_command(parser: argparse.ArgumentParser) -> None:
+    """Add the actions (``commands.Command``)."""
+    parser.description = (
+        "Write the metadata of a stopped broker to a file, or read it from one: topics, configs, users, ACLs. "
         "With zookeeper.connect in the broker's settings, the metadata is in ZooKeeper, otherwise in the log directory. The file "
-        "contains credentials; only its owner can read it.",
+        "contains credentials; only its owner can read it."
     )
-    actions = command.add_subparsers(required=True, metavar="ACTION")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
     for name, text, run in (
         ("export", "write the metadata to a new file", _export),
         ("import", "read the metadata from a file into an empty store", _import),

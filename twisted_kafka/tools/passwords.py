@@ -21,22 +21,20 @@ SALT_BYTES: Final = 24
 _MECHANISMS: Final = {mechanism.name: mechanism for mechanism in SCRAM_MECHANISMS}
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add ``set-password`` to a parser's commands, like ``inspection.add_commands``."""
-    command = commands.add_parser(
-        "set-password",
-        help="set a user's password in a stopped broker",
-        description="Set a user's SCRAM password in the metadata of a stopped or new broker. The command asks for the password, or "
-        "reads it from the standard input if that is not a terminal. For a running broker, use kafka-configs.sh of Apache Kafka.",
+def add_command(parser: argparse.ArgumentParser) -> None:
+    """Add the options (``commands.Command``)."""
+    parser.description = (
+        "Set a user's SCRAM password in the metadata of a stopped or new broker. The command asks for the password, or "
+        "reads it from the standard input if that is not a terminal. For a running broker, use twisted-kafka users set-password."
     )
-    command.add_argument("user", metavar="USER")
-    command.add_argument("-c", "--config", help="the broker's settings, as for serve")
-    command.add_argument("-d", "--data-dir", help="the broker's directory for all data, as for serve")
-    command.add_argument("-m", "--mechanism", choices=sorted(_MECHANISMS), default="SCRAM-SHA-512", help="[default: %(default)s]")
-    command.add_argument(
+    parser.add_argument("user", metavar="USER")
+    parser.add_argument("-c", "--config", help="the broker's settings, as for serve")
+    parser.add_argument("-d", "--data-dir", help="the broker's directory for all data, as for serve")
+    parser.add_argument("-m", "--mechanism", choices=sorted(_MECHANISMS), default="SCRAM-SHA-512", help="[default: %(default)s]")
+    parser.add_argument(
         "--iterations", type=int, default=MIN_ITERATIONS, help=f"{MIN_ITERATIONS} to {MAX_ITERATIONS} [default: %(default)s]"
     )
-    command.set_defaults(run=_set_password)
+    parser.set_defaults(run=_set_password)
 
 
 def _set_password(options: argparse.Namespace) -> int:

@@ -1,7 +1,6 @@
 """Reaches brokers with a client's settings. Every failure is one line with the remedy."""
 
 import socket
-import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,6 +34,11 @@ _LOG_IN: Final = "check the user name and the password in sasl.jaas.config"
 
 class NoAnswerError(Exception):
     """The other side does not answer like a Kafka broker. The text describes its behaviour and gives advice."""
+
+    def __init__(self, text: str, *, is_refused: bool = False) -> None:
+        """``is_refused``: one side rejects the other, so that a retry cannot help."""
+        super().__init__(text)
+        self.is_refused = is_refused
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -107,7 +111,7 @@ class Reach:
                 text = f"{where} {self._reason((host, port), error.received)}"
             case _:
                 text = f"{where} is not a Kafka broker ({error}): use the port of a Kafka listener"
-        return NoAnswerError(text)
+        return NoAnswerError(text, is_refused=isinstance(error, PeerRefusedError))
 
     @property
     def _has_tls(self) -> bool:
@@ -131,6 +135,8 @@ class Reach:
 
     def _speaks_tls(self, address: tuple[str, int]) -> bool:
         """Whether the listener answers a TLS handshake. Nothing is sent over it, so the peer is not verified."""
+        import ssl  # few runs need it
+
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -11,32 +11,27 @@ from twisted_kafka.recording.replay import Replay
 from twisted_kafka.timing.clock import SystemClock
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add both to a parser's commands, like ``inspection.add_commands``."""
-    text = "record the requests of clients to any Kafka broker, as a proxy in front of it"
-    record = commands.add_parser(
-        "record",
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}. Clients connect to this program. It replaces brokers' addresses in "
-        "responses with its own, one port for each. Both sides speak plain text. Secrets are not written. "
-        "It ends on SIGINT (ctrl-C) or SIGTERM.",
+def add_record(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``record`` (``commands.Command``)."""
+    parser.description = (
+        f"{parser.description} Clients connect to this program. It replaces brokers' addresses in responses with its own, one port "
+        "for each. Both sides speak plain text. Secrets are not written. It ends on SIGINT (ctrl-C) or SIGTERM."
     )
-    record.add_argument("file", metavar="FILE", help="a new file")
-    record.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:0", help="address for clients (default: a free port)")
-    record.add_argument("--to", metavar="HOST:PORT", required=True, help="the broker")
-    record.add_argument(
+    parser.add_argument("file", metavar="FILE", help="a new file")
+    parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:0", help="address for clients (default: a free port)")
+    parser.add_argument("--to", metavar="HOST:PORT", required=True, help="the broker")
+    parser.add_argument(
         "--max-mb", metavar="MB", type=int, default=MAX_FILE_BYTES >> 20, help="largest size of the file (%(default)s)"
     )
-    record.set_defaults(run=_record)
-    text = "send recorded requests to a broker, and report every answer that differs"
-    replay = commands.add_parser(
-        "replay",
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}. It needs a plain-text listener. The exit status is 1 if an answer differs.",
-    )
-    replay.add_argument("file", metavar="FILE")
-    replay.add_argument("address", metavar="HOST:PORT")
-    replay.set_defaults(run=_replay)
+    parser.set_defaults(run=_record)
+
+
+def add_replay(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``replay`` (``commands.Command``)."""
+    parser.description = f"{parser.description} It needs a plain-text listener. The exit status is 1 if an answer differs."
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("address", metavar="HOST:PORT")
+    parser.set_defaults(run=_replay)
 
 
 def _record(options: argparse.Namespace) -> int:

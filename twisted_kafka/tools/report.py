@@ -5,8 +5,6 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from twisted_kafka.system.installation import present_installation
-
 COMMANDS: Final = {
     "report": "report on an access log, or on Apache Kafka's request log",
     "follow": "follow a log while it is written: rollups, and findings as they occur",
@@ -28,6 +26,8 @@ def run(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name != _PACKAGE:
             raise
+        from twisted_kafka.system.installation import present_installation  # imports importlib.metadata, which takes long
+
         print(
             f"twisted-kafka: {arguments[0]} needs the package twisted-kafka-spark: {present_installation().command_for_report()}",
             file=sys.stderr,

@@ -24,27 +24,24 @@ _READ_BYTES: Final = 4096
 _HIGHEST_PORT: Final = 65_535
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add ``test-server`` to a parser's commands, like ``inspection.add_commands``."""
-    text = "run a broker for tests in any language, with faults, requests and a clock over HTTP"
-    command = commands.add_parser(
-        "test-server",
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}. It prints one line of JSON: bootstrap_servers, control_url, token, pid. It ends "
+def add_command(parser: argparse.ArgumentParser) -> None:
+    """Add the options (``commands.Command``)."""
+    parser.description = (
+        f"{parser.description} It prints one line of JSON: bootstrap_servers, control_url, token, pid. It ends "
         "when the program that started it ends, when its stdin is a pipe and is closed, or on SIGINT or SIGTERM, and leaves no "
-        f"files. The environment variable {TOKEN_VARIABLE} sets the token. docs/test-server.md describes the control API.",
+        f"files. The environment variable {TOKEN_VARIABLE} sets the token. docs/test-server.md describes the control API."
     )
-    command.add_argument("--brokers", metavar="N", type=int, default=1, help="number of brokers in the cluster (%(default)s)")
-    command.add_argument("--port", metavar="PORT", type=int, default=0, help="port of the first broker (default: free ports)")
-    command.add_argument(
+    parser.add_argument("--brokers", metavar="N", type=int, default=1, help="number of brokers in the cluster (%(default)s)")
+    parser.add_argument("--port", metavar="PORT", type=int, default=0, help="port of the first broker (default: free ports)")
+    parser.add_argument(
         "--control", metavar="HOST:PORT", default="127.0.0.1:0", help="address of the control API (default: a free port)"
     )
-    command.add_argument("--persona", metavar="VERSION", help="answer as another version of Kafka: 0.11, 2.8, 3.9 or 4.1")
-    command.add_argument("--override", "-o", metavar="KEY=VALUE", action="append", default=[], help="a setting; may be repeated")
-    command.add_argument("--rules", metavar="FILE", help="fault rules, in YAML or JSON")
-    command.add_argument("--stay", action="store_true", help="do not end with the parent or stdin")
-    command.add_argument("--verbose", action="store_true", help="log everything to stderr, not only warnings")
-    command.set_defaults(run=_run)
+    parser.add_argument("--persona", metavar="VERSION", help="answer as another version of Kafka: 0.11, 2.8, 3.9 or 4.1")
+    parser.add_argument("--override", "-o", metavar="KEY=VALUE", action="append", default=[], help="a setting; may be repeated")
+    parser.add_argument("--rules", metavar="FILE", help="fault rules, in YAML or JSON")
+    parser.add_argument("--stay", action="store_true", help="do not end with the parent or stdin")
+    parser.add_argument("--verbose", action="store_true", help="log everything to stderr, not only warnings")
+    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -1,0 +1,95 @@
+"""The options that all commands for clusters share, and their run: a session, an output, and errors of one line."""
+
+import argparse
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from twisted_kafka.config.properties import load_properties
+from twisted_kafka.timing.clock import SystemClock
+from twisted_kafka.tools.admin.output import FAILED, JSON, TEXT, Output
+from twisted_kafka.tools.admin.problems import CommandError
+from twisted_kafka.tools.admin.session import Session
+from twisted_kafka.tools.reach import parse_address
+
+DEFAULT_SERVER: Final = "127.0.0.1:9092"
+DEFAULT_TIMEOUT_S: Final = 30.0
+INTERRUPTED: Final = 130
+"""The exit status after ctrl-C, as shells report it."""
+
+Run = Callable[[argparse.Namespace, Session, Output], None]
+Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def action(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str, run: Run
+) -> argparse.ArgumentParser:
+    """Add an action such as ``list`` to a command. ``run`` gets the options, a session, and the output."""
+    parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    complete(parser, run)
+    return parser
+
+
+def complete(parser: argparse.ArgumentParser, run: Run) -> None:
+    """Add the options that all commands share, and set what the command does."""
+    group = parser.add_argument_group("connection and output")
+    group.add_argument(
+        "-b",
+        "--bootstrap-server",
+        metavar="HOST:PORT[,...]",
+        default=DEFAULT_SERVER,
+        help="brokers to connect to first [default: %(default)s]",
+    )
+    what = "a client's settings for TLS and SASL (security.protocol, ssl.*, sasl.*), a file as for Kafka's tools"
+    group.add_argument("--command-config", metavar="FILE", type=Path, help=what)
+    group.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=float,
+        default=DEFAULT_TIMEOUT_S,
+        help="how long to retry an operation [default: %(default)g]",
+    )
+    group.add_argument(
+        "-o", "--output", choices=(TEXT, JSON), default=TEXT, help="a table, or one JSON object a line [default: %(default)s]"
+    )
+    parser.set_defaults(run=lambda options: _run(options, run))
+
+
+def several(parser: argparse.ArgumentParser, name: str, metavar: str, text: str | None = None, *, least: int = 0) -> None:
+    """Add the last positional argument, a list. Its items may also follow options."""
+    parser.add_argument(name, nargs="+" if least else "*", metavar=metavar, help=text)
+    parser.set_defaults(rest=name)
+
+
+def with_preview(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a command that asks before it changes something."""
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
+
+
+def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """Return the keys and values of KEY=VALUE texts; raise ValueError."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise ValueError(f"{option} {text}: expected KEY=VALUE, as in {option} retention.ms=60000")
+        found[key] = value
+    return found
+
+
+def _run(options: argparse.Namespace, run: Run) -> int:
+    if options.timeout <= 0:
+        raise ValueError(f"--timeout {options.timeout:g}: expected a number of seconds above 0")
+    addresses = [parse_address(each) for each in options.bootstrap_server.split(",")]
+    settings = {} if options.command_config is None else load_properties(options.command_config)
+    output = Output(options.output, assumes_yes=getattr(options, "yes", False))
+    try:
+        with Session(addresses, settings, SystemClock(), options.timeout) as session:
+            run(options, session, output)
+    except CommandError as error:
+        output.problem(error)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return output.status

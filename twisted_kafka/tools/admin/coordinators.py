@@ -1,0 +1,32 @@
+"""Requests to the coordinators of groups and transactional ids."""
+
+from typing import Any, Final
+
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
+from twisted_kafka.tools.admin.problems import problem
+from twisted_kafka.tools.admin.session import Session
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+_BATCHED: Final = 4
+"""The first version that asks for several keys."""
+_NAMES: Final = {GROUP: "group", TRANSACTION: "transactional id"}
+
+
+def ask_coordinator(session: Session, key: str, kind: int, request: Message, *, latest: int | None = None) -> Any:
+    """Ask the coordinator of a group or transactional id; raises TryAgainError, or CommandError."""
+    return session.ask(request, coordinator_of(session, key, kind), latest=latest)
+
+
+def coordinator_of(session: Session, key: str, kind: int) -> int:
+    """Return the coordinator's broker id; raises TryAgainError, or CommandError."""
+    session.metadata([])
+    if session.version(FindCoordinatorRequest) >= _BATCHED:
+        found = session.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])).coordinators[0]
+    else:
+        found = session.ask(FindCoordinatorRequest(key_type=kind, key=key))
+    if found.error_code:
+        raise problem(f"{_NAMES[kind]} {key}", found.error_code, found.error_message)
+    node: int = found.node_id
+    return node

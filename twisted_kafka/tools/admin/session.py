@@ -1,0 +1,317 @@
+"""A command's connections to a Kafka cluster: versions, routing to the right broker, and retries."""
+
+import fnmatch
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Self, TypeVar
+
+from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError
+from twisted_kafka.client.node_api_versions import NodeApiVersions
+from twisted_kafka.client.socket_connection import SocketConnection
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.wire import MalformedMessageError
+from twisted_kafka.protocol.errors import ErrorCode, UnsupportedVersionError
+from twisted_kafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.tools.admin.problems import CommandError, TryAgainError, problem, unknown
+from twisted_kafka.tools.reach import NoAnswerError, Reach
+
+CLIENT_ID: Final = "twisted-kafka"
+STEP_S: Final = 10.0
+"""The longest wait for a connection, and for each step of a login."""
+
+FIRST_PAUSE_S: Final = 0.05
+LONGEST_PAUSE_S: Final = 1.0
+"""The pause before a retry doubles from the first to the longest."""
+
+_NULL_TOPICS: Final = 1
+"""The first version of Metadata in which null means all topics."""
+_WILD: Final = "*?["
+
+_T = TypeVar("_T")
+
+
+PartitionAnswer = tuple[TopicPartition, int, str | None, Any]
+"""A partition, its error code and message, and its part of the response."""
+
+
+class Session:
+    """Asks the brokers of one cluster. It connects when there is something to ask. It blocks, and belongs to one thread."""
+
+    def __init__(self, addresses: Sequence[tuple[str, int]], settings: Mapping[str, str], clock: IClock, timeout_s: float) -> None:
+        """``settings`` are a client's, by Kafka's names. ``timeout_s`` limits each operation with its retries.
+
+        Raises ConfigError.
+        """
+        self._addresses = addresses
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._reach = Reach(settings, CLIENT_ID, min(timeout_s, STEP_S))
+        self._connections: dict[int | None, tuple[SocketConnection, NodeApiVersions]] = {}
+        self._brokers: dict[int, MetadataResponseBroker] = {}
+        self._controller_id = -1
+        self._has_answer = False
+        self._deadline_ns: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        while self._connections:
+            self._connections.popitem()[1][0].close()
+
+    @property
+    def timeout_ms(self) -> int:
+        """The time that a request gives a broker for its work."""
+        return int(self._timeout_s * 1000)
+
+    # Requests
+
+    def retrying(self, step: Callable[[], _T]) -> _T:
+        """Call ``step`` until it raises no TryAgainError; raise its last error when the time is over."""
+        deadline_ns = self._deadline_ns = self._clock.monotonic_ns() + int(self._timeout_s * 1e9)
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                return step()
+            except TryAgainError as error:
+                if self._clock.monotonic_ns() + pause_s * 1e9 > deadline_ns:
+                    raise CommandError(f"{error} (tried for {self._timeout_s:g} s, see --timeout)") from None
+                self.forget(None)
+                self.pause(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def pause(self, seconds: float) -> None:
+        """Wait."""
+        condition = threading.Condition()
+        due_ns = self._clock.monotonic_ns() + int(seconds * 1e9)
+        with condition:
+            while self._clock.monotonic_ns() < due_ns:
+                self._clock.wait_until(condition, due_ns)
+
+    def ask(self, request: Message, node: int | None = None, *, latest: int | None = None) -> Any:
+        """Ask a broker, any one if ``node`` is None; return its response. ``latest`` limits the version.
+
+        Raises TryAgainError if there is no answer, CommandError if no answer can be expected.
+        """
+        where = self._address_of(node)
+        try:
+            connection, versions = self._connection(node)
+            version = versions.usable(request, latest)
+            response = connection.ask(request, version, self._left_s())
+        except UnsupportedVersionError as error:
+            text = str(error).replace("this broker", "this tool").replace("the node", where)
+            raise CommandError(f"{text}: update the older one") from None
+        except (OSError, PeerRefusedError, NotAResponseError, MalformedMessageError) as error:
+            self.forget(node)
+            raise self._unanswered(error, node) from None
+        self._has_answer = True
+        return response
+
+    def send(self, request: Message, node: int, *, latest: int | None = None) -> None:
+        """Send a broker a request that has no response; raises like ``ask``."""
+        try:
+            connection, versions = self._connection(node)
+            connection.send(request, versions.usable(request, latest), self._left_s())
+        except (OSError, PeerRefusedError) as error:
+            self.forget(node)
+            raise self._unanswered(error, node) from None
+
+    def version(self, kind: type[Message], node: int | None = None) -> int:
+        """Return the version in which a broker is asked; -1 if it does not support this API. Raises like ``ask``."""
+        try:
+            return self._connection(node)[1].usable(kind)
+        except UnsupportedVersionError:
+            return -1
+        except (OSError, PeerRefusedError, NotAResponseError, MalformedMessageError) as error:
+            raise self._unanswered(error, node) from None
+
+    def ask_controller(self, request: Message, *, latest: int | None = None) -> Any:
+        """Ask the controller; raises like ``ask``. With KRaft any broker passes the request on."""
+        self.metadata([])
+        return self.ask(request, self._controller_id if self._controller_id in self._brokers else None, latest=latest)
+
+    def ask_brokers(self, request: Message) -> dict[int, Any]:
+        """Ask each broker; return the responses by broker id."""
+        self.metadata([])
+        return {node: self.retrying(lambda node=node: self.ask(request, node)) for node in sorted(self._brokers)}  # type: ignore[misc]
+
+    def ask_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        make: Callable[[Sequence[TopicPartition]], Message],
+        answers: Callable[[Any], Iterable[PartitionAnswer]],
+        *,
+        latest: int | None = None,
+    ) -> dict[TopicPartition, Any]:
+        """Ask the leaders of partitions; return each partition's part of a response. Raises CommandError for the first error."""
+        left, found = set(partitions), dict[TopicPartition, Any]()
+
+        def step() -> None:
+            again = None
+            for leader, mine in self.by_leader(left).items():
+                for partition, code, message, answer in answers(self.ask(make(mine), leader, latest=latest)):
+                    if code:
+                        error = problem(f"{partition.topic} partition {partition.partition}", code, message)
+                        if not isinstance(error, TryAgainError):
+                            raise error
+                        again = error
+                    else:
+                        found[partition] = answer
+                        left.discard(partition)
+            if again is not None:
+                raise again
+
+        if left:
+            self.retrying(step)
+        return found
+
+    # The cluster
+
+    @property
+    def brokers(self) -> dict[int, MetadataResponseBroker]:
+        """The brokers of the last metadata, by id."""
+        return self._brokers
+
+    @property
+    def controller_id(self) -> int:
+        """The controller of the last metadata, -1 without one."""
+        return self._controller_id
+
+    def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
+        """Ask for the brokers and these topics, or all; creates none. Raises like ``ask``."""
+        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        response: MetadataResponse = self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        self._brokers = {broker.node_id: broker for broker in response.brokers}
+        self._controller_id = response.controller_id
+        return response
+
+    def topics(self, names: Sequence[str], *, with_internal: bool = True) -> list[MetadataResponseTopic]:
+        """Return the topics with these names or patterns, all if there are no names, sorted.
+
+        Raises CommandError for an unknown one.
+        """
+        if names and not any(set(name) & set(_WILD) for name in names):
+            found = self.retrying(lambda: self._named(names))
+        else:
+            topics = self.retrying(lambda: self.metadata(None)).topics
+            if not with_internal:
+                topics = [topic for topic in topics if not topic.is_internal]
+            if names:
+                topics = _matching(topics, names)
+            found = {str(topic.name): topic for topic in topics}
+        return [found[name] for name in sorted(found)]
+
+    def _named(self, names: Sequence[str]) -> dict[str, MetadataResponseTopic]:
+        found = {}
+        for topic in self.metadata(names).topics:
+            name = str(topic.name)
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                known = [str(each.name) for each in self.metadata(None).topics]
+                raise unknown("topic", name, known, "list the topics with twisted-kafka topics list")
+            if topic.error_code and topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
+                raise problem(f"topic {name}", topic.error_code)
+            found[name] = topic
+        return found
+
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Return the partitions by leader, from fresh metadata. Raises TryAgainError if one has none."""
+        wanted = set(partitions)
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for topic in self._named(sorted({each.topic for each in wanted})).values():
+            for each in topic.partitions:
+                partition = TopicPartition(str(topic.name), each.partition_index)
+                if partition not in wanted:
+                    continue
+                wanted.discard(partition)
+                if each.leader_id not in self._brokers:
+                    raise problem(f"{partition.topic} partition {partition.partition}", ErrorCode.LEADER_NOT_AVAILABLE)
+                by_leader.setdefault(each.leader_id, []).append(partition)
+        if wanted:
+            first = min(wanted)
+            raise CommandError(
+                f"{first.topic} has no partition {first.partition}: twisted-kafka topics describe {first.topic} lists them"
+            )
+        return by_leader
+
+    # Connections
+
+    def forget(self, node: int | None) -> None:
+        """Close the connection to a broker, or to any one."""
+        old = self._connections.pop(node, None)
+        if old is not None:
+            old[0].close()
+
+    def _connection(self, node: int | None) -> tuple[SocketConnection, NodeApiVersions]:
+        if node not in self._connections:
+            self._connections[node] = self._connect_to_any() if node is None else self._connect(*self._address(node))
+        return self._connections[node]
+
+    def _connect_to_any(self) -> tuple[SocketConnection, NodeApiVersions]:
+        """Connect to a bootstrap server, or later to one of the brokers that it knows."""
+        error: Exception | None = None
+        known = [(broker.host, broker.port) for broker in self._brokers.values()]
+        for host, port in (*self._addresses, *known):
+            try:
+                return self._connect(host, port)
+            except (CommandError, NoAnswerError) as caught:
+                error = error or caught
+        assert error is not None
+        raise CommandError(str(error)) if not self._has_answer else TryAgainError(str(error))
+
+    def _connect(self, host: str, port: int) -> tuple[SocketConnection, NodeApiVersions]:
+        try:
+            connection = self._reach.connect(host, port)
+        except NoAnswerError as error:
+            raise (CommandError if error.is_refused else TryAgainError)(str(error)) from None
+        try:
+            return connection, connection.versions(self._left_s())
+        except (OSError, PeerRefusedError, NotAResponseError, MalformedMessageError) as error:
+            connection.close()
+            raise TryAgainError(str(self._reach.explained(error, host, port))) from None
+
+    def _unanswered(self, error: Exception, node: int | None) -> CommandError:
+        """Return what a failed request means: before the first answer, a retry does not help."""
+        host, port = self._address(node)
+        text = self._reach.explained(error, host, port)
+        if self._has_answer:
+            return TryAgainError(str(text))
+        return CommandError(str(self._reach.with_missing_login(text, host, port)))
+
+    def _address(self, node: int | None) -> tuple[str, int]:
+        if node is None:
+            return self._addresses[0]
+        if node not in self._brokers:
+            known = ", ".join(map(str, sorted(self._brokers)))
+            raise CommandError(f"there is no broker {node}: the cluster has {known}")
+        return self._brokers[node].host, self._brokers[node].port
+
+    def _address_of(self, node: int | None) -> str:
+        host, port = self._address(node)
+        return f"{host}:{port}"
+
+    def _left_s(self) -> float:
+        if self._deadline_ns is None:
+            return self._timeout_s
+        return max(1.0, (self._deadline_ns - self._clock.monotonic_ns()) / 1e9)
+
+
+def _matching(topics: Sequence[MetadataResponseTopic], names: Sequence[str]) -> list[MetadataResponseTopic]:
+    found: dict[str, MetadataResponseTopic] = {}
+    for name in names:
+        matching = [topic for topic in topics if fnmatch.fnmatchcase(str(topic.name), name)]
+        if not matching:
+            raise unknown("topic", name, (str(topic.name) for topic in topics), "list the topics with twisted-kafka topics list")
+        found |= {str(topic.name): topic for topic in matching}
+    return list(found.values())
