@@ -113,6 +113,7 @@ lint: $(VENV)/.dev-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/lint-imports --config import-linter-runtime.toml
 
 $(VENV)/.docs-installed: $(VENV)/.dev-installed
 	$(INSTALL) 'twisted_kafka[docs]'

@@ -90,7 +90,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
         return None
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-    class ByFixtures(LoadScopeScheduling):  # type: ignore[misc]
+    class ByFixtures(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             module = nodeid.partition("::")[0]
             if module in ON_ZOOKEEPER:

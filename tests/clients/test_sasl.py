@@ -332,14 +332,14 @@ def bearing(client: str, bearer: Callable[[], str]) -> dict[str, Any]:
     if client == "kafka-python":
         from kafka.net.sasl.oauth import AbstractTokenProvider
 
-        class Provider(AbstractTokenProvider):  # type: ignore[misc]
+        class Provider(AbstractTokenProvider):
             def token(self) -> str:
                 return bearer()
 
         return {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": Provider()}
     from aiokafka.abc import AbstractTokenProvider as AsyncTokenProvider
 
-    class AsyncProvider(AsyncTokenProvider):  # type: ignore[misc]
+    class AsyncProvider(AsyncTokenProvider):
         async def token(self) -> str:
             return bearer()
 

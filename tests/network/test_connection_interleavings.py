@@ -14,7 +14,6 @@ from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.accepting.acceptor import Acceptor, SocketOptions
 from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas
-from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor
 from twisted_kafka.timing.clock import ManualClock
 
 SEEDS = share_of(150)
@@ -36,12 +35,12 @@ class Processor:
         self._listener = listener
         self._quotas = quotas
         self._new: list[socket.socket] = []
-        self._blocked: list[IBlockedAcceptor] = []
+        self._blocked: list[Acceptor] = []
         self.open: list[socket.socket] = []
         self.served = 0
         self.must_check = False
 
-    def accept(self, connected: socket.socket, peer: Any, blocked: IBlockedAcceptor | None = None) -> bool:
+    def accept(self, connected: socket.socket, peer: Any, blocked: Acceptor | None = None) -> bool:
         if len(self._new) >= ROOM:
             assert blocked is not None
             self._blocked.append(blocked)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
+from tests.support.fake import Fake
 from tests.support.network_fakes import ReadersReactor, is_closed
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
@@ -15,19 +16,18 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.accepting import acceptor as acceptor_module
 from twisted_kafka.network.accepting.acceptor import PAUSE_S, RETRY_S, Acceptor, BindError, SocketOptions
 from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas, ConnectionThrottledError
-from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor
 from twisted_kafka.network.log_rate_limit import INTERVAL_NS, LINES
 from twisted_kafka.timing.clock import ManualClock
 
 
-class FakeProcessor:
+class FakeProcessor(Fake):
     def __init__(self, room: int) -> None:
         self.room = room
         self.accepted: list[socket.socket] = []
         self.peers: list[Any] = []
-        self.blocked: IBlockedAcceptor | None = None
+        self.blocked: Acceptor | None = None
 
-    def accept(self, connected: socket.socket, peer: Any, blocked: IBlockedAcceptor | None = None) -> bool:
+    def accept(self, connected: socket.socket, peer: Any, blocked: Acceptor | None = None) -> bool:
         if self.room == 0:
             self.blocked = blocked
             return False
@@ -59,7 +59,7 @@ class Accepting:
         end_point = EndPoint(host, 0, "L", "PLAINTEXT")
         self.acceptor = Acceptor(end_point, self.reactor, options or SocketOptions(), self.clock, self.blocked, self.quotas)
         self.processors = [FakeProcessor(room) for room in rooms]
-        self.acceptor.processors = self.processors  # type: ignore[assignment]
+        self.acceptor.processors = self.processors
         self.clients: list[socket.socket] = []
         self.acceptor.start()
 

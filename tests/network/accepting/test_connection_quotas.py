@@ -1,8 +1,8 @@
 from typing import Any
 
 import pytest
-from zope.interface import implementer
 
+from tests.support.fake import Fake
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -13,7 +13,6 @@ from twisted_kafka.network.accepting.connection_quotas import (
     TooManyConnectionsError,
     parse_overrides,
 )
-from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor
 from twisted_kafka.timing.clock import ManualClock
 
 TWO = {
@@ -24,8 +23,7 @@ TWO = {
 }
 
 
-@implementer(IBlockedAcceptor)
-class Waiting:
+class Waiting(Fake):
     def __init__(self) -> None:
         self.told = 0
 
@@ -33,7 +31,7 @@ class Waiting:
         self.told += 1
 
 
-class Checked:
+class Checked(Fake):
     def __init__(self) -> None:
         self.checks = 0
 
@@ -73,7 +71,7 @@ def test_the_brokers_limit_holds_for_all_but_the_listener_among_brokers() -> Non
     assert limited.room("INSIDE")
     processors = {name: Checked() for name in ("INSIDE", "OUTSIDE")}
     for name, processor in processors.items():
-        limited.quotas.add_processor(name, processor)  # type: ignore[arg-type]
+        limited.quotas.add_processor(name, processor)
     limited.connect("INSIDE")
     assert (processors["INSIDE"].checks, processors["OUTSIDE"].checks) == (0, 1)
     assert limited.quotas.claim_excess("OUTSIDE")
@@ -126,7 +124,7 @@ def test_a_listener_that_is_protected_from_now_on_takes_what_waits() -> None:
 def test_the_last_listener_left_is_not_protected() -> None:
     limited = Limited(max_connections="2")
     processor = Checked()
-    limited.quotas.add_processor("INSIDE", processor)  # type: ignore[arg-type]
+    limited.quotas.add_processor("INSIDE", processor)
     limited.connect("INSIDE", count=3)
     assert (processor.checks, limited.quotas.claim_excess("INSIDE")) == (0, False)
     limited.quotas.remove_listener("OUTSIDE")
@@ -153,12 +151,12 @@ def test_who_waits_is_told_once_when_a_limit_is_raised() -> None:
 def test_a_lowered_limit_has_connections_closed() -> None:
     limited = Limited()
     processor = Checked()
-    limited.quotas.add_processor("OUTSIDE", processor)  # type: ignore[arg-type]
+    limited.quotas.add_processor("OUTSIDE", processor)
     limited.connect("OUTSIDE", count=3)
     limited.quotas.configure(limited.config.updated({"max.connections": "1"}))
     assert processor.checks == 1
     assert limited.quotas.claim_excess("OUTSIDE")
-    limited.quotas.remove_processor(processor)  # type: ignore[arg-type]
+    limited.quotas.remove_processor(processor)
 
 
 def test_addresses_and_their_overrides() -> None:
@@ -260,7 +258,7 @@ def test_no_more_are_closed_than_there_are_too_many() -> None:
 def test_the_broker_s_limit_itself_is_not_too_many() -> None:
     limited = Limited(max_connections="2")
     processor = Checked()
-    limited.quotas.add_processor("OUTSIDE", processor)  # type: ignore[arg-type]
+    limited.quotas.add_processor("OUTSIDE", processor)
     limited.connect("OUTSIDE", count=1)
     assert limited.room("OUTSIDE")
     limited.connect("OUTSIDE", count=1)
@@ -269,7 +267,7 @@ def test_the_broker_s_limit_itself_is_not_too_many() -> None:
     assert (processor.checks, limited.quotas.claim_excess("OUTSIDE")) == (0, False)
     limited.connect("INSIDE")
     assert (processor.checks, limited.quotas.claim_excess("OUTSIDE")) == (1, True)
-    limited.quotas.remove_processor(processor)  # type: ignore[arg-type]
+    limited.quotas.remove_processor(processor)
     limited.connect("INSIDE")
     assert processor.checks == 1
 

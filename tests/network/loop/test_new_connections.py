@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from zope.interface import implementer
 
+from tests.support.fake import Fake
 from tests.support.network_fakes import FakeReactor, Layer, lines_of
-from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, IBlockedAcceptor, NoQuotas
+from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, NoQuotas
 from twisted_kafka.network.loop.new_connections import NewConnections
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings
 
@@ -29,8 +29,7 @@ class Socket:
         self.is_closed = True
 
 
-@implementer(IBlockedAcceptor)
-class Blocked:
+class Blocked(Fake):
     def __init__(self) -> None:
         self.told = 0
 

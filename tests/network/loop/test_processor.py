@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from zope.interface import implementer
 
 from tests.support import network_fakes
 from tests.support.cases import case
+from tests.support.fake import Fake
 from tests.support.network_fakes import FakeTransport, Layer, frame, lines_of
-from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, IBlockedAcceptor, NoQuotas
+from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, NoQuotas
 from twisted_kafka.network.connection.channel import FRAME_BYTES, READ_AHEAD_BYTES
 from twisted_kafka.network.connection.expiry import HALF_CLOSED_S
 from twisted_kafka.network.connection.framing import NOT_NOW
@@ -555,8 +555,7 @@ def test_excess_connections_are_closed_least_recently_used_first_and_one_each_tu
 def test_a_full_processor_tells_the_acceptor_when_it_has_room() -> None:
     told = []
 
-    @implementer(IBlockedAcceptor)
-    class Acceptor:
+    class Acceptor(Fake):
         def retry_connection(self) -> None:
             told.append(True)
 

@@ -1,20 +1,19 @@
 import random
 
 import pytest
-from zope.interface import implementer
 
 from tests.support.budget import share_of
 from tests.support.cases import case
+from tests.support.fake import Fake
 from tests.support.network_fakes import FakeTransport, Layer, frame
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_state import MUTED, NOT_MUTED
 from twisted_kafka.network.connection.expiry import GRACE_S, SLOW_BYTES_PER_S, WHOLE_REQUEST_S
-from twisted_kafka.network.requests.memory_pool import IMemoryWaiter, MemoryPool
+from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.timing.clock import ManualClock
 
 
-@implementer(IMemoryWaiter)
-class Waiter:
+class Waiter(Fake):
     def __init__(self) -> None:
         self.told = 0
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.fake import Fake
 from twisted_kafka.network.requests.memory_pool import LARGE_BYTES
 from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import (
@@ -31,7 +32,7 @@ from twisted_kafka.timing.clock import ManualClock
 MS = 1_000_000
 
 
-class FakeProcessor:
+class FakeProcessor(Fake):
     def __init__(self) -> None:
         self.responses: list[Any] = []
         self.wakes = self.drained = 0

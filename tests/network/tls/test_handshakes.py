@@ -5,6 +5,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
 
+from tests.support.fake import Fake
 from tests.support.network_fakes import lines_of
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection.newcomers import SILENT_S
@@ -14,7 +15,7 @@ from twisted_kafka.network.tls.handshakes import HandshakeLimits, Handshakes
 from twisted_kafka.timing.clock import ManualClock
 
 
-class Handshaking:
+class Handshaking(Fake):
     def __init__(self, owner: Handshakes) -> None:
         self.owner = owner
         self.why: str | None = None

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.interfaces import IDelayedCall, IReadDescriptor
 from twisted.logger import Logger
@@ -22,10 +22,13 @@ from zope.interface import implementer
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas, ConnectionThrottledError, TooManyConnectionsError
-from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, IBlockedAcceptor, IConnectionProcessor
+from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.system.forks import close_in_children
 from twisted_kafka.timing.clock import IClock
+
+if TYPE_CHECKING:
+    from twisted_kafka.network.loop.processor import Processor
 
 ACCEPTS_PER_TURN = NEW_CONNECTIONS
 """Most connections accepted before the reactor gets to its other work: as many as an empty processor queue takes."""
@@ -80,7 +83,7 @@ class _Waiting:
         self.is_counted = False
 
 
-@implementer(IReadDescriptor, IBlockedAcceptor)
+@implementer(IReadDescriptor)
 class Acceptor:
     """Accepts the connections of one listener.
 
@@ -95,7 +98,7 @@ class Acceptor:
     ) -> None:
         """Bind; raises BindError. ``reactor``, on whose thread this is called, is used until ``attach``."""
         self.end_point = end_point
-        self.processors: Sequence[IConnectionProcessor] = ()
+        self.processors: Sequence[Processor] = ()
         self._name = end_point.listener_name
         self._reactor = reactor
         self._options = options
@@ -312,7 +315,7 @@ class Acceptor:
     # Waiting and retrying.
 
     def retry_connection(self) -> None:
-        """Retry the waiting connection (``IBlockedAcceptor.retry_connection``). From any thread."""
+        """Retry the waiting connection: a processor has room, or a limit allows more. From any thread; extra calls do no harm."""
         self._reactor.callFromThread(self._retry_waiting)
 
     def _retry_in(self, seconds: float) -> None:

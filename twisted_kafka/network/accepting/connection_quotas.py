@@ -8,6 +8,7 @@ here blocks: an acceptor that has to wait is called back.
 import threading
 from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -18,8 +19,12 @@ from twisted_kafka.config.keys.declare import MAX_INT
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.metrics.sampled import RateQuota, SampledAverage
 from twisted_kafka.network.accepting.host_names import UnknownHostError, addresses
-from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor, IConnectionProcessor, IConnectionQuotas
+from twisted_kafka.network.accepting.interfaces import IConnectionQuotas
 from twisted_kafka.timing.clock import IClock
+
+if TYPE_CHECKING:
+    from twisted_kafka.network.accepting.acceptor import Acceptor
+    from twisted_kafka.network.loop.processor import Processor
 
 MAX_CONNECTIONS = "max.connections"
 MAX_CONNECTIONS_PER_IP = "max.connections.per.ip"
@@ -88,8 +93,8 @@ class ConnectionQuotas:
         self._ip_rates: dict[str, int] = {}
         self._default_ip_rate = MAX_INT
         self._ip_quotas: dict[str, RateQuota] = {}
-        self._waiting: dict[IBlockedAcceptor, None] = {}
-        self._processors: list[tuple[str, IConnectionProcessor]] = []
+        self._waiting: dict[Acceptor, None] = {}
+        self._processors: list[tuple[str, Processor]] = []
         self._limit = self._limit_per_ip = MAX_INT
         self._overrides: Mapping[str, int] = {}
         metrics.gauge(_GROUP, "broker-connection-accept-rate", lambda: self._measure(self._broker))
@@ -155,12 +160,12 @@ class ConnectionQuotas:
             for known, quota in self._ip_quotas.items():
                 quota.limit = self._ip_rates.get(known, self._default_ip_rate)
 
-    def add_processor(self, listener_name: str, processor: IConnectionProcessor) -> None:
+    def add_processor(self, listener_name: str, processor: "Processor") -> None:
         """Call ``processor.check_connections`` when there are too many connections."""
         with self._lock:
             self._processors.append((listener_name, processor))
 
-    def remove_processor(self, processor: IConnectionProcessor) -> None:
+    def remove_processor(self, processor: "Processor") -> None:
         """Stop calling ``processor``."""
         with self._lock:
             self._processors = [pair for pair in self._processors if pair[1] is not processor]
@@ -178,7 +183,7 @@ class ConnectionQuotas:
                 listener.throttle_ms.record(throttle_ms, now_ms)
         return throttle_ms
 
-    def slot_available(self, listener_name: str, waiting: IBlockedAcceptor) -> bool:
+    def slot_available(self, listener_name: str, waiting: "Acceptor") -> bool:
         """Return whether one more connection is allowed; if not, ``waiting.retry_connection`` is called once."""
         with self._lock:
             listener = self._listeners[listener_name]

@@ -1,32 +1,11 @@
 """What acceptors, processors and connection quotas ask of one another."""
 
-import socket
-from typing import Any, Final
+from typing import Final
 
 from zope.interface import Interface, implementer
 
 NEW_CONNECTIONS: Final = 20
 """How many accepted connections may wait for a processor (Kafka: Processor.ConnectionQueueSize)."""
-
-
-class IBlockedAcceptor(Interface):
-    """An acceptor that holds an accepted connection which no processor could take yet."""
-
-    def retry_connection() -> None:
-        """Try again: a processor has room, or a limit allows more connections. From any thread; extra calls do no harm."""
-
-
-class IConnectionProcessor(Interface):
-    """Where an acceptor hands over connections. Every method may be called from any thread."""
-
-    def accept(connected: socket.socket, peer: tuple[Any, ...], blocked: IBlockedAcceptor | None = None) -> bool:  # noqa: N805
-        """Take over a connection that ConnectionQuotas has counted; return False if ``NEW_CONNECTIONS`` are waiting already.
-
-        A full processor calls ``blocked.retry_connection`` once when it has room.
-        """
-
-    def check_connections() -> None:
-        """Close the least recently used connection, one per turn, while ``IConnectionQuotas.claim_excess`` returns True."""
 
 
 class IConnectionQuotas(Interface):

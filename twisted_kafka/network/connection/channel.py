@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from twisted_kafka.network.connection.channel_state import (
     CLOSED,
@@ -28,6 +28,9 @@ from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.protocol.headers import read_request_header
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 
+if TYPE_CHECKING:
+    from twisted_kafka.network.loop.processor import Processor
+
 READ_BYTES = 64 * 1024
 """Size of one read for small frames, and for the beginning of a large one."""
 
@@ -48,64 +51,6 @@ LOADED_NS = 1_000_000_000
 
 FRAME_BYTES = 64
 """What a frame that waits costs besides its bytes: its size prefix, its object, and its place in the backlog."""
-
-
-class IChannelOwner(Protocol):
-    """The processor of a channel, on whose thread every method of both is called."""
-
-    stats: ConnectionStats
-    read_bytes: int
-    """The size of one read: ``READ_BYTES``, or ``SHORT_READ_BYTES`` while much is held."""
-
-    @property
-    def memory_pool(self) -> MemoryPool | None:
-        """The pool that requests are allocated from; None means that their memory is not limited."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether there is no room for another request: the request queue or the memory pool is exhausted."""
-
-    def now_ns(self) -> int:
-        """Return the monotonic time."""
-
-    def stop_reading(self, channel: "KafkaChannel") -> None:
-        """Mute a channel until there is room again."""
-
-    def note_held(self, channel: "KafkaChannel", size_bytes: int) -> bool:
-        """Note how much a channel holds of requests that are incomplete or wait; return whether it may read ahead.
-
-        If channels hold too much together, the one that has been silent for the longest time is closed.
-        """
-
-    def reserve_memory(self, channel: "KafkaChannel", size_bytes: int) -> bool:
-        """Allocate from the memory pool. If it is exhausted, mute the channel until memory is released and return False."""
-
-    def process_completed_receive(self, channel: "KafkaChannel", frame: Buffer) -> None:
-        """Process a complete frame as the channel's next request."""
-
-    def process_completed_send(self, channel: "KafkaChannel", request: Request) -> None:
-        """Complete the request whose response has been sent."""
-
-    def process_disconnected(self, channel: "KafkaChannel") -> None:
-        """Forget a closed channel."""
-
-    def process_half_closed(self, channel: "KafkaChannel") -> None:
-        """Close a channel whose client sends no more, once its last request is answered or a short time has passed."""
-
-    def refuse(self, channel: "KafkaChannel", why: str) -> None:
-        """Close a channel that sent something invalid, and log why."""
-
-    def tell_refusal(self, channel: "KafkaChannel", why: str) -> None:
-        """Report to observers why a channel is closed."""
-
-    def load(self, channel: "KafkaChannel", regions: Sequence[FileRegion]) -> None:
-        """Let a handler load regions into the page cache; the channel continues after that."""
-
-    def log_unreadable_file(self, channel: "KafkaChannel", why: str) -> None:
-        """Log why a response cannot be read from its file."""
-
-    def close_after_failed_authentication(self, channel: "KafkaChannel") -> None:
-        """Count the failure and close the channel after ``connection.failed.authentication.delay.ms``."""
 
 
 class KafkaChannel:
@@ -137,7 +82,7 @@ class KafkaChannel:
     transport: IChannelTransport
     last_active_ns: int
 
-    def __init__(self, connection: ConnectionInfo, owner: IChannelOwner, max_request_bytes: int) -> None:
+    def __init__(self, connection: ConnectionInfo, owner: "Processor", max_request_bytes: int) -> None:
         self.connection = connection
         self._owner = owner
         self._reader = FrameReader(max_request_bytes, most_cut=MOST_CUT)

@@ -3,14 +3,18 @@
 import socket
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.logger import Logger
 
-from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, IBlockedAcceptor
-from twisted_kafka.network.connection.channel import IChannelOwner, KafkaChannel
+from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS
+from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings
 from twisted_kafka.network.requests.request_context import ConnectionInfo
+
+if TYPE_CHECKING:
+    from twisted_kafka.network.accepting.acceptor import Acceptor
+    from twisted_kafka.network.loop.processor import Processor
 
 _log = Logger()
 
@@ -26,7 +30,7 @@ class NewConnections:
         self._number = number
         self.waiting: deque[tuple[socket.socket, tuple[Any, ...]]] = deque()
         """Connected sockets and their peers' addresses."""
-        self._blocked: deque[IBlockedAcceptor] = deque()
+        self._blocked: deque[Acceptor] = deque()
         self._index = 0
         self.attach(reactor)
 
@@ -34,8 +38,8 @@ class NewConnections:
         """Make transports on ``reactor`` from now on."""
         self._make_transport = self._settings.channel_builder.for_processor(self._number, reactor)
 
-    def put(self, connected: socket.socket, peer: tuple[Any, ...], blocked: IBlockedAcceptor | None) -> bool:
-        """Add a connection; return False if the queue is full. (``IConnectionProcessor.accept``.) From any thread."""
+    def put(self, connected: socket.socket, peer: tuple[Any, ...], blocked: "Acceptor | None") -> bool:
+        """Add a connection; return False if the queue is full. From any thread."""
         if len(self.waiting) >= NEW_CONNECTIONS:
             if blocked is None:
                 return False
@@ -45,7 +49,7 @@ class NewConnections:
         self.waiting.append((connected, peer))
         return True
 
-    def make_channels(self, owner: IChannelOwner) -> Iterator[KafkaChannel]:
+    def make_channels(self, owner: "Processor") -> Iterator[KafkaChannel]:
         """Make channels of at most ``NEW_CONNECTIONS`` connections. A connection that is closed already is skipped."""
         for _ in range(NEW_CONNECTIONS):
             if not self.waiting:

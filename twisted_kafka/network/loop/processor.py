@@ -26,12 +26,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor, IConnectionProcessor
 from twisted_kafka.network.connection.channel import READ_BYTES, SHORT_READ_BYTES, KafkaChannel
 from twisted_kafka.network.connection.connection_stats import ConnectionStats
 from twisted_kafka.network.connection.expiry import (
@@ -50,7 +49,7 @@ from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.loop.new_connections import NewConnections
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings
 from twisted_kafka.network.loop.reactors import ILoopHooks
-from twisted_kafka.network.requests.memory_pool import IMemoryWaiter, MemoryPool
+from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.parker import IRequestHandler, Parker, exchange_roles
 from twisted_kafka.network.requests.request import (
     AUTHENTICATED,
@@ -68,6 +67,9 @@ from twisted_kafka.network.requests.request_context import ConnectionInfo, Reque
 from twisted_kafka.network.requests.request_observer import IRefusalObserver, IRequestObserver
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.timing.clock import IClock
+
+if TYPE_CHECKING:
+    from twisted_kafka.network.accepting.acceptor import Acceptor
 
 MAX_REQUESTS_PER_ROUND = 32
 """Most requests that the thread handles before it sends their responses and polls its sockets again."""
@@ -93,7 +95,7 @@ MAX_ROUND_NS = 3_000_000
 _log = Logger()
 
 
-@implementer(IConnectionProcessor, ILoopHooks, IMemoryWaiter)
+@implementer(ILoopHooks)
 class Processor:
     """Owns the connections that it is given, on one reactor's thread."""
 
@@ -206,8 +208,11 @@ class Processor:
         if observer.request_completed not in self._observers:
             self._observers = (*self._observers, observer.request_completed)
 
-    def accept(self, connected: socket.socket, peer: tuple[Any, ...], blocked: IBlockedAcceptor | None = None) -> bool:
-        """Take over an accepted connection (``IConnectionProcessor.accept``)."""
+    def accept(self, connected: socket.socket, peer: tuple[Any, ...], blocked: "Acceptor | None" = None) -> bool:
+        """Take over a connection that ConnectionQuotas has counted; return False if ``NEW_CONNECTIONS`` are waiting already.
+
+        A full processor calls ``blocked.retry_connection`` once when it has room.
+        """
         if not self.new_connections.put(connected, peer, blocked):
             return False
         if not self._is_awake:  # otherwise the processor checks for new connections before it sleeps
@@ -215,28 +220,28 @@ class Processor:
         return True
 
     def check_connections(self) -> None:
-        """Close excess connections (``IConnectionProcessor.check_connections``)."""
+        """Close the least recently used connection, one per turn, while ``IConnectionQuotas.claim_excess`` returns True."""
         self._must_check_excess = True
         self._wake_up()
 
     def request_queue_drained(self) -> None:
-        """Resume reading: the request queue has room again (``IProcessor.request_queue_drained``)."""
+        """Resume reading: the request queue has room again."""
         self._room_available = True
         self._wake_up()
 
     def memory_available(self) -> None:
-        """Resume reading: the memory pool has memory again (``IMemoryWaiter.memory_available``)."""
+        """Resume reading: the memory pool has memory again."""
         self._room_available = True
         self._wake_up()
 
     def append_response(self, response: Request | ThrottlingResponse) -> None:
-        """Queue a response (``IProcessor.append_response``). After ``end`` it is discarded at once, on the calling thread."""
+        """Queue a response; ``wake_for_responses`` follows. After ``end`` it is discarded at once, on the calling thread."""
         self._responses.append(response)
         if self._has_ended:
             self._discard_responses()
 
     def wake_for_responses(self) -> None:
-        """Wake this thread if it sleeps with responses queued (``IProcessor.wake_for_responses``)."""
+        """Wake this thread if it sleeps with responses queued."""
         if not self._is_awake and not self._wake_pending and self._responses:
             self._wake_pending = True
             self._wake()
@@ -254,7 +259,7 @@ class Processor:
         self._reactor.callFromThread(self._close_channels)
 
     def has_channel(self, connection: ConnectionInfo) -> bool:
-        """Whether a connection is open, and this thread's (``IProcessor.has_channel``)."""
+        """Whether a connection is open, and this thread's."""
         return connection in self.channels
 
     @property
@@ -341,11 +346,14 @@ class Processor:
 
     @property
     def is_handling(self) -> bool:
-        """Whether the leader handles requests (``IProcessor.is_handling``)."""
+        """Whether the leader handles requests at the moment, in the place of an idle handler."""
         return self._follower is not None
 
     def check_stall(self) -> bool:
-        """Exchange the roles of leader and follower if the leader is stalled (``IProcessor.check_stall``)."""
+        """Exchange the roles of leader and follower if the leader was in the same request at the last check.
+
+        Return whether the leader handles requests and is not stalled.
+        """
         with self._leadership:
             follower, leader = self._follower, self.leader
             if follower is None:
@@ -505,7 +513,7 @@ class Processor:
             )
 
     def load(self, channel: KafkaChannel, regions: Sequence[FileRegion]) -> None:
-        """Let a handler load regions into the page cache; the channel continues after that (``IChannelOwner.load``)."""
+        """Let a handler load regions into the page cache; the channel continues after that."""
 
         def load() -> None:
             try:
@@ -565,12 +573,12 @@ class Processor:
             self._request_channel.wake_handler()
 
     def stop_reading(self, channel: KafkaChannel) -> None:
-        """Mute a channel until there is room again (``IChannelOwner.stop_reading``)."""
+        """Mute a channel until there is room again."""
         self._stopped[channel] = None
         channel.mute()
 
     def reserve_memory(self, channel: KafkaChannel, size_bytes: int) -> bool:
-        """Allocate from the memory pool, or mute the channel and return False (``IChannelOwner.reserve_memory``)."""
+        """Allocate from the memory pool, or mute the channel and return False."""
         pool = self.memory_pool
         if pool is None:
             return True
@@ -583,7 +591,10 @@ class Processor:
         return False
 
     def note_held(self, channel: KafkaChannel, size_bytes: int) -> bool:
-        """Note what a channel holds of requests; return whether it may read ahead (``IChannelOwner.note_held``)."""
+        """Note how much a channel holds of requests that are incomplete or wait; return whether it may read ahead.
+
+        If channels hold too much together, the one that has been silent for the longest time is closed.
+        """
         received = self._received
         if received.note(channel, size_bytes):
             self._close_longest_silent(received, "requests that are incomplete or wait")

@@ -9,24 +9,18 @@ processor whose allocation fails is notified once when memory is available.
 """
 
 import threading
-from typing import Final
-
-from zope.interface import Interface
+from typing import TYPE_CHECKING, Final
 
 from twisted_kafka.timing.clock import IClock
+
+if TYPE_CHECKING:
+    from twisted_kafka.network.loop.processor import Processor
 
 LARGE_BYTES: Final = 64 * 1024
 """A larger request is a large one."""
 
 LARGE_REQUESTS_BYTES: Final = 32 * 1024 * 1024
 """Memory for large requests: as much as 32 producers with batches of a megabyte have under way."""
-
-
-class IMemoryWaiter(Interface):
-    """A processor whose allocation failed."""
-
-    def memory_available() -> None:
-        """Retry: memory is available. Called on any thread."""
 
 
 class MemoryPool:
@@ -41,11 +35,11 @@ class MemoryPool:
         self._now_ns = clock.monotonic_ns
         self._lock = threading.Lock()
         self._available = size_bytes
-        self._waiters: list[IMemoryWaiter] = []
+        self._waiters: list[Processor] = []
         self._depleted_ns = 0
         self._depleted_since_ns = 0
 
-    def try_allocate(self, size_bytes: int, waiter: IMemoryWaiter) -> bool:
+    def try_allocate(self, size_bytes: int, waiter: "Processor") -> bool:
         """Allocate ``size_bytes`` and return True; with no memory left, return False and notify ``waiter`` when there is some."""
         with self._lock:
             if self._available > 0:

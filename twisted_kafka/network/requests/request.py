@@ -1,11 +1,14 @@
 """A request from its last byte to its response: its bytes, the timestamps of its phases, and its response."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from twisted_kafka.network.requests.memory_pool import LARGE_BYTES, MemoryPool
-from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.regions import Buffer, Part
+
+if TYPE_CHECKING:
+    from twisted_kafka.network.loop.processor import Processor
 
 # Kinds of response (Kafka: the subclasses of RequestChannel.Response).
 NO_RESPONSE_YET = 0
@@ -21,32 +24,6 @@ AUTHENTICATION_FAILED = 7
 """The response, if there is one, is sent and the connection closed after ``connection.failed.authentication.delay.ms``."""
 SESSION_EXPIRED = 8
 """No response is sent, and the connection is closed: its client has not re-authenticated in time."""
-
-
-class IProcessor(Protocol):
-    """The network thread that owns a request's connection. Every method may be called from any thread."""
-
-    def append_response(self, response: "Request | ThrottlingResponse") -> None:
-        """Queue a response for the processor. To be followed by ``wake_for_responses``."""
-
-    def wake_for_responses(self) -> None:
-        """Wake the processor if it sleeps and has responses to send, or if it waits for the handlers."""
-
-    def request_queue_drained(self) -> None:
-        """Resume reading: the request queue has room again."""
-
-    @property
-    def is_handling(self) -> bool:
-        """Whether its thread handles requests at the moment, in the place of an idle handler."""
-
-    def has_channel(self, connection: ConnectionInfo) -> bool:
-        """Whether a connection is open, and this thread's."""
-
-    def check_stall(self) -> bool:
-        """Let an idle handler's thread run the loop if this one's was in the same request at the last check.
-
-        Return whether it handles requests and is not stalled.
-        """
 
 
 class ITimeSensor(Protocol):
@@ -87,7 +64,7 @@ class Request:
         "time_sensor",
     )
 
-    def __init__(self, context: RequestContext, frame: Buffer, body_offset: int, processor: IProcessor, received_ns: int) -> None:
+    def __init__(self, context: RequestContext, frame: Buffer, body_offset: int, processor: "Processor", received_ns: int) -> None:
         """``processor`` owns the connection ``context.connection`` and gets the response."""
         self.context = context
         self.frame: Buffer = frame

@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Container, Hashable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import (
@@ -24,13 +24,15 @@ from twisted_kafka.network.requests.request import (
     NO_OP,
     SEND,
     START_THROTTLING,
-    IProcessor,
     Request,
     ThrottlingResponse,
 )
 from twisted_kafka.protocol.regions import Part
 from twisted_kafka.system.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.timing.clock import IClock
+
+if TYPE_CHECKING:
+    from twisted_kafka.network.loop.processor import Processor
 
 MAX_PARK_S = 60.0
 """A parked handler checks the queue at least this often."""
@@ -103,8 +105,8 @@ class RequestChannel:
         self._steady_ns = clock.steady_ns
         self._idle: list[Parker] = []
         self._parkers: list[Parker] = []
-        self._processors: list[IProcessor] = []
-        self._full_for: set[IProcessor] = set()
+        self._processors: list[Processor] = []
+        self._full_for: set[Processor] = set()
         self.bundled: Container[int] = ()
         """Keys of the APIs whose requests handlers take several of at once."""
         self.watch: Callable[[int], None] = _do_nothing
@@ -114,12 +116,12 @@ class RequestChannel:
 
     # The processors' side.
 
-    def add_processor(self, processor: IProcessor) -> None:
+    def add_processor(self, processor: "Processor") -> None:
         """Watch the requests that ``processor`` handles, and leave the queue to it meanwhile."""
         with self._lock:
             self._processors = [*self._processors, processor]
 
-    def remove_processor(self, processor: IProcessor) -> None:
+    def remove_processor(self, processor: "Processor") -> None:
         """Forget ``processor``, whose loop has ended. Late responses still go to it."""
         with self._lock:
             self._processors = [each for each in self._processors if each is not processor]  # a copy: handlers may be iterating
@@ -189,7 +191,7 @@ class RequestChannel:
             follower.parked_ns = leader.parked_ns = 0
             self._parkers = [leader if each is follower else each for each in self._parkers]
 
-    def notify_when_drained(self, processor: IProcessor) -> None:
+    def notify_when_drained(self, processor: "Processor") -> None:
         """Call ``processor.request_queue_drained`` once, when at most half of the queue is used."""
         self._full_for.add(processor)
         if len(self._queue) <= self._drained_size:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from twisted.logger import Logger
 
@@ -13,6 +13,9 @@ from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.system.threads import attempt
 from twisted_kafka.tls.ciphers import java_cipher_name
+
+if TYPE_CHECKING:
+    from twisted_kafka.network.tls.tls_transport import TlsTransport
 
 _GROUP: Final = "socket-server-metrics"
 
@@ -27,17 +30,6 @@ class HandshakeLimits(NamedTuple):
 
     timeout_s: float
     max_pending: int
-
-
-class IHandshaking(Protocol):
-    """A connection whose handshake is in progress."""
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether its client has sent nothing."""
-
-    def give_up(self, why: str) -> None:
-        """Close the connection."""
 
 
 class Handshakes:
@@ -55,8 +47,8 @@ class Handshakes:
         self.limits = limits
         self.to_principal = to_principal
         self.reactor = reactor
-        self._pending: dict[IHandshaking, float] = {}
-        self._newcomers: Newcomers[IHandshaking] = Newcomers(reactor.seconds, lambda handshake: handshake.is_silent)
+        self._pending: dict[TlsTransport, float] = {}
+        self._newcomers: Newcomers[TlsTransport] = Newcomers(reactor.seconds, lambda handshake: handshake.is_silent)
         self._timer_runs = False
         self._metrics = metrics
         self._tags = tags
@@ -68,7 +60,7 @@ class Handshakes:
         """How many handshakes are in progress."""
         return len(self._pending)
 
-    def begin(self, handshake: IHandshaking) -> None:
+    def begin(self, handshake: "TlsTransport") -> None:
         """Add a handshake. If there are too many, those whose clients have sent nothing are given up."""
         limit = self.limits.max_pending
         while len(self._pending) >= limit and (silent := self._newcomers.take_silent()) is not None:
@@ -80,12 +72,12 @@ class Handshakes:
             self._timer_runs = True
             self.reactor.callLater(self.limits.timeout_s, self._expire)
 
-    def forget(self, handshake: IHandshaking) -> None:
+    def forget(self, handshake: "TlsTransport") -> None:
         """Remove a handshake that has ended, or whose connection is closed."""
         self._pending.pop(handshake, None)
         self._newcomers.forget(handshake)
 
-    def succeed(self, handshake: IHandshaking, suite: str, protocol: str) -> tuple[str, str]:
+    def succeed(self, handshake: "TlsTransport", suite: str, protocol: str) -> tuple[str, str]:
         """Record a successful handshake; return the argument for ``disconnected`` when the connection ends."""
         self.forget(handshake)
         kind = (java_cipher_name(suite), protocol)
@@ -105,7 +97,7 @@ class Handshakes:
         # One gauge per cipher and protocol in use (Kafka: Selector's CipherInformation).
         return {"cipher": kind[0], "protocol": kind[1], **self._tags}
 
-    def fail(self, handshake: IHandshaking, connection_id: str, why: str) -> None:
+    def fail(self, handshake: "TlsTransport", connection_id: str, why: str) -> None:
         """Log a failed handshake. The number of lines is limited."""
         self.forget(handshake)
         if self._limit.allow():

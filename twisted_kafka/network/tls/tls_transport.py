@@ -242,11 +242,11 @@ class TlsTransport(KafkaTransport):
 
     @property
     def is_silent(self) -> bool:
-        """Whether its client has sent nothing (``IHandshaking.is_silent``)."""
+        """Whether its client has sent nothing."""
         return self._phase == NEW and bool(self.connected) and not self._first_bytes()
 
     def give_up(self, why: str) -> None:
-        """Close a connection whose handshake takes too long (``IHandshaking.give_up``)."""
+        """Close a connection whose handshake takes too long."""
         if self.connected:
             self._handshakes.fail(self, self.protocol.connection_id, why)
             self.protocol.stats.failed_authentications += 1
