@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.log.crash_disk import CrashDisk
+from tests.support.budget import share_of
 from tests.support.logs import NOW_MS, Bench, append, batch, contents
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log import unified_log
@@ -220,7 +221,7 @@ def test_a_segment_ends_where_it_would_by_its_index(tmp_path: Path) -> None:
     assert bases[0] == bases[1]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(share_of(60)))
 def test_the_outcome_is_that_of_one_after_the_other(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     settings: dict[str, Any] = {

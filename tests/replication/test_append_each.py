@@ -1,4 +1,7 @@
-"""What several clients append to one partition together: each has its own result, as if it had come alone."""
+"""Appends of several clients to one partition at once: how they are counted, and how each waits.
+
+That the results are those of one append after the other is tested in tests/log and tests/server/apis/data/test_produce_together.py.
+"""
 
 from concurrent.futures import Future
 from pathlib import Path
@@ -7,14 +10,12 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of
+from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of, follower_fetches
 from twisted_kafka.log import unified_log
-from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.validation.log_validator import validate_and_assign_offsets
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.operations.purgatories import Purgatories
-from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch
 
 BOTH = (BROKER, OTHER)
 
@@ -29,11 +30,6 @@ def append_each(h: Harness, *each: Any, acks: int = 1, timeout_ms: int = 1000, t
     return list(h.replicas.appender.append_each(to, acks, batches))
 
 
-def follower_fetches(h: Harness, offset: int) -> None:
-    params = FetchParams(OTHER, 0, 1, 1 << 20, FetchIsolation.LOG_END, 12)
-    h.replicas.reader.fetch(params, [PartitionFetch(TP, bytes(16), 0, offset, 1 << 20, log_start_offset=0)])
-
-
 def corrupt() -> bytearray:
     damaged = batch_of(b"damaged")
     damaged[-1] ^= 1
@@ -42,15 +38,6 @@ def corrupt() -> bytearray:
 
 def meter(h: Harness, name: str, **tags: str) -> Any:
     return h.metrics.value("BrokerTopicMetrics", name, **tags)
-
-
-def test_each_has_its_own_result(h: Harness) -> None:
-    partition = h.lead()
-    first, bad, second = append_each(h, b"a", corrupt(), batch_of(b"b", b"c"))
-    assert (first.error, first.base_offset, first.record_count, first.log_start_offset) == (0, 0, 1, 0)
-    assert (bad.error, bad.base_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
-    assert (second.error, second.base_offset, second.record_count) == (0, 1, 2)
-    assert partition.log.high_watermark == 3
 
 
 def test_each_is_counted(h: Harness) -> None:
@@ -81,12 +68,6 @@ def test_what_fails_the_partition_fails_all(h: Harness) -> None:
     assert [each.error for each in append_each(h, b"a", b"b")] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
 
 
-@pytest.mark.parametrize("acks", [-2, 2])
-def test_other_acks_are_refused(h: Harness, acks: int) -> None:
-    h.lead()
-    assert [each.error for each in append_each(h, b"a", b"b", acks=acks)] == [ErrorCode.INVALID_REQUIRED_ACKS] * 2
-
-
 def test_internal_topics_are_refused(h: Harness) -> None:
     internal = TopicPartition("__consumer_offsets", 0)
     assert append_each(h, b"a", to=internal)[0].error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -98,11 +79,6 @@ def test_too_few_in_sync_replicas_fail_those_with_acks_all(h: Harness) -> None:
     h.lead(config={"min.insync.replicas": "2"}, replicas=BOTH, isr=(BROKER,))
     assert [each.error for each in append_each(h, b"a", b"b", acks=-1)] == [ErrorCode.NOT_ENOUGH_REPLICAS] * 2
     assert [each.error for each in append_each(h, b"a", b"b", acks=1)] == [0, 0]
-
-
-def test_acks_all_with_one_replica_is_answered_at_once(h: Harness) -> None:
-    h.lead()
-    assert [each.base_offset for each in append_each(h, b"a", b"b", acks=-1)] == [0, 1]
 
 
 def test_with_acks_all_each_waits_for_its_own_records(h: Harness) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.server.queued_requests import QueuedRequests
+from tests.support.budget import share_of
 from tests.support.replica_apis import Apis
 from tests.support.replication_harness import TOPIC, batch_of
 from twisted_kafka.network.requests.memory_pool import MemoryPool
@@ -114,7 +115,7 @@ def one_of(rng: random.Random, sequences: dict[int, int]) -> tuple[ProduceReques
     return request(records, acks=acks, partition=partition), version
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(share_of(40)))
 def test_the_answers_are_those_of_one_after_the_other(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     brokers = [Broker(tmp_path / "together"), Broker(tmp_path / "one-by-one", is_together=False)]
