@@ -11,7 +11,7 @@ from typing import Any
 SETTLED_S = 1.2
 """Longer than a fetch waits and than lines wait to be written: when the counts stand still for so long, nothing is under way."""
 
-_REQUESTS = re.compile(r'^kafka_network_requestmetrics_requests_total\{request="(\w+)",version="\d+"\} (\d+)$', re.MULTILINE)
+_REQUESTS = re.compile(r'^kafka_network_requestmetrics_requests_total\{request="(\w+)",version="\d+"\} (\S+)$', re.MULTILINE)
 
 COUNTED_AS_FETCH = ("FetchConsumer", "FetchFollower")
 """Further names of Fetch requests, which are counted under both."""
@@ -27,7 +27,7 @@ def request_counts(port: int) -> Counter[str]:
     counts: Counter[str] = Counter()
     for api, count in _REQUESTS.findall(metrics_page(port)):
         if api not in COUNTED_AS_FETCH:
-            counts[api] += int(count)
+            counts[api] += int(float(count))
     return counts
 
 

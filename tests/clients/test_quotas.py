@@ -62,9 +62,9 @@ class Limited:
 
     def counted(self, direction: str, topic: str) -> int:
         """Return the bytes that came into a topic, or went out."""
-        pattern = rf'^kafka_server_brokertopicmetrics_bytes{direction}_total\{{topic="{topic}"\}} (\d+)$'
+        pattern = rf'^kafka_server_brokertopicmetrics_bytes{direction}_total\{{topic="{topic}"\}} (\S+)$'
         found = re.search(pattern, metrics_page(self.metrics_port), re.MULTILINE)
-        return int(found[1]) if found else 0
+        return int(float(found[1])) if found else 0
 
     def wait_for(self, direction: str, topic: str, size_bytes: int) -> None:
         deadline = time.monotonic() + START_S

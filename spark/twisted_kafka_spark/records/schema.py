@@ -124,7 +124,7 @@ FIELDS: tuple[Field, ...] = (
         "error",
         "string",
         "string, null",
-        "the first error code in the response, by Kafka's name (`NOT_LEADER_OR_FOLLOWER`); null if there is none",
+        "the first error code in the response, by Kafka's name (`NOT_LEADER_OR_FOLLOWER`); null without an error",
     ),
     Field("topics", f"array<struct<{_TOPIC_DDL}>>", "array", "what the request read or wrote per topic; empty if it names none"),
     Field(
