@@ -31,7 +31,10 @@ def moment(text: str, now: datetime.datetime | None = None) -> str:
     if re.fullmatch(r"\d+[smhd]", text):
         at = (now or datetime.datetime.now(datetime.UTC)) - datetime.timedelta(seconds=duration_s(text))
     else:
-        at = datetime.datetime.fromisoformat(text)
+        try:
+            at = datetime.datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not a time such as 2026-11-21T08:15, a date, or a duration such as 2h") from None
         at = at.replace(tzinfo=datetime.UTC) if at.tzinfo is None else at.astimezone(datetime.UTC)
     return at.strftime("%Y-%m-%dT%H:%M:%S")
 

@@ -48,5 +48,5 @@ def test_a_taken_address_is_one_line_and_nothing_is_left_running() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(StartError, match=rf"^Cannot listen at 127.0.0.1:{port} \(metrics.listener\): Address already in use$"):
+        with pytest.raises(StartError, match=rf"^Cannot listen at 127.0.0.1:{port} \(metrics.listener\): Address already in use;"):
             Broker({"metrics.listener": f"127.0.0.1:{port}"}).start()

@@ -150,9 +150,14 @@ def test_unknown_keys_and_keys_without_effect_are_listed_in_one_warning_each() -
     assert config.unknown_keys == ("foo", "num.io.thread")
     assert config.without_effect == ("log.message.format.version", "zookeeper.metadata.migration.min.batch.size")
     assert [line.partition(": ")[2] for line in config.warnings] == [
-        "foo, num.io.thread",
+        "foo, num.io.thread (did you mean num.io.threads?)",
         "log.message.format.version, zookeeper.metadata.migration.min.batch.size",
     ]
+
+
+def test_an_empty_list_of_directories_is_not_an_absent_one() -> None:
+    with pytest.raises(ConfigError, match="must be a list with at least one directory"):
+        KafkaConfig.from_properties({"log.dirs": "", "log.dir": "/tmp/somewhere"})
 
 
 def test_settings_of_the_authorizer_are_known() -> None:

@@ -76,9 +76,8 @@ def test_a_broker_that_runs_is_left_alone(set_password: Command, tmp_path: Path,
         assert set_password("admin", password="first") == EXIT_USAGE
     finally:
         running.release()
-    assert capsys.readouterr().err == (
-        f"twisted-kafka: The log directory {tmp_path / 'log'} is in use: another broker holds the lock on .lock in it\n"
-    )
+    whose = "another broker of this process holds the lock on .lock in it"
+    assert capsys.readouterr().err == f"twisted-kafka: The log directory {tmp_path / 'log'} is in use: {whose}\n"
     assert not (tmp_path / "log" / METADATA_FILE).exists()
 
 

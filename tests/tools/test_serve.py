@@ -77,6 +77,36 @@ def test_a_taken_port_is_one_line_and_status_1(tmp_path: Path) -> None:
     assert line.startswith(f"twisted-kafka serve: Socket server failed to bind to {listener}: Address already in use; stop what")
 
 
+def test_a_directory_in_use_is_one_line_that_names_the_process(tmp_path: Path) -> None:
+    process, _ = start("--data-dir", "data", folder=tmp_path)
+    try:
+        done = run([*_SERVE, "--data-dir", "data"], tmp_path)
+    finally:
+        process.kill()
+        process.communicate(timeout=_TIMEOUT_S)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "is in use: process " in line
+    assert line.endswith("stop that broker, or take another directory")
+
+
+def test_zookeeper_that_is_away_is_one_line_with_a_way_out(tmp_path: Path) -> None:
+    pytest.importorskip("kazoo")
+    options = ["zookeeper.connect=127.0.0.1:1", "zookeeper.connection.timeout.ms=100"]
+    done = run([*_SERVE, *[f"--override={option}" for option in options]], tmp_path)
+    assert done.returncode == 1
+    assert "remove zookeeper.connect: the broker keeps its metadata itself then" in done.stderr.splitlines()[-1]
+
+
+def test_metadata_of_a_broker_that_is_not_there_are_not_exported(tmp_path: Path) -> None:
+    command = [str(_BIN / "twisted-kafka"), "metadata", "export", "--data-dir", "typo", "out.jsonl"]
+    done = run(command, tmp_path)
+    assert done.returncode != 0
+    (line,) = done.stderr.splitlines()
+    assert "There is no directory" in line
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_help_names_the_command_that_was_run(tmp_path: Path) -> None:
     ours, twistds = run([*_SERVE, "--help"], tmp_path), run([*_TWISTD, "--help"], tmp_path)
     assert ours.stdout.startswith("Usage: twisted-kafka serve [options]\n")

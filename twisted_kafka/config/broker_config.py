@@ -19,7 +19,7 @@ from twisted_kafka.config.endpoints import (
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS
 from twisted_kafka.config.keys.declare import CLASS, PASSWORD, ConfigKey, TopicKey, Value
-from twisted_kafka.config.prefixes import base_key, why_without_effect
+from twisted_kafka.config.prefixes import base_key, similar_key, why_without_effect
 from twisted_kafka.config.typed import TypedValues
 from twisted_kafka.config.values import HIDDEN, parse_value, value_text
 from twisted_kafka.system.interpreter import HAS_INTERPRETER_LOCK
@@ -237,7 +237,9 @@ class KafkaConfig(TypedValues):
     @property
     def log_dirs(self) -> tuple[str, ...]:
         """The log directories: log.dirs, otherwise log.dir."""
-        text = self.optional_string("log.dirs") or self.string("log.dir")
+        text = self.optional_string("log.dirs")
+        if text is None:
+            text = self.string("log.dir")
         return tuple(item.strip() for item in text.split(",") if item.strip())
 
     @property
@@ -353,11 +355,16 @@ def _check(config: KafkaConfig) -> None:
     _check_groups(config)
 
 
+def _with_advice(unknown: str) -> str:
+    near = similar_key(unknown)
+    return f"{unknown} (did you mean {near}?)" if near else unknown
+
+
 def _warnings(config: KafkaConfig) -> tuple[str, ...]:
     """Return warnings for the operator, one line each."""
     lines = []
     if config.unknown_keys:
-        lines.append(f"Unknown configuration keys, which are ignored: {_names(config.unknown_keys)}")
+        lines.append(f"Unknown configuration keys, which are ignored: {', '.join(map(_with_advice, sorted(config.unknown_keys)))}")
     if config.is_kraft:
         lines.append("KRaft is not supported: process.roles is ignored, and this broker runs alone with an embedded metadata store")
     factors = [f"{key}={config.int(key)}" for key in _REPLICATION_FACTORS if config.int(key) > 1]

@@ -16,6 +16,9 @@ _OF_MECHANISMS: Final = tuple(key.name for key in BROKER_KEYS.values() if key.sc
 # Settings of classes that ship with Kafka; the broker does not declare them, but configurations contain them.
 _PLUGIN_KEYS: Final = frozenset(("super.users", "allow.everyone.if.no.acl.found", "kafka.csv.metrics.reporter.enabled"))
 
+_LOOKS_LIKE: Final = 0.85
+"""A name with this similarity (difflib's ratio) to one of Kafka's counts as misspelt."""
+
 
 def base_key(name: str) -> str | None:
     """Return the key that `name` sets without its prefixes, `name` itself for a plug-in's setting, None for an unknown key."""
@@ -28,6 +31,14 @@ def base_key(name: str) -> str | None:
         if rest.endswith("." + key) and "." not in rest.removesuffix("." + key):
             return key
     return None
+
+
+def similar_key(name: str) -> str | None:
+    """Return the key that an unknown name looks like, or None."""
+    import difflib  # only mistakes need it
+
+    near = difflib.get_close_matches(name, BROKER_KEYS, 1, _LOOKS_LIKE)
+    return near[0] if near else None
 
 
 def why_without_effect(name: str, listeners: Collection[str]) -> str | None:

@@ -22,6 +22,7 @@ from typing_extensions import override
 
 from twisted_kafka.metrics.prometheus import CONTENT_TYPE, render, render_process
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.system.listening import why_not_bound
 
 TIMEOUT_S = 60
 """Longest time that a connection stays open, even if it is used."""
@@ -166,7 +167,7 @@ class MetricsListener:
         try:
             self._port = self._reactor.listenTCP(self._bound_port, self._site, BACKLOG, self._host)
         except CannotListenError as error:
-            reason = getattr(error.socketError, "strerror", None) or error.socketError
+            reason = why_not_bound(error.socketError)
             raise ListenError(f"Cannot listen at {self._host}:{self._bound_port} (metrics.listener): {reason}") from error
         self._bound_port = self._port.getHost().port
 

@@ -1,9 +1,14 @@
-"""What a platform offers to write files durably. macOS has neither ``fdatasync`` nor ``posix_fallocate``, and its ``fsync`` leaves
-data in the drive's cache: ``F_FULLFSYNC`` empties it (fcntl(2) of macOS)."""
+"""What a platform offers to write files durably, and to lock them.
+
+macOS has neither ``fdatasync`` nor ``posix_fallocate``, and its ``fsync`` leaves data in the drive's cache: ``F_FULLFSYNC`` empties
+it (fcntl(2) of macOS).
+"""
 
 import errno
 import fcntl
 import os
+import struct
+import sys
 from typing import Final
 
 _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
@@ -41,3 +46,24 @@ def reserve(descriptor: int, size_bytes: int) -> None:
         os.posix_fallocate(descriptor, 0, size_bytes)
     elif os.fstat(descriptor).st_size < size_bytes:
         os.ftruncate(descriptor, size_bytes)
+
+
+_LINUX_LOCK: Final = struct.Struct("hhqqi")
+_MACOS_LOCK: Final = struct.Struct("qqihh")
+"""``struct flock``: its kind and the pid are in different places."""
+
+
+def lock_holder(descriptor: int) -> int | None:
+    """Return the process that has locked an open file with ``lockf``; None if none has, or if the platform does not say."""
+    try:
+        if sys.platform == "linux":
+            found = fcntl.fcntl(descriptor, fcntl.F_GETLK, _LINUX_LOCK.pack(fcntl.F_WRLCK, 0, 0, 0, 0))
+            kind, *_, pid = _LINUX_LOCK.unpack(found[: _LINUX_LOCK.size])
+        elif sys.platform == "darwin":
+            found = fcntl.fcntl(descriptor, fcntl.F_GETLK, _MACOS_LOCK.pack(0, 0, 0, fcntl.F_WRLCK, 0))
+            _, _, pid, kind, _ = _MACOS_LOCK.unpack(found[: _MACOS_LOCK.size])
+        else:
+            return None
+    except OSError:
+        return None
+    return None if kind == fcntl.F_UNLCK else pid

@@ -8,7 +8,6 @@ with Broker() as broker:
 """
 
 import contextlib
-import difflib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -22,8 +21,7 @@ from twisted_kafka.broker.temporary_directory import make_temporary_directory
 from twisted_kafka.client.errors import NotAResponseError
 from twisted_kafka.client.one_request import ask
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.config.keys import BROKER_KEYS
-from twisted_kafka.config.prefixes import base_key
+from twisted_kafka.config.prefixes import base_key, similar_key
 from twisted_kafka.log.directories.log_directory import CLEAN_SHUTDOWN_FILE
 from twisted_kafka.metadata.shared import SharedStore, session_of
 from twisted_kafka.protocol.compiler.codec import Message
@@ -56,8 +54,6 @@ from twisted_kafka.timing.clock import SystemClock
 __all__ = ["Broker", "BrokerError"]
 __tracebackhide__ = True
 
-_LOOKS_LIKE: Final = 0.85
-"""A setting's name with this similarity (difflib's ratio) to one of Kafka's counts as misspelt."""
 _VERSIONS: Final[dict[type[Message], int]] = {
     ProduceRequest: 7,
     FetchRequest: 11,
@@ -361,5 +357,5 @@ def _faults_of(rules: list[Rule], persona: str | None) -> Faults:
 def _check_names(properties: Mapping[str, object]) -> None:
     """Raise ConfigError for an unknown setting that looks like one of Kafka's. Other unknown settings may be a plug-in's."""
     for name in properties:
-        if base_key(name) is None and (near := difflib.get_close_matches(name, BROKER_KEYS, 1, _LOOKS_LIKE)):
-            raise ConfigError(f"There is no setting {name!r}: did you mean {near[0]!r}?")
+        if base_key(name) is None and (near := similar_key(name)):
+            raise ConfigError(f"There is no setting {name!r}: did you mean {near!r}?")

@@ -9,7 +9,7 @@ from pathlib import Path
 from twisted_kafka.broker.registration.metadata_store import open_metadata_store
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.command_line import make_config
-from twisted_kafka.log.directories.log_directory import LogDirectory
+from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metadata.tree import decode_tree, encode_tree, read_tree, write_tree
 from twisted_kafka.timing.clock import SystemClock
@@ -35,7 +35,7 @@ def add_command(parser: argparse.ArgumentParser) -> None:
 
 
 def _export(options: argparse.Namespace) -> int:
-    with _store(options) as store:
+    with _store(options, must_exist=True) as store:
         count = 0
         descriptor = os.open(options.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -58,8 +58,11 @@ def _import(options: argparse.Namespace) -> int:
     return 0
 
 
-def _store(options: argparse.Namespace) -> AbstractContextManager[IMetadataStore]:
+def _store(options: argparse.Namespace, *, must_exist: bool = False) -> AbstractContextManager[IMetadataStore]:
     config = make_config({"config": options.config, "data-dir": options.data_dir, "listeners": None, "broker-id": None}, ())
+    missing = [path for path in config.log_dirs if not Path(path).is_dir()]
+    if must_exist and missing and not config.optional_string("zookeeper.connect"):
+        raise LogDirectoryError(f"There is no directory {missing[0]}: name the broker's with --data-dir or --config")
     return stopped_brokers_store(config)
 
 

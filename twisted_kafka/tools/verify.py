@@ -41,7 +41,10 @@ def verify(directory: Path, *, with_records: bool = True) -> Iterator[Finding]:
     """Check a log directory; yield the findings. With ``with_records`` every record is decompressed and parsed too."""
     try:
         if read_meta_properties(directory) is None:
-            yield note(directory, "there is no meta.properties: is this a log directory?")
+            has_logs = any(_is_partition(each.name) for each in directory.iterdir())
+            yield (note if has_logs else error)(directory, "there is no meta.properties: is this a log directory?")
+            if not has_logs:
+                return
     except MetaPropertiesError as problem:
         yield error(directory / "meta.properties", problem)
     was_clean = (directory / CLEAN_SHUTDOWN_FILE).exists()
@@ -61,6 +64,14 @@ def verify(directory: Path, *, with_records: bool = True) -> Iterator[Finding]:
         yield from check.findings()
         bounds[partition] = Bounds(check.first_offset, check.end_offset)
     yield from _checkpoints(directory, bounds)
+
+
+def _is_partition(name: str) -> bool:
+    try:
+        parse_partition_directory(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _checkpoints(directory: Path, bounds: dict[TopicPartition, Bounds]) -> Iterator[Finding]:

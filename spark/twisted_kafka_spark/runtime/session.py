@@ -118,7 +118,8 @@ def start(
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if not is_verbose:
         warnings.filterwarnings("ignore", category=FutureWarning)
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        for logger in ("py4j", "SQLQueryContextLogger"):  # the error is raised, too
+            logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
     if "SPARK_ENV_LOADED" in os.environ or is_submitted():
         session: SparkSession = _quietly(SparkSession.builder.appName(application).getOrCreate, is_verbose)
         for name, value in parsed(conf).items():

@@ -1,5 +1,6 @@
 """One entry of ``log.dirs``: its lock, its checkpoints and its clean-shutdown file."""
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -22,6 +23,7 @@ from twisted_kafka.log.environment import TruncatedLog
 from twisted_kafka.log.files import make_directory, remove_if_there, sync_directory, write_atomically
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system.disk import lock_holder
 from twisted_kafka.system.forks import close_in_children
 
 LOCK_FILE = ".lock"
@@ -83,11 +85,19 @@ class LogDirectory:
             with _held_here_lock:
                 self._lock_fd = self._take_lock()
         except BlockingIOError:
-            raise LogDirectoryError(
-                f"The log directory {self.path} is in use: another broker holds the lock on {LOCK_FILE} in it"
-            ) from None
+            raise LogDirectoryError(f"The log directory {self.path} is in use: {self._holder()}") from None
         except OSError as error:
             raise UnusableDirectoryError(f"Cannot use the log directory {self.path}: {error.strerror}") from error
+
+    def _holder(self) -> str:
+        """Return the owner of the lock as text for an error message."""
+        if os.path.realpath(self.path) in _held_here:
+            return f"another broker of this process holds the lock on {LOCK_FILE} in it"
+        with contextlib.suppress(OSError), open(self.path / LOCK_FILE, "rb") as file:
+            pid = lock_holder(file.fileno())
+            if pid is not None:
+                return f"process {pid} holds the lock on {LOCK_FILE} in it; stop that broker, or take another directory"
+        return f"another broker holds the lock on {LOCK_FILE} in it"
 
     def _take_lock(self) -> int:
         # The lock belongs to the process, and closing any descriptor of the file drops it: another broker in this process must be

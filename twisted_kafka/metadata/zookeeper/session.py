@@ -260,7 +260,8 @@ class Session:
             else:
                 why = last_error(client) or type(error).__name__
             raise StoreUnavailableError(
-                f"cannot connect to ZooKeeper at {self._settings.hosts} within {self._settings.connection_timeout_ms} ms: {why}"
+                f"cannot connect to ZooKeeper at {self._settings.hosts} within {self._settings.connection_timeout_ms} ms: {why}; "
+                "start it, or remove zookeeper.connect: the broker keeps its metadata itself then"
             ) from error
 
     def _ask(self, request: Request) -> Any:

@@ -25,6 +25,7 @@ from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas, 
 from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.system.forks import close_in_children
+from twisted_kafka.system.listening import why_not_bound
 from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
@@ -361,9 +362,3 @@ class Acceptor:
     def _close_all_throttled(self) -> None:
         while self._throttled:
             self._throttled.pop()[2].close()
-
-
-def why_not_bound(error: OSError) -> str:
-    """Return why a port cannot be had, and what to do if another program has it."""
-    advice = "; stop what listens there, or take another port (0: a free one)" if error.errno == errno.EADDRINUSE else ""
-    return f"{error.strerror or error}{advice}"

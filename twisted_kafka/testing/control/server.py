@@ -26,7 +26,7 @@ from twisted.web.server import NOT_DONE_YET, Request, Site
 from typing_extensions import override
 
 from twisted_kafka.broker.main_reactor import MainReactor
-from twisted_kafka.network.accepting.acceptor import why_not_bound
+from twisted_kafka.system.listening import why_not_bound
 from twisted_kafka.testing.broker import Broker, BrokerError
 from twisted_kafka.testing.cluster import Cluster
 from twisted_kafka.testing.control.call import Call
