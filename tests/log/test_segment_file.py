@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fake import Fake
 from tests.support.logs import Bench, append, contents
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.segment.segment_file import OpenSegments, old_segments
@@ -15,7 +16,7 @@ from twisted_kafka.log.unified_log import UnifiedLog
 LIMIT = 4
 
 
-class Segment:
+class Segment(Fake):
     def __init__(self, name: str, *, is_old: bool = True) -> None:
         self.name = name
         self.was_used = self.is_open = True

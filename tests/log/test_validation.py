@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.fake import Fake
 from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.log.results import LogAppendInfo
 from twisted_kafka.log.validation import convert as validation_convert
@@ -50,7 +51,7 @@ LEGACY_CODECS = CODECS[:4]
 
 
 @dataclass
-class Rules:
+class Rules(Fake):
     compression_type: str = "producer"
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9

@@ -13,6 +13,7 @@ from typing import Any
 
 from zope.interface import implementer
 
+from tests.support.fake import Fake
 from tests.support.replica_apis import Apis
 from tests.support.replication_harness import TOPIC, TP, batch_of, topic_id
 from twisted_kafka.log.batch_headers import batches_in
@@ -46,7 +47,7 @@ BACKOFF_MS = 1_000
 LIMITS = FetchLimits(500, 1, 1 << 20, 1 << 20)
 
 
-class HandThread:
+class HandThread(Fake):
     """Works for a fetcher when it is stepped."""
 
     def __init__(self, member: "Member", key: FetcherKey) -> None:

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from twisted_kafka.log.files import sync_directory
-from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
+
+if TYPE_CHECKING:
+    from twisted_kafka.log.unified_log import UnifiedLog
 
 DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
 
@@ -24,35 +26,17 @@ def _never() -> bool:
     return False
 
 
-class TruncatedLog(Protocol):
-    """A log that was truncated, and may be below its offsets in the checkpoints of its directory."""
-
-    parent: Path
-    topic_partition: TopicPartition
-    recovery_point: int
-    truncations: int
-    """How often it was truncated."""
-    checkpointed_truncations: int
-    """How many of these truncations the checkpoints reflect."""
-
-    @property
-    def log_start_offset(self) -> int: ...
-    @property
-    def start_in_checkpoint(self) -> int:
-        """The log start offset as it is in the checkpoint; 0 if the name of the first segment says it."""
-
-
 class Checkpoints(Protocol):
     """The checkpoints of the log directories, for logs that are truncated."""
 
-    def checkpoint_truncated(self, log: TruncatedLog) -> bool:
+    def checkpoint_truncated(self, log: "UnifiedLog") -> bool:
         """Lower the checkpoints to the offsets of a log, if need be; returns whether that succeeded.
 
         A log calls this before the first append after a truncation: recovery from an old recovery point would take the new records
         for flushed. So one checkpoint serves many logs that are truncated one after the other.
         """
 
-    def checkpoint_start(self, log: TruncatedLog) -> None:
+    def checkpoint_start(self, log: "UnifiedLog") -> None:
         """Write the log start offsets, unless the log's is in the checkpoint already.
 
         A log calls this after a truncation, which rebuilds the producer state from there: with an older start, the state would lack
@@ -63,10 +47,10 @@ class Checkpoints(Protocol):
 class NoCheckpoints:
     """The checkpoints of a log that is in no log directory."""
 
-    def checkpoint_truncated(self, log: TruncatedLog) -> bool:
+    def checkpoint_truncated(self, log: "UnifiedLog") -> bool:
         return True
 
-    def checkpoint_start(self, log: TruncatedLog) -> None: ...
+    def checkpoint_start(self, log: "UnifiedLog") -> None: ...
 
 
 _NO_CHECKPOINTS = NoCheckpoints()

@@ -2,38 +2,28 @@
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.log.cleaner.log_cleaner import LogCleaner
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError
-from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
+
+if TYPE_CHECKING:
+    from twisted_kafka.log.log_manager import LogManager
 
 NEVER_MS = sys.maxsize
 
 _log = Logger()
 
 
-class Logs(Protocol):
-    """The part of the log manager that the tasks use."""
-
-    directories: list[LogDirectory]
-    clock: IClock
-    cleaner: LogCleaner | None
-
-    def all_logs(self) -> list[UnifiedLog]: ...
-    def directory_failed(self, directory: LogDirectory, error: OSError) -> None: ...
-
-
 class LogTasks:
     """The periodic tasks of a log manager."""
 
-    def __init__(self, logs: Logs) -> None:
+    def __init__(self, logs: "LogManager") -> None:
         self._logs = logs
         self._scheduled: list[ScheduledTask] = []
 

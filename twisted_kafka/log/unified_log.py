@@ -116,8 +116,10 @@ class UnifiedLog:
         """Whether files in the log's directory were created or removed and their names may not be durable."""
         self._has_new_name = True
         """Whether the name of this log's directory may not be durable yet."""
-        self.truncations = self.checkpointed_truncations = 0
-        """See TruncatedLog."""
+        self.truncations = 0
+        """How often the log was truncated."""
+        self.checkpointed_truncations = 0
+        """How many of these truncations the checkpoints reflect: until they all do, the log may be below its offsets in them."""
         self._active.jitter_ms = self._draw_jitter_ms()
 
     @override
@@ -168,6 +170,7 @@ class UnifiedLog:
 
     @property
     def start_in_checkpoint(self) -> int:
+        """The log start offset as it is in the checkpoint; 0 if the name of the first segment says it."""
         start = self.log_start_offset
         return start if start > self.segments.first.base_offset else 0
 

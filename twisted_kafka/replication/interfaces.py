@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 from zope.interface import Interface, implementer
@@ -36,22 +35,6 @@ class IInSyncReplicas(Interface):
 
     def maybe_expand(partition: Partition, replica_id: int) -> None:  # noqa: N805
         """Let a follower join that has fetched, if it has all that is committed. Called without the partition's lock."""
-
-
-class IReplicaMoves(Interface):
-    """Moves of replicas to other log directories."""
-
-    def resume(partitions: Iterable[Partition]) -> None:  # noqa: N805
-        """Resume the moves of these partitions that were begun, before a restart for instance."""
-
-    def stop(topic_partitions: Iterable[TopicPartition]) -> None:  # noqa: N805
-        """Suspend the moves of these partitions; return when nothing of them will be copied any more."""
-
-    def directory_failed(directory: Path) -> None:  # noqa: N805
-        """Suspend moves into and out of a failed directory."""
-
-    def shutdown() -> None:
-        """Stop all."""
 
 
 class IControllerChannel(Interface):

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.interfaces import IInSyncReplicas, IReplicaFetchers, LeadershipListener, NoFetchers
-from twisted_kafka.replication.log_dirs.alter_log_dirs import IMovableLogs, make_moves
+from twisted_kafka.replication.log_dirs.alter_log_dirs import make_moves
 from twisted_kafka.replication.operations.appender import RecordAppender
 from twisted_kafka.replication.operations.offset_queries import OffsetQueries
 from twisted_kafka.replication.operations.purgatories import Purgatories
@@ -39,7 +40,7 @@ class ReplicaManager:
     def __init__(
         self,
         config: KafkaConfig,
-        logs: IMovableLogs,
+        logs: LogManager,
         metadata: MetadataCache,
         scheduler: IScheduler,
         clock: IClock,

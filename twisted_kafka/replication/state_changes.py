@@ -7,11 +7,12 @@ epoch is newer here than in the order keeps its state.
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
 
 from twisted_kafka.log.directories.log_directories import is_out_of_descriptors
+from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metadata.store import StoreError
 from twisted_kafka.protocol.compiler.types import NO_UUID
@@ -21,7 +22,6 @@ from twisted_kafka.replication.interfaces import (
     FixedReplicas,
     IInSyncReplicas,
     IReplicaFetchers,
-    IReplicaMoves,
     LeadershipListener,
 )
 from twisted_kafka.replication.operations.purgatories import Purgatories
@@ -31,39 +31,12 @@ from twisted_kafka.replication.partition.partition import LeaderState, Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.replication.partition.topic_stats import BrokerTopicStats
 
+if TYPE_CHECKING:
+    from twisted_kafka.replication.log_dirs.alter_log_dirs import AlterLogDirs
+
 EPOCH_DURING_DELETE: Final = -2
 
 _log = Logger()
-
-
-class ILogs(Protocol):
-    """The part of LogManager that is used here."""
-
-    def get_or_create_log(self, topic_partition: TopicPartition, topic_id: bytes | None, *, is_new: bool) -> UnifiedLog:
-        """Return the partition's log, created if need be; raise KafkaStorageError, InconsistentTopicIdError."""
-
-    def get_log(self, topic_partition: TopicPartition) -> UnifiedLog | None:
-        """Return the partition's log if there is one."""
-
-    def delete_log(self, topic_partition: TopicPartition) -> object:
-        """Delete the log: it is renamed now, and its files are removed later."""
-
-    def forget_deleted(self) -> None:
-        """Remove deleted logs from the checkpoints."""
-
-    def storage_failed(self, path: Path, error: OSError) -> None:
-        """Take the log directory at ``path`` offline."""
-
-    @property
-    def has_failed_directory(self) -> bool:
-        """Whether any log directory is offline."""
-
-
-class IPartitionFactory(Protocol):
-    """Makes Partition objects."""
-
-    def __call__(self, log: UnifiedLog, topic_id: bytes) -> Partition:
-        """Make the Partition of a log."""
 
 
 class StateChanges:
@@ -92,11 +65,11 @@ class StateChanges:
         self,
         broker_id: int,
         partitions: PartitionTable,
-        logs: ILogs,
+        logs: LogManager,
         checkpoints: HighWatermarkCheckpoints,
         purgatories: Purgatories,
         stats: BrokerTopicStats,
-        make_partition: IPartitionFactory,
+        make_partition: Callable[[UnifiedLog, bytes], Partition],
     ) -> None:
         self._broker_id = broker_id
         self.partitions = partitions
@@ -108,7 +81,7 @@ class StateChanges:
         self._fetchers: IReplicaFetchers | None = None
         self._in_sync: IInSyncReplicas = FixedReplicas()
         self._listeners: list[LeadershipListener] = []
-        self._moves: IReplicaMoves | None = None
+        self._moves: AlterLogDirs | None = None
         self._starved: set[TopicPartition] = set()
         self._on_starved: Callable[[], object] | None = None
         self._is_leaving = False
@@ -124,7 +97,7 @@ class StateChanges:
         """Set what lets in-sync replicas grow and shrink, which is made later."""
         self._in_sync = in_sync
 
-    def set_moves(self, moves: IReplicaMoves) -> None:
+    def set_moves(self, moves: "AlterLogDirs") -> None:
         """Set the moves between log directories, which are made later."""
         self._moves = moves
 

@@ -4,14 +4,14 @@ import errno
 import threading
 from collections.abc import Callable, Sized
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.log.cleaner.cleaner import Cleaner, CleanerLimits, CleanerStats, LogCleaningAbortedError
-from twisted_kafka.log.cleaner.log_cleaner_manager import LogCleanerManager, Logs, LogToClean
+from twisted_kafka.log.cleaner.log_cleaner_manager import LogCleanerManager, LogToClean
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, KafkaStorageError
@@ -19,6 +19,9 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system.file_io import ShortFileError
 from twisted_kafka.system.threads import make_thread, repeat
 from twisted_kafka.timing.clock import IClock
+
+if TYPE_CHECKING:
+    from twisted_kafka.log.log_manager import LogManager
 
 RECONFIGURABLE = frozenset(
     {
@@ -105,7 +108,7 @@ class LogCleaner:
     ``manager`` can pause the cleaning of a log. ``clean_filthiest`` is one iteration of a thread.
     """
 
-    def __init__(self, config: KafkaConfig, logs: Logs, metrics: MetricsRegistry | None = None) -> None:
+    def __init__(self, config: KafkaConfig, logs: "LogManager", metrics: MetricsRegistry | None = None) -> None:
         self.manager = LogCleanerManager(logs)
         self.settings = CleanerSettings.of(config)
         self._logs = logs

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from twisted.logger import Logger
 
@@ -13,23 +13,14 @@ from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system.file_io import ShortFileError
-from twisted_kafka.timing.clock import IClock
+
+if TYPE_CHECKING:
+    from twisted_kafka.log.log_manager import LogManager
 
 ABORT_TIMEOUT_S = 30.0
 """The longest wait for a cleaning to end: its disk may not answer any more, and state changes of other partitions wait, too."""
 
 _log = Logger()
-
-
-class Logs(Protocol):
-    """The part of the log manager that the cleaner uses."""
-
-    directories: list[LogDirectory]
-    clock: IClock
-
-    def all_logs(self) -> list[UnifiedLog]: ...
-    def get_log(self, topic_partition: TopicPartition) -> UnifiedLog | None: ...
-    def directory_failed(self, directory: LogDirectory, error: OSError) -> None: ...
 
 
 class _Hold:
@@ -85,7 +76,7 @@ class LogCleanerManager:
     The condition is never held during I/O: a disk that hangs delays only those who wait for a cleaning of a log on it.
     """
 
-    def __init__(self, logs: Logs) -> None:
+    def __init__(self, logs: "LogManager") -> None:
         self._logs = logs
         self._clock = logs.clock
         self._condition = threading.Condition()

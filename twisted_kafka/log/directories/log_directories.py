@@ -10,7 +10,6 @@ from pathlib import Path
 from twisted.logger import Logger
 
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError, UnusableDirectoryError
-from twisted_kafka.log.environment import TruncatedLog
 from twisted_kafka.log.files import sync_file_system
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
@@ -125,7 +124,7 @@ class LogDirectories:
         except OSError as error:
             self.failed(directory, error)
 
-    def checkpoint_start(self, log: TruncatedLog) -> None:
+    def checkpoint_start(self, log: UnifiedLog) -> None:
         """Write the log start offsets, unless that of the log is in the checkpoint already."""
         directory = self._by_path[log.parent]
         if directory.is_online:
@@ -134,7 +133,7 @@ class LogDirectories:
             except OSError as error:
                 self.failed(directory, error)
 
-    def checkpoint_truncated(self, log: TruncatedLog) -> bool:
+    def checkpoint_truncated(self, log: UnifiedLog) -> bool:
         """Lower the checkpoints to the offsets of a log that was truncated, if need be; returns whether that succeeded."""
         directory = self._by_path[log.parent]
         if not directory.is_online:

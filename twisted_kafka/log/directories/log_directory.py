@@ -19,7 +19,6 @@ from twisted_kafka.log.checkpoints import (
     MalformedCheckpointError,
     OffsetCheckpoint,
 )
-from twisted_kafka.log.environment import TruncatedLog
 from twisted_kafka.log.files import make_directory, remove_if_there, sync_directory, write_atomically
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -200,14 +199,14 @@ class LogDirectory:
         starts = {log.topic_partition: start for log in list(self.logs.values()) if (start := log.start_in_checkpoint)}
         self._write_of_logs(self.log_start_offsets, starts)
 
-    def checkpoint_start(self, log: TruncatedLog) -> None:
+    def checkpoint_start(self, log: UnifiedLog) -> None:
         """Write the log start offsets, unless that of the log is in the checkpoint already; raises OSError."""
         with self._checkpoint_lock:
             written = self._written.get(self.log_start_offsets.path, {})
             if written.get(log.topic_partition, 0) != log.start_in_checkpoint:
                 self._write_log_start_offsets()
 
-    def checkpoint_truncated(self, log: TruncatedLog) -> None:
+    def checkpoint_truncated(self, log: UnifiedLog) -> None:
         """Lower both checkpoints to the offsets of a log that was truncated, unless they are not above; raises OSError.
 
         They are then right for all logs that were truncated until now.
@@ -221,7 +220,7 @@ class LogDirectory:
             for each, count in truncations:
                 each.checkpointed_truncations = count
 
-    def _is_above(self, log: TruncatedLog) -> bool:
+    def _is_above(self, log: UnifiedLog) -> bool:
         """Return whether a checkpoint, as last read or written, is above the offsets of a log."""
         points, starts = self._written.get(self.recovery_points.path, {}), self._written.get(self.log_start_offsets.path, {})
         partition = log.topic_partition

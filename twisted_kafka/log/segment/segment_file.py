@@ -3,10 +3,13 @@
 import io
 import threading
 from collections import OrderedDict
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 from weakref import ReferenceType, ref
 
 from typing_extensions import override
+
+if TYPE_CHECKING:
+    from twisted_kafka.log.segment.log_segment import LogSegment
 
 MAX_OPEN_OLD_SEGMENTS: Final = 256
 """Most segments with open files in the process, not counting the last segment of each log."""
@@ -20,19 +23,6 @@ class SegmentFile(io.FileIO):
         self.close()
 
 
-class OpenSegment(Protocol):
-    """A segment with an open file."""
-
-    was_used: bool
-    """Whether the file was used since this was last set to False."""
-
-    @property
-    def is_old(self) -> bool:
-        """Whether its file may be closed and opened again: it has its name, and nothing is appended."""
-
-    def release_file(self) -> None: ...
-
-
 class OpenSegments:
     """Segments that keep their files open until others need the descriptors; the ones that are not used go first.
 
@@ -43,9 +33,9 @@ class OpenSegments:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._segments: OrderedDict[ReferenceType[OpenSegment], None] = OrderedDict()
+        self._segments: OrderedDict[ReferenceType[LogSegment], None] = OrderedDict()
 
-    def add(self, segment: OpenSegment) -> None:
+    def add(self, segment: "LogSegment") -> None:
         """Note that a segment has opened its file; others may be released."""
         with self._lock:
             segments = self._segments
@@ -61,7 +51,7 @@ class OpenSegments:
                 else:
                     oldest.release_file()
 
-    def keep(self, segment: OpenSegment) -> None:
+    def keep(self, segment: "LogSegment") -> None:
         """Leave a segment's file open from now on."""
         with self._lock:
             self._segments.pop(ref(segment), None)

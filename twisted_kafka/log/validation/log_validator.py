@@ -27,7 +27,6 @@ from twisted_kafka.log.validation.types import (
     InvalidRecordsError,
     InvalidTimestampsError,
     RecordValidationError,
-    TopicRules,
     ValidationContext,
 )
 from twisted_kafka.protocol.errors import (
@@ -69,7 +68,6 @@ __all__ = [
     "InvalidRecordsError",
     "InvalidTimestampsError",
     "RecordValidationError",
-    "TopicRules",
     "ValidationContext",
     "validate_and_assign_offsets",
 ]

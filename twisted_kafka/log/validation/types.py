@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Protocol
 
+from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError, KafkaError
 from twisted_kafka.protocol.records.record import NO_SEQUENCE, increment_sequence
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -16,29 +16,6 @@ class AppendOrigin(IntEnum):
     REPLICATION = 1
     COORDINATOR = 2
     RAFT_LEADER = 3
-
-
-class TopicRules(Protocol):
-    """The topic configs that validation uses; LogConfig has them."""
-
-    @property
-    def compression_type(self) -> str: ...
-    @property
-    def compression_gzip_level(self) -> int: ...
-    @property
-    def compression_lz4_level(self) -> int: ...
-    @property
-    def compression_zstd_level(self) -> int: ...
-    @property
-    def message_timestamp_type(self) -> str: ...
-    @property
-    def message_timestamp_before_max_ms(self) -> int: ...
-    @property
-    def message_timestamp_after_max_ms(self) -> int: ...
-    @property
-    def max_message_bytes(self) -> int: ...
-    @property
-    def compact(self) -> bool: ...
 
 
 class ValidationContext:
@@ -57,7 +34,7 @@ class ValidationContext:
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin,
-        config: TopicRules,
+        config: LogConfig,
         now_ns: Callable[[], int],
     ) -> None:
         self.topic_partition = topic_partition

@@ -4,7 +4,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -14,6 +14,7 @@ from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.fetching.replica_fetcher import FetcherHost, ReplicaFetcher
+from twisted_kafka.replication.fetching.replica_fetcher_thread import ReplicaFetcherThread
 from twisted_kafka.replication.interfaces import IReplicaFetchers
 from twisted_kafka.replication.partition.partition import NO_LEADER, Partition
 from twisted_kafka.timing.scheduler import IScheduler
@@ -27,22 +28,6 @@ _LAG: Final = "FetcherLagMetrics"
 _log = Logger()
 
 
-class IFetcherThread(Protocol):
-    """What works for a fetcher."""
-
-    def run(self, fetcher: ReplicaFetcher) -> None:
-        """Work for it as soon as it is woken."""
-
-    def wake(self) -> None:
-        """End a pause."""
-
-    def refresh(self) -> None:
-        """Use certificates that have changed."""
-
-    def stop(self) -> None:
-        """End the thread."""
-
-
 class FetcherKey(NamedTuple):
     """A leader, and the number of one of its fetchers."""
 
@@ -53,7 +38,7 @@ class FetcherKey(NamedTuple):
 class _Fetcher(NamedTuple):
     name: str
     fetcher: ReplicaFetcher
-    thread: IFetcherThread
+    thread: ReplicaFetcherThread
     stats_tags: dict[str, object]
 
 
@@ -78,7 +63,7 @@ class ReplicaFetcherManager:
     def __init__(
         self,
         host: FetcherHost,
-        make_thread: Callable[[FetcherKey], IFetcherThread],
+        make_thread: Callable[[FetcherKey], ReplicaFetcherThread],
         count: int,
         address: Callable[[int], Node | None],
         scheduler: IScheduler,

@@ -7,14 +7,14 @@ log. The name lasts, so the move continues after a restart.
 import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.files import FUTURE_DIRECTORY_SUFFIX, MAX_NAME_BYTES, marked_directory_name
+from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -26,14 +26,13 @@ from twisted_kafka.protocol.errors import (
     NotLeaderOrFollowerError,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.interfaces import IReplicaMoves
-from twisted_kafka.replication.log_dirs.alter_log_dirs_copy import IFutureLogs, ReplicaCopier
+from twisted_kafka.replication.log_dirs.alter_log_dirs_copy import ReplicaCopier
 from twisted_kafka.replication.log_dirs.alter_log_dirs_manager import ReplicaAlterLogDirsManager, ReplicaMover
 from twisted_kafka.replication.log_dirs.replication_quota import ReplicationQuota
 from twisted_kafka.replication.operations.purgatories import Purgatories
-from twisted_kafka.replication.partition.partition import ITruncatingLogs, Partition
+from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
-from twisted_kafka.replication.state_changes import ILogs, StateChanges
+from twisted_kafka.replication.state_changes import StateChanges
 from twisted_kafka.timing.clock import IClock
 
 QUOTA_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -43,18 +42,6 @@ UNKNOWN_LAG: Final = -1
 UNKNOWN_SIZE: Final = -1
 
 _log = Logger()
-
-
-class IMovableLogs(ILogs, IFutureLogs, ITruncatingLogs, Protocol):
-    """The part of LogManager that is used here."""
-
-    directories: list[LogDirectory]
-
-    def get_future_log(self, topic_partition: TopicPartition) -> UnifiedLog | None: ...
-    def get_or_create_future_log(self, topic_partition: TopicPartition, topic_id: bytes | None) -> UnifiedLog: ...
-    def delete_future_log(self, topic_partition: TopicPartition) -> bool: ...
-    def directory_named(self, path: str) -> LogDirectory: ...
-    def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None: ...
 
 
 class LogDescription(NamedTuple):
@@ -76,13 +63,12 @@ class DirectoryDescription(NamedTuple):
     usable_bytes: int
 
 
-@implementer(IReplicaMoves)
 class AlterLogDirs:
     """Starts and cancels moves for administrators, and keeps them in step with the partitions."""
 
     def __init__(
         self,
-        logs: IMovableLogs,
+        logs: LogManager,
         partitions: PartitionTable,
         state: StateChanges,
         manager: ReplicaAlterLogDirsManager,
@@ -201,7 +187,7 @@ class AlterLogDirs:
 
 def make_moves(
     config: KafkaConfig,
-    logs: IMovableLogs,
+    logs: LogManager,
     state: StateChanges,
     purgatories: Purgatories,
     clock: IClock,

@@ -4,24 +4,17 @@ Kafka runs a follower of the broker's own leader for this. Here the future log i
 where the log was, by leader epochs, then the batches behind the future log's end are appended to it.
 """
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from twisted_kafka.log.batch_headers import batches_in
+from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import OffsetOutOfRangeError
-from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.partition import Partition
 
 LAST_PIECES: Final = 4
 """The most pieces that are copied while appends wait, before the future log takes the log's place."""
-
-
-class IFutureLogs(Protocol):
-    """The part of LogManager that is used here."""
-
-    def replace_by_future_log(self, topic_partition: TopicPartition) -> UnifiedLog:
-        """Replace the partition's log by the future log; raise KafkaStorageError."""
 
 
 class Copied(NamedTuple):
@@ -34,7 +27,7 @@ class Copied(NamedTuple):
 class ReplicaCopier:
     """Takes the steps of moves. One thread at a time works on a partition."""
 
-    def __init__(self, logs: IFutureLogs, max_bytes: int) -> None:
+    def __init__(self, logs: LogManager, max_bytes: int) -> None:
         """``max_bytes`` is the most that a step copies, unless one batch is larger."""
         self._logs = logs
         self._max_bytes = max_bytes

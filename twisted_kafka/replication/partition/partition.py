@@ -7,9 +7,10 @@ are never taken back, and a follower that reads past it detects a truncation by 
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from twisted_kafka.log.batch_headers import batches_in
+from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.log.results import EpochEndOffset, FetchIsolation, LogAppendInfo
 from twisted_kafka.log.unified_log import UnifiedLog
@@ -60,18 +61,6 @@ class LeaderState(NamedTuple):
     """The replicas that a reassignment adds and removes (KIP-455)."""
 
 
-class ITruncatingLogs(Protocol):
-    """The part of LogManager that is used here; both keep the cleaner off the log meanwhile."""
-
-    def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Truncate a log; raise KafkaStorageError."""
-
-    def truncate_fully_and_start_at(
-        self, topic_partition: TopicPartition, offset: int, log_start_offset: int | None = None
-    ) -> None:
-        """Remove all records of a log, which goes on at ``offset``; raise KafkaStorageError."""
-
-
 class PartitionHost(NamedTuple):
     """What all partitions of a broker share."""
 
@@ -79,7 +68,7 @@ class PartitionHost(NamedTuple):
     clock: IClock
     max_lag_ms: int
     """``replica.lag.time.max.ms``."""
-    logs: ITruncatingLogs
+    logs: LogManager
     is_alive: Callable[[int], bool]
     """Whether a broker is: one that is not neither joins the in-sync replicas nor holds the low watermark back."""
 
