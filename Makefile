@@ -12,7 +12,7 @@ DATA_DIR ?= kafka-data
 ACCESS_LOG ?= $(DATA_DIR)/access
 REPORT ?= report.html
 # Writes byte code even if the environment disables it: without byte code, each start compiles two hundred modules.
-COMPILE = $(BIN)/python -m compileall -q twisted_kafka spark twisted
+COMPILE = $(BIN)/python -m compileall -q twisted_kafka spark pytest_plugin twisted
 # Caching the test modules with rewritten assertions saves each pytest process ten seconds.
 PYTEST = TMPDIR=$(TEST_TMPDIR) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q
 # Tests write and sync thousands of small files: in shared memory, if 4 GB are free there, they do not wait for a disk.
@@ -40,8 +40,8 @@ $(VENV)/.run-installed: pyproject.toml setup.py etc/pypy-constraints.txt | $(BIN
 # apt-get install libkrb5-dev krb5-kdc krb5-admin-server krb5-user libsasl2-modules-gssapi-mit (the last one is for kcat)
 KERBEROS := $(shell command -v krb5-config >/dev/null && echo ,kerberos)
 
-$(VENV)/.installed: pyproject.toml setup.py spark/pyproject.toml etc/pypy-constraints.txt | $(BIN)/python
-	$(INSTALL) --editable '.[test$(KERBEROS)]'
+$(VENV)/.installed: pyproject.toml setup.py spark/pyproject.toml pytest_plugin/pyproject.toml etc/pypy-constraints.txt | $(BIN)/python
+	$(INSTALL) --editable '.[test$(KERBEROS)]' --editable ./pytest_plugin
 	$(INSTALL) --no-deps --editable ./spark
 	$(COMPILE)
 	touch $@
@@ -123,10 +123,11 @@ $(VENV)/.docs-installed: $(VENV)/.dev-installed
 docs: $(VENV)/.docs-installed
 	$(BIN)/mkdocs build --quiet
 
-# Wheels and sdists of both distributions, as an index takes them if the checkout is a clean tag (RELEASING.md).
+# Wheels and sdists of the three distributions, as an index takes them if the checkout is a clean tag (RELEASING.md).
 dist: $(VENV)/.dev-installed
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist spark
+	$(BIN)/python -m build --outdir dist pytest_plugin
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m twine check --strict dist/*
 

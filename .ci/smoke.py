@@ -2,9 +2,9 @@
 
     python .ci/smoke.py [--python /path/to/python3] [--only wheel|sdist]
 
-Builds the sdist, and the wheel from it, also of the report's distribution in spark/. Installs each into a fresh virtual
-environment, with kafka-python as the client, and there starts `twistd -n kafka` and `twisted-kafka serve`, produces and fetches a
-record, and stops the broker. Needs the package `build` and a package index.
+Builds the sdists, and the wheels from them, of the broker, the report and the pytest plug-in. Installs each into a fresh virtual
+environment, with kafka-python as the client. There it starts `twistd -n kafka` and `twisted-kafka serve`, produces and fetches a
+record, stops the broker, and runs a test with the plug-in's fixtures. Needs the package `build` and a package index.
 """
 
 import argparse
@@ -17,6 +17,11 @@ from email.parser import Parser
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+SOURCES = {
+    "twisted_kafka": ROOT,
+    "twisted_kafka_spark": ROOT / "spark",
+    "pytest_twisted_kafka": ROOT / "pytest_plugin",
+}
 CONSTRAINTS = ROOT / "etc" / "pypy-constraints.txt"
 """Does nothing on CPython."""
 BUILD_TIMEOUT_S = 600
@@ -36,6 +41,20 @@ assert (record.key, record.value, record.offset) == (b"key", b"value", sent.offs
 consumer.close()
 """
 
+TEST = """
+import sys
+from kafka import KafkaProducer
+
+def test_a_record(kafka, kafka_topic):
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    producer.send(kafka_topic, b"value").get(timeout=30)
+    producer.close()
+    assert [record.value for record in kafka.records(kafka_topic)] == [b"value"]
+    loaders = {module.__spec__.loader for name, module in sys.modules.items() if name.startswith("twisted_kafka.")}
+    assert not [each for each in loaders if type(each).__module__.startswith("_pytest")], "pytest rewrites the broker"
+    assert not [each for each in sys.meta_path if "twisted_kafka" in type(each).__module__], "an import hook"
+"""
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Install the built wheel and sdist in bare environments and try them.")
@@ -44,19 +63,21 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="twisted-kafka-smoke-") as name:
         folder = Path(name)
-        run([sys.executable, "-m", "build", "--outdir", str(folder / "dist"), str(ROOT)], folder, BUILD_TIMEOUT_S)
-        run([sys.executable, "-m", "build", "--outdir", str(folder / "spark"), str(ROOT / "spark")], folder, BUILD_TIMEOUT_S)
-        (wheel,) = (folder / "dist").glob("*.whl")
-        (sdist,) = (folder / "dist").glob("*.tar.gz")
-        version = check_metadata(wheel)
-        reports = {kind: next((folder / "spark").glob(name)) for kind, name in (("wheel", "*.whl"), ("sdist", "*.tar.gz"))}
-        assert reports["sdist"].name == f"twisted_kafka_spark-{version}.tar.gz", reports["sdist"].name
-        assert sdist.name == f"twisted_kafka-{version}.tar.gz", sdist.name
-        for kind, file in (("wheel", wheel), ("sdist", sdist)):
+        for name, source in SOURCES.items():
+            run([sys.executable, "-m", "build", "--outdir", str(folder / name), str(source)], folder, BUILD_TIMEOUT_S)
+        kinds = {kind: built(folder, suffix) for kind, suffix in (("wheel", "*.whl"), ("sdist", "*.tar.gz"))}
+        version = check_metadata(kinds["wheel"]["twisted_kafka"])
+        assert [each.name for each in kinds["sdist"].values()] == [f"{name}-{version}.tar.gz" for name in SOURCES], kinds
+        for kind, files in kinds.items():
             if options.only in (None, kind):
-                try_out(file, reports[kind], version, options.python, folder / kind)
-                print(f"{kind}: {file.name} works", flush=True)
+                try_out(files, version, options.python, folder / kind)
+                print(f"{kind}: {', '.join(each.name for each in files.values())} work", flush=True)
     return 0
+
+
+def built(folder: Path, pattern: str) -> dict[str, Path]:
+    """Return the files of one kind by the names of their distributions."""
+    return {name: next((folder / name).glob(pattern)) for name in SOURCES}
 
 
 def check_metadata(wheel: Path) -> str:
@@ -69,13 +90,17 @@ def check_metadata(wheel: Path) -> str:
     return metadata["Version"]
 
 
-def try_out(distribution: Path, report: Path, version: str, python: str, folder: Path) -> None:
-    """Install the distribution into a new environment in the folder, and use it as its README says; then the report."""
+def try_out(files: dict[str, Path], version: str, python: str, folder: Path) -> None:
+    """Install the broker into a new environment in the folder, and use it as its README says; then the other two."""
     folder.mkdir()
     run([python, "-m", "venv", str(folder / "venv")], folder, BUILD_TIMEOUT_S)
     commands = folder / "venv" / "bin"
     pip = [str(commands / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    run([*pip, "install", "--constraint", str(CONSTRAINTS), str(distribution), "kafka-python>=2.2"], folder, BUILD_TIMEOUT_S)
+    run(
+        [*pip, "install", "--constraint", str(CONSTRAINTS), str(files["twisted_kafka"]), "kafka-python>=2.2"],
+        folder,
+        BUILD_TIMEOUT_S,
+    )
     run([*pip, "check"], folder)
     twistd, twisted_kafka = [str(commands / "twistd"), "-n", "--pidfile=", "kafka"], str(commands / "twisted-kafka")
     for command in ([twisted_kafka], [twisted_kafka, "serve"], twistd):
@@ -84,7 +109,8 @@ def try_out(distribution: Path, report: Path, version: str, python: str, folder:
     for topic, command in {"twistd": twistd, "serve": [twisted_kafka, "serve"]}.items():
         use(command, topic, str(commands / "python"), folder)
     run([twisted_kafka, "verify", "kafka-data"], folder)
-    try_report(report, pip, twisted_kafka, folder)
+    try_report(files["twisted_kafka_spark"], pip, twisted_kafka, folder)
+    try_plugin(files, pip, folder)
 
 
 def try_report(report: Path, pip: list[str], twisted_kafka: str, folder: Path) -> None:
@@ -92,6 +118,17 @@ def try_report(report: Path, pip: list[str], twisted_kafka: str, folder: Path) -
     run([*pip, "install", "--no-deps", str(report)], folder, BUILD_TIMEOUT_S)
     printed = run([twisted_kafka, "report", "--help"], folder)
     assert printed.startswith("usage: twisted-kafka report "), printed
+
+
+def try_plugin(files: dict[str, Path], pip: list[str], folder: Path) -> None:
+    """Install the extra for tests with the pytest plug-in, and run a test that imports nothing of them."""
+    extra = [f"{files['twisted_kafka']}[testing]", str(files["pytest_twisted_kafka"])]
+    run([*pip, "install", "--constraint", str(CONSTRAINTS), *extra], folder, BUILD_TIMEOUT_S)
+    tests = folder / "tests"
+    tests.mkdir()
+    (tests / "test_a_record.py").write_text(TEST)
+    printed = run([pip[0], "-m", "pytest", "-q", "--rootdir", str(tests), str(tests)], folder)
+    assert "1 passed" in printed, printed
 
 
 def use(command: list[str], topic: str, python: str, folder: Path) -> None:

@@ -52,7 +52,7 @@ source_paths = ["twisted_kafka"]
 only_mutate = ["twisted_kafka/{package}/*"]
 # Log messages are not tested.
 do_not_mutate_patterns = ["[.](debug|info|warn|error|critical|failure)[(]"]
-also_copy = ["benchmarks", "docs", "etc", "spark"]
+also_copy = ["benchmarks", "docs", "etc", "spark", "pytest_plugin"]
 pytest_add_cli_args_test_selection = {tests}
 # mutmut runs pytest again and again in a process that holds the locks of earlier runs' log directories: names must not recur.
 pytest_add_cli_args = [
@@ -193,7 +193,7 @@ def prepare(package: str) -> Path:
     directory = WORK / package
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    for name in ("twisted_kafka", "tests", "benchmarks", "docs", "etc", "spark"):
+    for name in ("twisted_kafka", "tests", "benchmarks", "docs", "etc", "spark", "pytest_plugin"):
         (directory / name).symlink_to(ROOT / name)
     settings = (ROOT / "pyproject.toml").read_text() + SETTINGS.format(
         package=package, tests=[f"tests/{folder}" for folder in TESTS[package]]

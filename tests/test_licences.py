@@ -31,7 +31,7 @@ def listed() -> dict[str, str]:
 
 
 def required() -> Iterator[str]:
-    for folder in (ROOT, ROOT / "spark"):
+    for folder in (ROOT, ROOT / "spark", ROOT / "pytest_plugin"):
         project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
         yield from project["dependencies"]
         for extra, requirements in project.get("optional-dependencies", {}).items():
@@ -46,7 +46,7 @@ def installed(requirements: Iterable[str]) -> dict[str, Distribution | None]:
     while waiting:
         requirement = waiting.pop()
         name = re.sub(r"[-_.]+", "-", re.match(r"[\w.-]+", requirement)[0].lower())
-        if name in found or name.startswith("twisted-kafka"):
+        if name in found or name.removeprefix("pytest-").startswith("twisted-kafka"):
             continue
         try:
             found[name] = distribution(name)

@@ -59,7 +59,7 @@ def test_relative_links_lead_to_the_repository_or_become_text(
 def test_messages_and_documents_name_extras_that_exist() -> None:
     extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
     files = [ROOT / "Makefile", *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-    files += [path for folder in ("twisted_kafka", "spark") for path in (ROOT / folder).rglob("*.py")]
+    files += [path for folder in ("twisted_kafka", "spark", "pytest_plugin") for path in (ROOT / folder).rglob("*.py")]
     named = {
         extra
         for path in files
@@ -75,13 +75,66 @@ def metadata(folder: Path) -> dict[str, Any]:
     return found
 
 
+BESIDE = ("spark", "pytest_plugin")
+"""The folders of the other distributions."""
+
+
+@pytest.mark.parametrize("folder", BESIDE)
+def test_the_other_distributions_are_built_and_licensed_like_the_brokers(folder: str) -> None:
+    assert (ROOT / folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert metadata(ROOT / folder)["build-system"] == metadata(ROOT)["build-system"]
+    assert f"build --outdir dist {folder}\n" in (ROOT / "Makefile").read_text()
+
+
 def test_the_reports_distribution_has_what_the_brokers_extras_name() -> None:
     broker, report = metadata(ROOT)["project"]["optional-dependencies"], metadata(ROOT / "spark")["project"]
     assert broker["spark"] == [report["name"]]
     assert broker["jdk"] == [f"{report['name']}[jdk]"]
     assert "jdk" in report["optional-dependencies"]
-    assert (ROOT / "spark" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
-    assert metadata(ROOT / "spark")["build-system"] == metadata(ROOT)["build-system"]
+
+
+def test_the_broker_has_no_plugin_but_its_extra_names_one() -> None:
+    broker, plugin = metadata(ROOT)["project"], metadata(ROOT / "pytest_plugin")["project"]
+    assert "entry-points" not in broker
+    assert plugin["name"] in broker["optional-dependencies"]["testing"]
+    assert plugin["entry-points"] == {"pytest11": {"twisted_kafka": "pytest_twisted_kafka"}}
+
+
+EMPTY_RUN = """
+import sys
+
+def test_nothing_is_in_the_way():
+    ours = ("twisted_kafka", "pytest_twisted_kafka")
+    assert [each for each in sys.meta_path if type(each).__module__.partition(".")[0] in ours] == []
+
+def test_the_fixtures_work(kafka, kafka_topic):
+    kafka.produce(kafka_topic, ["1"])
+    assert [record.value for record in kafka.records(kafka_topic)] == [b"1"]
+
+def test_pytest_has_rewritten_nothing_of_the_broker(kafka):
+    loaders = {module.__spec__.loader for name, module in sys.modules.items() if name.startswith("twisted_kafka.")}
+    assert [each for each in loaders if type(each).__module__.startswith("_pytest")] == []
+"""
+
+
+def test_the_plugin_is_found_and_pytest_rewrites_nothing_of_the_broker(tmp_path: Path) -> None:
+    """With the metadata that the wheel has; `.ci/smoke.py` installs the wheel itself."""
+    site = tmp_path / "site"
+    shutil.copytree(ROOT / "pytest_plugin", site, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    project = metadata(site)["project"]
+    information = site / "pytest_twisted_kafka-1.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {project['name']}\nVersion: 1\n")
+    (information / "RECORD").write_text("".join(f"{name}.py,,\n" for name in metadata(site)["tool"]["setuptools"]["py-modules"]))
+    (entry,) = project["entry-points"]["pytest11"].items()
+    (information / "entry_points.txt").write_text("[pytest11]\n{} = {}\n".format(*entry))
+    (tmp_path / "test_empty.py").write_text(EMPTY_RUN)
+    # -S leaves the checkout out, which a file in site-packages puts on the path.
+    path = os.pathsep.join([str(site), sysconfig.get_path("purelib"), str(ROOT)])
+    command = [sys.executable, "-S", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONNOUSERSITE": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.slow
@@ -174,13 +227,13 @@ def test_the_package_tells_the_version_that_is_installed(monkeypatch: pytest.Mon
     assert twisted_kafka.__version__ == "0+unknown"
 
 
-def test_a_tag_sets_the_versions_of_both_distributions(tmp_path: Path) -> None:
+def test_a_tag_sets_the_versions_of_all_distributions(tmp_path: Path) -> None:
     """A package index takes them: they have no local part."""
     clone = tmp_path / "clone"
     git = ["git", "-C", str(clone), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     subprocess.run(["git", "clone", "--quiet", "--no-tags", str(ROOT), str(clone)], check=True, timeout=100)
     subprocess.run([*git, "tag", "v0.1.0a1"], check=True, timeout=100)
-    for folder in (clone, clone / "spark"):
+    for folder in (clone, *(clone / name for name in BESIDE)):
         command = [sys.executable, "-m", "setuptools_scm", "--root", str(clone), "--config", str(folder / "pyproject.toml")]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=True)
         assert done.stdout.strip().splitlines()[-1] == "0.1.0a1"

@@ -47,7 +47,7 @@ def _prose_of_module(path: Path) -> Iterator[str]:
 
 
 def _prose() -> Iterator[tuple[Path, str]]:
-    for folder in ("twisted_kafka", "spark"):
+    for folder in ("twisted_kafka", "spark", "pytest_plugin"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             yield from ((path, line) for line in _prose_of_module(path))
     for path in (*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))):

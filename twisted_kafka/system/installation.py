@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 NAME: Final = "twisted_kafka"
 REPORT: Final = "twisted-kafka-spark"
+_FOLDERS: Final = {REPORT: "spark", "pytest-twisted-kafka": "pytest_plugin"}
+"""Where a clone has the project's other distributions."""
+_NAMED_BY: Final = {"spark": REPORT, "jdk": REPORT, "testing": "pytest-twisted-kafka"}
+"""The extras that name one of them."""
 _MARK_OF_A_CLONE: Final = "pyproject.toml"
 _EXTRA: Final = re.compile(r"""extra\s*==\s*["']([\w-]+)["']""")
 _OWN_EXTRAS: Final = re.compile(r"twisted[_-]kafka\[([\w,-]+)\]")
@@ -44,13 +48,16 @@ class Installation:
         clone = self.clone()
         if clone is None:
             return shlex.join(["pip", "install", *self._requirements(extra)])
+        sources = [f"{clone}[{extra}]"]
+        if extra in _NAMED_BY:
+            sources.append(str(clone / _FOLDERS[_NAMED_BY[extra]]))
         editable = ["--editable"] if clone == self._directory else []
-        return shlex.join(["pip", "install", *editable, f"{clone}[{extra}]"])
+        return shlex.join(["pip", "install", *(word for source in sources for word in (*editable, source))])
 
     def command_for_report(self) -> str:
         """Return the command that installs the distribution with the report."""
         clone = self.clone()
-        return shlex.join(["pip", "install", "CLONE/spark" if clone is None else str(clone / "spark")])
+        return shlex.join(["pip", "install", str((clone or Path("CLONE")) / _FOLDERS[REPORT])])
 
     def _direct_url(self) -> dict[str, str]:
         """Return what pip noted about the source of the installation (PEP 610); empty for a package of an index."""
@@ -64,7 +71,7 @@ class Installation:
         found: list[str] = []
         for requirement in requirements:
             package, _, marker = requirement.partition(";")
-            if extra not in _EXTRA.findall(marker):
+            if extra not in _EXTRA.findall(marker) or package.strip() in _FOLDERS:
                 continue
             own = _OWN_EXTRAS.match(package)
             more = [package.strip()] if own is None else [each for name in own[1].split(",") for each in self._requirements(name)]

@@ -1,4 +1,4 @@
-"""The pytest plugin: brokers as fixtures. Nothing heavy is imported until a test uses one.
+"""Brokers as pytest fixtures. Nothing heavy is imported until a test uses one. `pytest_plugin/` registers them.
 
 def test_an_order_is_billed(kafka, kafka_topic):
     run_the_shop(kafka.bootstrap_servers, kafka_topic)
@@ -7,14 +7,10 @@ def test_an_order_is_billed(kafka, kafka_topic):
 
 import contextlib
 import itertools
-import sys
 from collections.abc import Generator, Iterator
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pytest
-from typing_extensions import override
 
 if TYPE_CHECKING:
     from twisted_kafka.testing.broker import Broker
@@ -28,23 +24,7 @@ _SHOWN_REQUESTS = 20
 _OF_TEST = pytest.StashKey["dict[str, Kafka]"]()
 """What a test's own fixtures have made, by their names."""
 _OF_SESSION = pytest.StashKey["Broker"]()
-_OWN_PACKAGE = "twisted_kafka."
 _numbers = itertools.count(1)
-
-
-class _AsItIs(MetaPathFinder):
-    """Finds this package's modules before pytest, which rewrites the assertions of all modules of a package with a plugin.
-
-    There are 600: rewriting takes 5 s once, and twice the time to import them ever after.
-    """
-
-    @override
-    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        """Return the spec of a module of this package; None for others."""
-        return PathFinder.find_spec(name, path, target) if name.startswith(_OWN_PACKAGE) else None
-
-
-sys.meta_path.insert(0, _AsItIs())
 
 
 def pytest_configure(config: pytest.Config) -> None:
