@@ -4,9 +4,7 @@ It makes a broker's first users, who log in to make the others. (Kafka: ``kafka-
 """
 
 import argparse
-import getpass
 import secrets
-import sys
 from typing import Final
 
 from twisted_kafka.admin.scram_credentials import ScramCredentialAdmin, Upsertion
@@ -16,6 +14,7 @@ from twisted_kafka.metadata.registration import prepare_store
 from twisted_kafka.security.scram.formulas import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_MECHANISMS, salted_password
 from twisted_kafka.timing.clock import SystemClock
 from twisted_kafka.tools.metadata import stopped_brokers_store
+from twisted_kafka.tools.password_prompt import ask_password
 
 SALT_BYTES: Final = 24
 _MECHANISMS: Final = {mechanism.name: mechanism for mechanism in SCRAM_MECHANISMS}
@@ -46,22 +45,10 @@ def _set_password(options: argparse.Namespace) -> int:
         prepare_store(store)
         configs = ConfigRepository(store, SystemClock(), threaded=False)
         salt = secrets.token_bytes(SALT_BYTES)
-        salted = salted_password(mechanism, _password(options.user).encode(), salt, options.iterations)
+        salted = salted_password(mechanism, ask_password(options.user).encode(), salt, options.iterations)
         change = Upsertion(options.user, mechanism.number, options.iterations, salt, salted)
         error = ScramCredentialAdmin(configs).alter([change], [])[options.user]
     if error is not None:
         raise ValueError(str(error))
     print(f"{options.user} can log in with {mechanism.name}")
     return 0
-
-
-def _password(user: str) -> str:
-    if not sys.stdin.isatty():
-        password = sys.stdin.readline().rstrip("\r\n")
-    else:
-        password = getpass.getpass(f"Password of {user}: ")
-        if getpass.getpass("Again: ") != password:
-            raise ValueError("the two passwords differ")
-    if not password:
-        raise ValueError("the password is empty")
-    return password
