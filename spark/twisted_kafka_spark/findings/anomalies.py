@@ -322,11 +322,20 @@ def _hot_partitions(tables: Tables, produced: int) -> Iterator[Finding]:
 
 
 def unreadable_lines(tables: Tables) -> Iterator[Finding]:
-    """Report lines that could not be parsed, if there are many."""
+    """Report requests of a Kafka that is too old, and lines that could not be parsed, if there are many."""
     counts: dict[str, int] = defaultdict(int)
     for row in tables["line"]:
         counts[row["error"]] += row["requests"]
     bad, whole = counts["garbled"] + counts["foreign"], sum(counts.values())
+    if old := counts["before-2.8"]:
+        yield Finding(
+            "unreadable-lines",
+            f"{old:,} of {whole:,} lines are requests of a Kafka before 2.8 and were not read",
+            {"before 2.8": old, "lines": whole},
+            "",
+            "This report lacks them: only Kafka 2.8 and later logs requests as JSON.",
+            weight=old,
+        )
     if bad and bad >= limits.UNREADABLE_SHARE * whole:
         yield Finding(
             "unreadable-lines",

@@ -28,6 +28,8 @@ FOREIGN = "foreign"
 """JSON, but not a line of an access log."""
 OTHER = "other"
 """A line of Kafka's logs that is not about a completed request; nothing is lost with it."""
+BEFORE_2_8 = "before-2.8"
+"""A request in the log of a Kafka before 2.8, which has no JSON."""
 
 SAMPLE_CHARACTERS = 200
 _NEWLINE = 0x0A
@@ -197,7 +199,7 @@ def _read(lines: pa.StringArray, found: Records, utc_offset_s: int) -> None:
     if first.startswith("{"):
         batch = _by_arrow(lines)
         if batch is not None:
-            _take(batch, lines, found)
+            _take(batch, lines, found, utc_offset_s)
             return
     if len(lines) <= _ONE_BY_ONE or first.startswith("["):
         _one_by_one(lines, found, utc_offset_s)
@@ -229,16 +231,15 @@ def _by_arrow(lines: pa.StringArray) -> pa.RecordBatch | None:
     return batch
 
 
-def _take(batch: pa.RecordBatch, lines: pa.StringArray, found: Records) -> None:
-    """Keep the records of a batch that are from an access log."""
+def _take(batch: pa.RecordBatch, lines: pa.StringArray, found: Records, utc_offset_s: int) -> None:
+    """Keep the records of a batch that are from an access log; read the other lines one by one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     outcome = pc.struct_field(batch.column("transaction"), "outcome")
     whole = pc.and_(pc.or_(pc.is_valid(batch.column("api")), pc.is_valid(outcome)), _are_times(batch.column("time")))
     if not pc.all(whole).as_py():
-        for line in lines.filter(pc.invert(whole)):
-            found.refuse(FOREIGN, line.as_py())
+        _one_by_one(lines.filter(pc.invert(whole)), found, utc_offset_s)
         batch = batch.filter(whole)
     if batch.num_rows:
         found.batches.append(pa.record_batch(batch.columns, schema=record_schema()))
@@ -267,12 +268,15 @@ def _is_time(text: Any) -> bool:
 def _one_by_one(lines: pa.StringArray, found: Records, utc_offset_s: int) -> None:
     import pyarrow as pa
 
-    records = []
+    unfit = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
+    records, texts = [], []
     for scalar in lines:
         line = scalar.as_py() or ""
         if kafka_log.is_request(line):
             record = kafka_log.record(line, utc_offset_s, found.topic_ids)
             reason = GARBLED
+        elif kafka_log.is_before_2_8(line):
+            record, reason = None, BEFORE_2_8
         elif kafka_log.is_other(line):
             record, reason = None, OTHER
         else:
@@ -281,8 +285,17 @@ def _one_by_one(lines: pa.StringArray, found: Records, utc_offset_s: int) -> Non
             found.refuse(reason, line)
         else:
             records.append(record)
-    if records:
+            texts.append(line)
+    if not records:
+        return
+    try:
         found.batches.append(pa.RecordBatch.from_pylist(records, record_schema()))
+    except unfit:
+        for record, line in zip(records, texts, strict=True):
+            try:
+                found.batches.append(pa.RecordBatch.from_pylist([record], record_schema()))
+            except unfit:
+                found.refuse(GARBLED, line)
 
 
 def _own(line: str) -> tuple[dict[str, Any] | None, str]:
@@ -291,10 +304,11 @@ def _own(line: str) -> tuple[dict[str, Any] | None, str]:
 
     try:
         values = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None, GARBLED
     if not isinstance(values, dict) or not _is_ours(values):
-        return None, FOREIGN
+        is_kafkas = isinstance(values, dict) and kafka_log.is_other_layout(values)
+        return None, OTHER if is_kafkas else FOREIGN
     try:
         pa.RecordBatch.from_pylist([values], record_schema())
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
