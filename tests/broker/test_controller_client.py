@@ -8,6 +8,7 @@ import pytest
 from zope.interface.verify import verifyObject
 
 from tests.support.broker_network import LISTENER, cluster
+from tests.support.fake import Fake
 from twisted_kafka.broker.peers import controller_client
 from twisted_kafka.broker.peers.controller_client import RETRY_BACKOFF_MS, ControllerClient
 from twisted_kafka.broker.peers.inter_broker_client import StoppedError
@@ -24,7 +25,7 @@ TIMEOUT_MS = 1_000
 REQUEST = AllocateProducerIdsRequest(broker_id=1)
 
 
-class World:
+class World(Fake):
     """Broker 1, which asks a controller; the test is the network."""
 
     def __init__(self) -> None:

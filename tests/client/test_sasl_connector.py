@@ -8,6 +8,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from tests.support.client_harness import FakeConnector, Harness, Outcome
+from tests.support.fake import Fake
 from tests.support.security.scram_client import credential
 from twisted_kafka.client.client_settings import ClientSettings
 from twisted_kafka.client.errors import AuthenticationError, ConnectError
@@ -72,7 +73,7 @@ def token_of(attempt: Any) -> tuple[Any, bytes]:
     return request, bytes(SaslAuthenticateRequest.decode(request[4], 1).auth_bytes)
 
 
-class OneUser:
+class OneUser(Fake):
     def credential(self, mechanism: str, username: str) -> ScramCredential:
         return credential("secret", SCRAM_SHA_512)
 

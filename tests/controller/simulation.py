@@ -10,11 +10,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from zope.interface import implementer
-
+from tests.support.fake import Fake
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
-from twisted_kafka.controller.channels.interfaces import ControlRequest, IBrokerChannels, OnResponse
+from twisted_kafka.controller.channels.interfaces import ControlRequest, OnResponse
 from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.controller.machines.leader_elections import ElectionType
@@ -255,8 +254,7 @@ class Model:
         return StopReplicaResponse(partition_errors=errors)
 
 
-@implementer(IBrokerChannels)
-class Channels:
+class Channels(Fake):
     """One controller's channels: each request arrives at least once, in order, while the channel is there; and perhaps later."""
 
     def __init__(self, world: "World") -> None:

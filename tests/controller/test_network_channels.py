@@ -4,11 +4,9 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from zope.interface.verify import verifyObject
 
 from twisted_kafka.client.errors import DisconnectedError
 from twisted_kafka.controller.channels import network_channels
-from twisted_kafka.controller.channels.interfaces import IBrokerChannels
 from twisted_kafka.controller.channels.network_channels import RETRY_BACKOFF_MS, NetworkChannels
 from twisted_kafka.controller.channels.own_broker import ControlClients
 from twisted_kafka.metadata.cache import Node
@@ -103,10 +101,6 @@ class World:
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-def test_the_interface_is_kept(world: World) -> None:
-    assert verifyObject(IBrokerChannels, world.channels)
 
 
 def test_a_request_goes_to_the_listener_in_a_version_that_brokers_speak(world: World) -> None:

@@ -15,14 +15,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from zope.interface import implementer
-
 from tests.group_coordinator.consumer_simulation import Modern, look
 from tests.support.budget import share_of
 from tests.support.cases import case
 from tests.support.coordinator_fakes import Bench, join
+from tests.support.fake import Fake
 from twisted_kafka.coordinator.coordinator_record import Producer, decode_record
-from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter
+from twisted_kafka.coordinator.interfaces import Appended
 from twisted_kafka.group_coordinator.group_records import GROUP_RECORD_KINDS
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import LeavingMember, Sender
@@ -141,8 +140,7 @@ class FailoverLog:
             future.set_result(self._chance.choice((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)))
 
 
-@implementer(IPartitionReader, IPartitionWriter)
-class Replica:
+class Replica(Fake):
     """One broker's view of the log."""
 
     def __init__(self, log: FailoverLog, chance: random.Random) -> None:

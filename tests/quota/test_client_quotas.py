@@ -1,5 +1,6 @@
 import pytest
 
+from tests.support.fake import Fake
 from tests.support.quotas import Configs
 from twisted_kafka.network.accepting.host_names import UnknownHostError
 from twisted_kafka.protocol.errors import InvalidRequestError, UnsupportedVersionError
@@ -130,7 +131,7 @@ def test_a_quota_leaves_the_user_s_credentials_as_they_are() -> None:
     assert configs.nodes["users/alice"] == {"SCRAM-SHA-256": "secret", "producer_byte_rate": "7"}
 
 
-class Rates:
+class Rates(Fake):
     def __init__(self) -> None:
         self.rates: dict[str | None, int | None] = {}
 

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from zope.interface import implementer
 
+from tests.support.fake import Fake
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
-from twisted_kafka.controller.channels.interfaces import IBrokerChannels
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import MetadataCache
@@ -32,8 +31,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import ManualClock
 
 
-@implementer(IBrokerChannels)
-class FakeBrokers:
+class FakeBrokers(Fake):
     def __init__(self) -> None:
         self.sent: list[Any] = []
         self.errors: dict[Any, Any] = {}

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from zope.interface import implementer
-
 import twisted_kafka.coordinator.coordinator_record
 import twisted_kafka.protocol.errors.base
+from tests.support.fake import Fake
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, decode_record
-from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter
+from twisted_kafka.coordinator.interfaces import Appended
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from twisted_kafka.group_coordinator.assignors.loading import load_assignors
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
@@ -44,8 +43,7 @@ class NoBrokers:
         raise AssertionError("there is no connection")
 
 
-@implementer(IPartitionReader, IPartitionWriter)
-class MemoryLog:
+class MemoryLog(Fake):
     """Partitions as lists of batches; appends can be made to fail, or to wait for replicas."""
 
     def __init__(self) -> None:
@@ -101,7 +99,7 @@ class MemoryLog:
         ]
 
 
-class FakeTopics:
+class FakeTopics(Fake):
     """The cluster's topics; each change makes a new snapshot. A topic's id is its name, padded."""
 
     def __init__(self) -> None:

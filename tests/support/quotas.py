@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from tests.support.fake import Fake
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
@@ -13,7 +14,7 @@ from twisted_kafka.timing.scheduler import ManualScheduler
 from twisted_kafka.timing.timer import Timer
 
 
-class Configs:
+class Configs(Fake):
     """A metadata store's configs, in a dictionary."""
 
     def __init__(self, nodes: dict[str, dict[str, str]] | None = None) -> None:

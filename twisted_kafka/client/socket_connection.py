@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Callable
-from typing import Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError
 from twisted_kafka.client.node_api_versions import FIRST_VERSION, NodeApiVersions, parse_response
@@ -13,6 +13,9 @@ from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
+
+if TYPE_CHECKING:
+    from twisted_kafka.client.tls_stream import TlsStream
 
 SOFTWARE_NAME: Final = "twisted-kafka"
 SOFTWARE_VERSION: Final = "unknown"
@@ -25,23 +28,7 @@ _READ_BYTES: Final = 256 * 1024
 _MOST_CORRELATION_IDS: Final = 0x7FFFFFFF
 
 
-class IStream(Protocol):
-    """What a connection needs of a socket. Each step raises OSError, TimeoutError, or PeerRefusedError."""
-
-    def settimeout(self, timeout_s: float, /) -> None:
-        """Limit each step."""
-
-    def sendall(self, data: bytes, /) -> None:
-        """Send all bytes."""
-
-    def recv(self, size_bytes: int, /) -> bytes:
-        """Return at most this many bytes, none if the peer has closed the connection."""
-
-    def close(self) -> None:
-        """Close the connection."""
-
-
-MakeStream = Callable[[socket.socket, str, float], IStream]
+MakeStream = Callable[[socket.socket, str, float], "socket.socket | TlsStream"]
 """Makes a stream from a connected socket, the host's name and the timeout in seconds; it owns the socket from then on."""
 
 
@@ -65,7 +52,7 @@ class SocketConnection:
         self._correlation_id = 0
         connected = socket.create_connection(address, timeout_s)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._stream: IStream = connected if secure is None else secure(connected, address[0], timeout_s)
+        self._stream: socket.socket | TlsStream = connected if secure is None else secure(connected, address[0], timeout_s)
         try:
             if sasl is not None:
                 self._log_in(sasl)

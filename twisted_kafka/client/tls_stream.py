@@ -18,7 +18,7 @@ _WRITE_BYTES: Final = 64 * 1024
 
 
 class TlsStream:
-    """The client's side (``IStream``)."""
+    """The client's side, in the place of a socket. Each step raises OSError, TimeoutError, or PeerRefusedError."""
 
     def __init__(self, connected: socket.socket, context: SSL.Context, host: str, timeout_s: float, *, verifies_host: bool) -> None:
         """Complete the handshake; the server's certificate must be valid for the host if ``verifies_host``.

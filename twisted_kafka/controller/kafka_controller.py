@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.controller.channels.interfaces import IBrokerChannels
+from twisted_kafka.controller.channels.network_channels import NetworkChannels
 from twisted_kafka.controller.channels.requests import Addressee, RequestBatch, ResponseHandlers
 from twisted_kafka.controller.context.context import ControllerContext, LiveBroker
 from twisted_kafka.controller.context.fenced_store import ControllerMovedError, FencedStore
@@ -78,7 +78,7 @@ class KafkaController:
         config: KafkaConfig,
         store: IMetadataStore,
         configs: ConfigRepository,
-        channels: IBrokerChannels,
+        channels: NetworkChannels,
         clock: IClock,
         *,
         threaded: bool = True,

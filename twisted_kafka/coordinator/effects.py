@@ -4,18 +4,16 @@ The state machines do no I/O. They collect effects in an ``Effects``, and the ru
 effects without performing them.
 """
 
-# ruff: noqa: N805 - the methods of a zope interface have no self
-
 from collections import deque
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from typing_extensions import override
-from zope.interface import Interface
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, encode_batch
 from twisted_kafka.coordinator.shard import CoordinatorShard
+from twisted_kafka.coordinator.timers import ShardTimers
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard, marker_guard
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.records.builder import end_transaction_marker
@@ -27,20 +25,6 @@ T_co = TypeVar("T_co", covariant=True)
 
 MAX_BATCH_RECORDS: Final = 2000
 """The most records in a batch of a write that may be split: a larger batch could exceed ``max.message.bytes``."""
-
-
-class TimerHandle(Protocol):
-    """A timer that has been set."""
-
-    def cancel(self) -> object:
-        """Cancel the timer, with the state locked; does nothing if its action has run."""
-
-
-class ITimers(Interface):
-    """Timers of a state machine."""
-
-    def after(name: str, delay_ms: float, action: Callable[[], None]) -> TimerHandle:
-        """Call ``action`` after ``delay_ms`` milliseconds with the state locked, if the shard is still active then."""
 
 
 class Write(Generic[T_co]):
@@ -170,7 +154,7 @@ class Effects:
 
     __slots__ = ("replies", "sends", "timers", "writes")
 
-    def __init__(self, timers: ITimers) -> None:
+    def __init__(self, timers: ShardTimers) -> None:
         self.timers = timers
         self.writes: deque[Write[object]] = deque()
         self.replies: deque[tuple[Future[Any], object]] = deque()

@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from zope.interface import implementer
-
 from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagePolicy
-from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter
+from twisted_kafka.coordinator.interfaces import Appended
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime
 from twisted_kafka.coordinator.shard import CoordinatorShard
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
@@ -24,7 +22,6 @@ from twisted_kafka.waiting.futures import then
 S = TypeVar("S", bound=CoordinatorShard)
 
 
-@implementer(IPartitionWriter)
 class ReplicaWriter:
     """Appends to the partitions that this broker leads."""
 
@@ -34,7 +31,7 @@ class ReplicaWriter:
         self._required_acks = required_acks
 
     def append(self, partition: TopicPartition, batch: Buffer, guard: VerificationGuard | None) -> Appended | ErrorCode:
-        """Append a batch; see IPartitionWriter."""
+        """Append a batch; return the error if nothing was appended. ``guard`` is required if it starts a verified transaction."""
         results = self._replica_manager.appender.append(
             self._timeout_ms,
             self._required_acks,
@@ -49,7 +46,7 @@ class ReplicaWriter:
         return ErrorCode(result.error) if result.error else Appended(result.base_offset)
 
     def is_committed(self, partition: TopicPartition, offset: int) -> bool:
-        """Return whether a record is committed; see IPartitionWriter."""
+        """Return whether this broker leads the partition and its high watermark is above ``offset``."""
         try:
             led = self._replica_manager.get_partition_or_error(partition)
         except KafkaError:
@@ -57,7 +54,6 @@ class ReplicaWriter:
         return led.is_leader and led.log.high_watermark > offset
 
 
-@implementer(IPartitionReader)
 class ReplicaReader:
     """Reads the partitions' local logs."""
 
@@ -66,7 +62,10 @@ class ReplicaReader:
         self._damage = damage
 
     def read_all(self, partition: TopicPartition, buffer_size: int) -> Iterator[Buffer]:
-        """Yield the whole log in chunks; see IPartitionReader."""
+        """Yield the log's batches from its start to its current end, about ``buffer_size`` bytes at a time.
+
+        Raises KafkaError if this broker does not have the log.
+        """
         log = self._replica_manager.get_partition_or_error(partition).log
         position, end = log.log_start_offset, log.log_end_offset
         while position < end:

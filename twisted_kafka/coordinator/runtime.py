@@ -19,19 +19,19 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from enum import Enum
 from functools import partial
-from typing import Final, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
 
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagedBatchError, DamagePolicy
-from twisted_kafka.coordinator.effects import Effects, EndTransaction, ITimers, Send, TimerHandle, Write, Writes
+from twisted_kafka.coordinator.effects import Effects, EndTransaction, Send, Write, Writes
 from twisted_kafka.coordinator.hashing import partition_for
-from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter, ShardFactory
+from twisted_kafka.coordinator.interfaces import Appended, ShardFactory
 from twisted_kafka.coordinator.loader import load_partition
 from twisted_kafka.coordinator.settlers import Settlers
 from twisted_kafka.coordinator.shard import CoordinatorShard
+from twisted_kafka.coordinator.timers import ShardTimer, ShardTimers
 from twisted_kafka.coordinator.uncommitted import UncommittedAppend, UncommittedKeys
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -45,8 +45,11 @@ from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
-from twisted_kafka.timing.timer import Timer, TimerEntry
+from twisted_kafka.timing.timer import Timer
 from twisted_kafka.waiting.futures import forward, recover
+
+if TYPE_CHECKING:
+    from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter
 
 R = TypeVar("R")
 S = TypeVar("S", bound=CoordinatorShard)
@@ -242,8 +245,8 @@ class CoordinatorRuntime(Generic[S]):
         self,
         settings: RuntimeSettings,
         shards: ShardFactory[S],
-        writer: IPartitionWriter,
-        reader: IPartitionReader,
+        writer: "ReplicaWriter",
+        reader: "ReplicaReader",
         scheduler: IScheduler,
         timer: Timer,
         clock: IClock,
@@ -260,7 +263,7 @@ class CoordinatorRuntime(Generic[S]):
         self._elections = threading.Lock()
         """Held while shards are added, closed or removed: one after the other."""
         self._past_busy_ns = 0
-        self._settlers = Settlers(f"settle-{settings.topic}", scheduler)
+        self._settlers = Settlers[S](f"settle-{settings.topic}", scheduler)
         self._load_lock = threading.Lock()
         self._to_load: deque[CoordinatorContext[S]] = deque()
         self._is_loader_busy = False
@@ -336,7 +339,7 @@ class CoordinatorRuntime(Generic[S]):
         context = CoordinatorContext[S](
             TopicPartition(self.topic, partition), leader_epoch, self._clock.monotonic_ns, self._send, self._settlers.settle
         )
-        context.effects = Effects(_ContextTimers(self, context, self._timer))
+        context.effects = Effects(ShardTimers(self._timer, partial(self._run_timer, context)))
         context.shard = self._shards.shard(partition, leader_epoch, context.effects)
         return context
 
@@ -568,7 +571,7 @@ class CoordinatorRuntime(Generic[S]):
             context.settle()
         return result
 
-    def run_timer(self, context: CoordinatorContext[S], timer: "_ContextTimer") -> None:
+    def _run_timer(self, context: CoordinatorContext[S], timer: ShardTimer) -> None:
         """Run a timer's action with the shard locked, if the shard is still active and the timer is not cancelled then.
 
         The timer's thread only posts it: the action may append to a slow disk.
@@ -720,37 +723,3 @@ class CoordinatorRuntime(Generic[S]):
 
 def _in_doubt(partition: TopicPartition) -> UncommittedStateError:
     return UncommittedStateError(f"The last write to {partition} is not known to be committed.")
-
-
-@implementer(ITimers)
-class _ContextTimers(Generic[S]):
-    """A shard's timers, on the coordinator's timer."""
-
-    __slots__ = ("_context", "_runtime", "_timer")
-
-    def __init__(self, runtime: CoordinatorRuntime[S], context: CoordinatorContext[S], timer: Timer) -> None:
-        self._runtime = runtime
-        self._context = context
-        self._timer = timer
-
-    def after(self, name: str, delay_ms: float, action: Callable[[], None]) -> TimerHandle:
-        """Set a timer; see ITimers."""
-        timer = _ContextTimer(action)
-        timer.entry = self._timer.add(delay_ms, lambda: self._runtime.run_timer(self._context, timer))
-        return timer
-
-
-class _ContextTimer:
-    """A timer that has been set; it may be cancelled even when it has expired and waits for the shard's lock."""
-
-    __slots__ = ("action", "entry")
-
-    def __init__(self, action: Callable[[], None]) -> None:
-        self.action: Callable[[], None] | None = action
-        """None after a cancellation."""
-        self.entry: TimerEntry
-
-    def cancel(self) -> None:
-        """Cancel the timer; the caller holds the shard's lock."""
-        self.action = None
-        self.entry.cancel()

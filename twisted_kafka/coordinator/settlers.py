@@ -1,37 +1,33 @@
 """Threads of the scheduler that settle shards."""
 
 import threading
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.coordinator.shard import CoordinatorShard
 from twisted_kafka.system.threads import attempt
 from twisted_kafka.timing.scheduler import IScheduler
+
+if TYPE_CHECKING:
+    from twisted_kafka.coordinator.runtime import CoordinatorContext
+
+S = TypeVar("S", bound=CoordinatorShard)
 
 MAX_SETTLERS: Final = 2
 """The scheduler's threads that settle shards at the same time. An append to a stalled disk keeps a thread, and the scheduler has
 other work to do."""
 
 
-class Settled(Protocol):
-    """A shard with what waits for its lock."""
-
-    partition: TopicPartition
-
-    def settle(self) -> None:
-        """Run posted actions, send replies and start sends."""
-
-
-class Settlers:
+class Settlers(Generic[S]):
     """Settles shards, each once for any number of requests. Methods may be called on any thread, and do not block."""
 
     def __init__(self, name: str, scheduler: IScheduler) -> None:
         self._name = name
         self._scheduler = scheduler
         self._lock = threading.Lock()
-        self._waiting: dict[Settled, None] = {}
+        self._waiting: dict[CoordinatorContext[S], None] = {}
         self._busy = 0
 
-    def settle(self, context: Settled) -> bool:
+    def settle(self, context: "CoordinatorContext[S]") -> bool:
         """Settle the context soon, on the scheduler; return False if the scheduler has been shut down."""
         with self._lock:
             self._waiting[context] = None

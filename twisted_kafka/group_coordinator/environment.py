@@ -7,7 +7,7 @@ from twisted_kafka.group_coordinator.assignors.interface import ConsumerGroupAss
 from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
 from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
 from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
-from twisted_kafka.group_coordinator.state.topic_image import TopicSource
+from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.timing.clock import IClock
 
 
@@ -17,7 +17,7 @@ class GroupEnvironment(NamedTuple):
     clock: IClock
     config: GroupCoordinatorConfig
     group_config_manager: GroupConfigManager
-    topics: TopicSource
+    topics: MetadataCache
     assignors: Mapping[str, ConsumerGroupAssignor]
     metrics: GroupCoordinatorMetrics
     new_id: Callable[[], str]

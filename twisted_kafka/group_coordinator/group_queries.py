@@ -10,7 +10,7 @@ from twisted_kafka.group_coordinator.state.classic_group_state import DEAD, EMPT
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.state.consumer_group_member import ConsumerGroupMember, Partitions
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
-from twisted_kafka.group_coordinator.state.topic_image import TopicSnapshot
+from twisted_kafka.metadata.cache import MetadataSnapshot
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupDescribeResponseAssignment,
@@ -77,7 +77,7 @@ class GroupQueries:
             is_classic = group_id in self._store.groups
             message = f"Group {group_id} is not a consumer group." if is_classic else f"Group {group_id} not found."
             return DescribedGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message, group_id=group_id)
-        snapshot: TopicSnapshot = self._environment.topics.snapshot
+        snapshot: MetadataSnapshot = self._environment.topics.snapshot
         return DescribedGroup(
             group_id=group_id,
             group_state=group.state.value,
@@ -88,7 +88,7 @@ class GroupQueries:
         )
 
 
-def _described(group: ConsumerGroup, member: ConsumerGroupMember, snapshot: TopicSnapshot) -> Member:
+def _described(group: ConsumerGroup, member: ConsumerGroupMember, snapshot: MetadataSnapshot) -> Member:
     profile = member.profile
     return Member(
         member_id=member.member_id,
@@ -105,7 +105,7 @@ def _described(group: ConsumerGroup, member: ConsumerGroupMember, snapshot: Topi
     )
 
 
-def _assignment(partitions: Partitions, snapshot: TopicSnapshot) -> ConsumerGroupDescribeResponseAssignment:
+def _assignment(partitions: Partitions, snapshot: MetadataSnapshot) -> ConsumerGroupDescribeResponseAssignment:
     """Return partitions with their topics' names, without those of deleted topics."""
     names = snapshot.topic_names
     return ConsumerGroupDescribeResponseAssignment(

@@ -15,7 +15,7 @@ from twisted_kafka.group_coordinator.state.consumer_group_member import (
     classic_profile,
 )
 from twisted_kafka.group_coordinator.state.consumer_group_state import MemberState
-from twisted_kafka.group_coordinator.state.topic_image import TopicSnapshot, known_topics
+from twisted_kafka.group_coordinator.state.topic_image import known_topics
 from twisted_kafka.group_coordinator.subscription import (
     CONSUMER_PROTOCOL_TYPE,
     decode_assignment,
@@ -23,11 +23,12 @@ from twisted_kafka.group_coordinator.subscription import (
     encode_assignment,
     version_of,
 )
+from twisted_kafka.metadata.cache import MetadataSnapshot
 from twisted_kafka.protocol.errors import GroupIdNotFoundError
 from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, MemberMetadata
 
 
-def consumer_group_of(group: ClassicGroup, snapshot: TopicSnapshot) -> ConsumerGroup:
+def consumer_group_of(group: ClassicGroup, snapshot: MetadataSnapshot) -> ConsumerGroup:
     """Convert a classic group with members to a consumer group; its epoch is the generation, its assignments stay.
 
     Raises GroupIdNotFoundError if the members do not use the consumer embedded protocol.
@@ -56,7 +57,7 @@ def consumer_group_of(group: ClassicGroup, snapshot: TopicSnapshot) -> ConsumerG
     return upgraded
 
 
-def topic_partitions(listed: Iterable[tuple[str, Iterable[int]]], snapshot: TopicSnapshot) -> Partitions:
+def topic_partitions(listed: Iterable[tuple[str, Iterable[int]]], snapshot: MetadataSnapshot) -> Partitions:
     """Return partitions given by topic name with topic ids instead, without those of unknown topics."""
     found: dict[bytes, frozenset[int]] = {}
     for topic, indexes in listed:
@@ -66,14 +67,14 @@ def topic_partitions(listed: Iterable[tuple[str, Iterable[int]]], snapshot: Topi
     return found
 
 
-def by_name(partitions: Partitions, snapshot: TopicSnapshot) -> Mapping[str, frozenset[int]]:
+def by_name(partitions: Partitions, snapshot: MetadataSnapshot) -> Mapping[str, frozenset[int]]:
     """Return partitions by topic name, without those of deleted topics."""
     names = snapshot.topic_names
     return {names[topic_id]: indexes for topic_id, indexes in partitions.items() if topic_id in names}
 
 
 def classic_value_of(
-    group: ConsumerGroup, members: Sequence[ConsumerGroupMember], snapshot: TopicSnapshot, now_ms: int
+    group: ConsumerGroup, members: Sequence[ConsumerGroupMember], snapshot: MetadataSnapshot, now_ms: int
 ) -> GroupMetadataValue:
     """Return the record value of the classic group that a consumer group with only these classic members is converted to."""
     classics = [

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from twisted_kafka.config.keys.declare import DOUBLE, INT
 from twisted_kafka.config.values import java_double
+from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.network.accepting.host_names import UnknownHostError, addresses
 from twisted_kafka.protocol.errors import InvalidRequestError, UnsupportedVersionError
 from twisted_kafka.quota.entities import CLIENT_ID, CLIENT_KEYS, IP, IP_KEYS, USER, Entity, entity_name, node_name
-from twisted_kafka.quota.interfaces import IConfigs
 
 _WHOLE = 1e-6
 """A value this close to an integer counts as that integer."""
@@ -50,7 +50,7 @@ class Operation(NamedTuple):
 class ClientQuotas:
     """Reads and writes the quotas in the metadata store."""
 
-    def __init__(self, configs: IConfigs) -> None:
+    def __init__(self, configs: ConfigRepository) -> None:
         self._configs = configs
 
     def describe(self, components: Mapping[str, Component], *, strict: bool) -> list[tuple[Entity, dict[str, float]]]:

@@ -2,26 +2,20 @@
 
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from twisted.logger import Logger
 
+from twisted_kafka.metadata.config_repository import ConfigRepository
+from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas
 from twisted_kafka.network.accepting.host_names import UnknownHostError, addresses, numeric_addresses
 from twisted_kafka.quota.entities import CONNECTION_CREATION_RATE, entity_name
-from twisted_kafka.quota.interfaces import IConfigs
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
 
 RETRY_MS: Final = 60_000
 """How long until a host name that could not be resolved is looked up again."""
 
 _log = Logger()
-
-
-class IIpRates(Protocol):
-    """Enforces the rates: ConnectionQuotas."""
-
-    def set_ip_rate(self, address: str | None, rate: int | None) -> None:
-        """Set the rate of an address, or the default for None; a rate of None removes the setting."""
 
 
 class IpConnectionRates:
@@ -31,7 +25,7 @@ class IpConnectionRates:
     again after RETRY_MS if it fails: name servers may start later than the broker.
     """
 
-    def __init__(self, configs: IConfigs, rates: IIpRates, scheduler: IScheduler) -> None:
+    def __init__(self, configs: ConfigRepository, rates: ConnectionQuotas, scheduler: IScheduler) -> None:
         self._configs = configs
         self._rates = rates
         self._scheduler = scheduler

@@ -8,6 +8,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.python_class import instance_of
+from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import RequestChannel
@@ -17,7 +18,6 @@ from twisted_kafka.quota.client_quota_manager import ClientBandwidthQuotaManager
 from twisted_kafka.quota.client_sensors import ClientSensors
 from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuotaManager
 from twisted_kafka.quota.entities import entity_name
-from twisted_kafka.quota.interfaces import IConfigs
 from twisted_kafka.quota.sensors import QuotaWindows
 from twisted_kafka.quota.throttled_channels import ThrottledChannels
 from twisted_kafka.system.client_text import TEXT_CHARACTERS
@@ -69,7 +69,7 @@ class QuotaManagers:
 
     # Configs.
 
-    def start(self, configs: IConfigs, scheduler: IScheduler, observe_requests: Callable[[], object]) -> None:
+    def start(self, configs: ConfigRepository, scheduler: IScheduler, observe_requests: Callable[[], object]) -> None:
         """Apply the present quotas, and follow their changes.
 
         ``observe_requests`` is called once, when request quotas are enabled: what sending takes is measured from then on.

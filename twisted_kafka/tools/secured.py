@@ -2,14 +2,17 @@
 
 import socket
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from twisted_kafka.client.socket_connection import IStream, SocketConnection
+from twisted_kafka.client.socket_connection import SocketConnection
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.security.sasl.clients import MECHANISM_KEY, InterBrokerClients
 from twisted_kafka.security.sasl.listener_settings import JAAS
 from twisted_kafka.timing.clock import IClock
+
+if TYPE_CHECKING:
+    from twisted_kafka.client.tls_stream import TlsStream
 
 PROTOCOL_KEY: Final = "security.protocol"
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -55,7 +58,7 @@ class _MakeTls:
         self._verifies_host = settings.identification == _HTTPS
         self._context = client_context(settings)
 
-    def __call__(self, connected: socket.socket, host: str, timeout_s: float) -> IStream:
+    def __call__(self, connected: socket.socket, host: str, timeout_s: float) -> "TlsStream":
         from twisted_kafka.client.tls_stream import TlsStream
 
         return TlsStream(connected, self._context, host, timeout_s, verifies_host=self._verifies_host)

@@ -3,6 +3,7 @@
 import struct
 from typing import Any
 
+from tests.support.fake import Fake
 from tests.support.network_fakes import FakeTransport, Layer
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.features import FinalizedFeatures
@@ -66,7 +67,7 @@ class GuardedApis:
         return HeartbeatResponse()
 
 
-class Credentials:
+class Credentials(Fake):
     """SCRAM credentials of users and delegation tokens."""
 
     def __init__(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fake import Fake
 from tests.support.security.scram_client import ScramClient, credential
 from twisted_kafka.security.sasl.scram import ScramSaslServer, ScramServerCallbackHandler
 from twisted_kafka.security.scram.credentials import ScramCredential, make_credential, parse_credential
@@ -23,7 +24,7 @@ from twisted_kafka.security.scram.messages import InvalidMessageError, parse_cli
 ZOOKEEPER = Path(__file__).parents[2] / "data" / "zookeeper" / "tree-3.9.2.jsonl"
 
 
-class OneUser:
+class OneUser(Fake):
     def __init__(self, found: ScramCredential) -> None:
         self.found = found
 

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from zope.interface import implementer
-
+from tests.support.fake import Fake
 from twisted_kafka.admin.config_resource_types import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from twisted_kafka.admin.config_resources import BrokerConfigs, ClientMetricsConfigs, TopicConfigs
 from twisted_kafka.admin.configs import ConfigAdmin
@@ -16,7 +15,7 @@ from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
 from twisted_kafka.config.endpoints import EndPoint
-from twisted_kafka.controller.channels.interfaces import ControlRequest, IBrokerChannels, OnResponse
+from twisted_kafka.controller.channels.interfaces import ControlRequest, OnResponse
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager, GroupConfigResource
 from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
@@ -72,8 +71,7 @@ class Control:
         )
 
 
-@implementer(IBrokerChannels)
-class Channels:
+class Channels(Fake):
     """The controller's channel to its only broker, which carries out at once what it is sent."""
 
     def __init__(self, control: Control) -> None:

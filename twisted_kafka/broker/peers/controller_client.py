@@ -3,12 +3,12 @@
 import threading
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from twisted_kafka.broker.peers.inter_broker_client import StoppedError
+from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient, StoppedError
 from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.protocol.compiler.codec import Message
@@ -29,13 +29,6 @@ _FATAL: Final = (UnsupportedVersionError, StoppedError)
 
 class TooManyWaitingError(Exception):
     """As many requests as may wait for the controller do."""
-
-
-class IVersionedClient(Protocol):
-    """Sends requests to other brokers (implemented by ``InterBrokerClient``)."""
-
-    def send(self, node: Node, request: Message, latest_version: int | None = None) -> "Future[Any]":
-        """Return a future of the response; nothing is sent twice."""
 
 
 class _Request:
@@ -59,7 +52,7 @@ class ControllerClient:
 
     def __init__(
         self,
-        client: IVersionedClient,
+        client: InterBrokerClient,
         metadata: MetadataCache,
         listener_name: str,
         retries: Timer,

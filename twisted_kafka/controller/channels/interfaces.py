@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from zope.interface import Interface
 
-from twisted_kafka.metadata.znodes import BrokerNode
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -34,19 +33,3 @@ class IControlPlane(Interface):
 
     def stop_replica(request: StopReplicaRequest) -> StopReplicaResponse:
         """Stop replicating partitions, and delete them where asked to; the response has an error per partition."""
-
-
-class IBrokerChannels(Interface):
-    """Channels to all brokers."""
-
-    def send(broker_id: int, request: ControlRequest, on_response: OnResponse | None) -> None:
-        """Send a request behind those sent before. ``on_response`` is called, on any thread, if a response arrives."""
-
-    def add_broker(broker_id: int, node: BrokerNode) -> None:
-        """Prepare to send requests to a new broker, or to one that is elsewhere now."""
-
-    def remove_broker(broker_id: int) -> None:
-        """Drop the requests for a broker that is gone. Responses that come later are not passed on."""
-
-    def remove_all() -> None:
-        """Remove all brokers, as the controller resigns."""

@@ -12,9 +12,8 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from twisted.logger import Logger
-from zope.interface import implementer
 
-from twisted_kafka.controller.channels.interfaces import ControlRequest, IBrokerChannels, OnResponse
+from twisted_kafka.controller.channels.interfaces import ControlRequest, OnResponse
 from twisted_kafka.controller.channels.request_shapes import ShapedRequest
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.metadata.znode_json import BadNodeError
@@ -79,7 +78,6 @@ class _Channel:
         return dropped
 
 
-@implementer(IBrokerChannels)
 class NetworkChannels:
     """A channel to each broker. Methods may be called on any thread."""
 
@@ -114,7 +112,7 @@ class NetworkChannels:
         self._on_overflow = listener
 
     def send(self, broker_id: int, request: ControlRequest, on_response: OnResponse | None) -> None:
-        """Send a request behind those sent before; see IBrokerChannels."""
+        """Send a request behind those sent before. ``on_response`` is called, on any thread, if a response arrives."""
         with self._lock:
             channel = self._channels.get(broker_id)
             if channel is None:

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.channels.interfaces import ControlResponse, IBrokerChannels
+from twisted_kafka.controller.channels.interfaces import ControlResponse
+from twisted_kafka.controller.channels.network_channels import NetworkChannels
 from twisted_kafka.controller.context.context import ControllerContext, Leadership
 from twisted_kafka.metadata.cache import LEADER_DURING_DELETE, NO_LEADER
 from twisted_kafka.metadata.znodes import EndPointText
@@ -59,7 +60,7 @@ class RequestBatch:
     log = Logger()
 
     def __init__(
-        self, broker_id: int, context: ControllerContext, channels: IBrokerChannels, handlers: ResponseHandlers, listener_name: str
+        self, broker_id: int, context: ControllerContext, channels: NetworkChannels, handlers: ResponseHandlers, listener_name: str
     ) -> None:
         """``listener_name`` is the inter-broker listener, whose address names the live leaders."""
         self._broker_id = broker_id

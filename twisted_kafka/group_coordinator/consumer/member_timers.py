@@ -6,7 +6,7 @@ They are volatile: a broker that takes over the partition starts them again.
 from collections.abc import Callable
 from typing import Final
 
-from twisted_kafka.coordinator.effects import ITimers, TimerHandle
+from twisted_kafka.coordinator.timers import ShardTimer, ShardTimers
 from twisted_kafka.timing.clock import IClock
 
 NS_PER_MS: Final = 1_000_000
@@ -25,10 +25,10 @@ class MemberTimers:
     A heartbeat only moves the session's deadline; its timer is set again when it fires before the deadline.
     """
 
-    def __init__(self, timers: ITimers, clock: IClock) -> None:
+    def __init__(self, timers: ShardTimers, clock: IClock) -> None:
         self._timers = timers
         self._clock = clock
-        self._handles: dict[Key, TimerHandle] = {}
+        self._handles: dict[Key, ShardTimer] = {}
         self._deadlines_ns: dict[Key, int] = {}
 
     def set(self, kind: str, group_id: str, member_id: str, delay_ms: int, action: Callable[[], None]) -> None:

@@ -21,7 +21,8 @@ from twisted_kafka.group_coordinator.state.consumer_group_member import (
     Partitions,
     Profile,
 )
-from twisted_kafka.group_coordinator.state.topic_image import TopicInfo, TopicSnapshot, TopicSource, known_topics
+from twisted_kafka.group_coordinator.state.topic_image import TopicInfo, known_topics
+from twisted_kafka.metadata.cache import MetadataCache, MetadataSnapshot
 from twisted_kafka.timing.clock import IClock
 
 
@@ -67,7 +68,7 @@ class MemberUpdater:
     """Computes updates without changing stored state."""
 
     def __init__(
-        self, topics: TopicSource, assignors: Mapping[str, ConsumerGroupAssignor], clock: IClock, metrics: GroupCoordinatorMetrics
+        self, topics: MetadataCache, assignors: Mapping[str, ConsumerGroupAssignor], clock: IClock, metrics: GroupCoordinatorMetrics
     ) -> None:
         self._topics = topics
         self._assignors = assignors
@@ -76,9 +77,9 @@ class MemberUpdater:
         self._metrics = metrics
 
     @property
-    def snapshot(self) -> TopicSnapshot:
+    def snapshot(self) -> MetadataSnapshot:
         """The current topics."""
-        snapshot: TopicSnapshot = self._topics.snapshot
+        snapshot: MetadataSnapshot = self._topics.snapshot
         return snapshot
 
     def update(self, change: Change) -> Update:
@@ -161,7 +162,7 @@ class MemberUpdater:
         return _Subscriptions(changed or resubscribes or not group.epoch, topics, regexes, seen)
 
     def _regexes(
-        self, change: Change, snapshot: TopicSnapshot, written: list[CoordinatorRecord]
+        self, change: Change, snapshot: MetadataSnapshot, written: list[CoordinatorRecord]
     ) -> tuple[Mapping[str, ResolvedRegex], SeenTopics]:
         """Resolve the member's new expression now, and all of the group's if topics changed, at most every REFRESH_INTERVAL_MS."""
         group, new = change.group, change.profile.regex

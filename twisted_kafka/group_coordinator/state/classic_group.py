@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from twisted_kafka.coordinator.effects import TimerHandle
+from twisted_kafka.coordinator.timers import ShardTimer
 from twisted_kafka.group_coordinator.results import GroupDescription, GroupListing, JoinedMember, MemberDescription
 from twisted_kafka.group_coordinator.state.classic_group_member import ClassicGroupMember, MemberTerms, Protocols
 from twisted_kafka.group_coordinator.state.classic_group_state import (
@@ -59,14 +59,14 @@ class ClassicGroup:
         self.protocol: str | None = None
         self.leader: str | None = None
         self.members: dict[str, ClassicGroupMember] = {}
-        self.pending_members: dict[str, TimerHandle] = {}
+        self.pending_members: dict[str, ShardTimer] = {}
         self.pending_sync: set[str] = set()
         self.subscribed_topics: frozenset[str] | None = None
         self.awaiting_joins = 0
         self.initial_delay = False
         self.new_member_added = False
-        self.join_timer: TimerHandle | None = None
-        self.sync_timer: TimerHandle | None = None
+        self.join_timer: ShardTimer | None = None
+        self.sync_timer: ShardTimer | None = None
         self._static_ids: dict[str, str] = {}
         self._protocol_support: Counter[str] = Counter()
 

@@ -4,7 +4,7 @@ from collections.abc import Container
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from twisted_kafka.coordinator.effects import TimerHandle
+from twisted_kafka.coordinator.timers import ShardTimer
 from twisted_kafka.group_coordinator.results import JoinResult, SyncResult
 
 Protocols = tuple[tuple[str, bytes], ...]
@@ -47,7 +47,7 @@ class ClassicGroupMember:
         self.awaiting_sync: Future[SyncResult] | None = None
         self.is_new = False
         self.deadline_ns = 0
-        self.session_timer: TimerHandle | None = None
+        self.session_timer: ShardTimer | None = None
 
     def use_terms(self, terms: MemberTerms) -> None:
         """Take over the timeouts and protocols of a newer join."""

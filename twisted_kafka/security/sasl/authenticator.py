@@ -1,7 +1,6 @@
 """The authentication of one connection: its state, the mechanism's server, the session. (Kafka: SaslServerAuthenticator.)"""
 
-from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from twisted.logger import Logger
 
@@ -11,9 +10,10 @@ from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import SaslAuthenticationError
-from twisted_kafka.security.sasl.failed_attempts import FailedAttempts
 from twisted_kafka.security.sasl.interfaces import ISaslServer, SaslError, TransientSaslError
-from twisted_kafka.timing.clock import IClock
+
+if TYPE_CHECKING:
+    from twisted_kafka.security.sasl.sasl_listener import Mechanism, SaslListener
 
 MAX_REQUESTS: Final = 20
 """Most requests, or tokens, of one authentication. Kerberos takes six with ApiVersions, the others fewer."""
@@ -28,39 +28,6 @@ _HANDSHAKE: Final = int(ApiKey.SASL_HANDSHAKE)
 _MS: Final = 1_000_000
 
 _log = Logger()
-
-
-class IMechanism(Protocol):
-    """An enabled mechanism."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def max_reauthentication_ms(self) -> int:
-        """``connections.max.reauth.ms``; 0: sessions end with their credential only."""
-
-    def make_server(self) -> ISaslServer:
-        """Return the server of a new exchange."""
-
-    def principal_name(self, authorization_id: str) -> str:
-        """Return the name of the principal of an authorization id; raise ValueError if it has none."""
-
-
-class ISaslListener(Protocol):
-    """The listener that a connection came to."""
-
-    clock: IClock
-    failed_attempts: FailedAttempts
-    max_receive_bytes: int
-
-    @property
-    def mechanisms(self) -> Mapping[str, IMechanism]:
-        """The enabled mechanisms by name."""
-
-    def principal_of(self, server: ISaslServer, mechanism: IMechanism, connection: ConnectionInfo) -> KafkaPrincipal:
-        """Return the principal of a client that has authenticated itself; raise SaslError, or ValueError."""
 
 
 class SaslServerAuthenticator:
@@ -81,11 +48,11 @@ class SaslServerAuthenticator:
         "supports_reauthentication",
     )
 
-    def __init__(self, listener: ISaslListener, connection: ConnectionInfo) -> None:
+    def __init__(self, listener: "SaslListener", connection: ConnectionInfo) -> None:
         self._listener = listener
         self._connection = connection
         self._server: ISaslServer | None = None
-        self._mechanism: IMechanism | None = None
+        self._mechanism: Mechanism | None = None
         self._refusal: str | None = None  # why the tokens of a re-authentication are not even looked at
         self._requests = 0
         self._session_ends_ns = NEVER_NS

@@ -21,8 +21,10 @@ from twisted_kafka.security.sasl.oauthbearer import OAuthBearerSaslServer, Token
 from twisted_kafka.security.sasl.plain import LOGIN_MODULE as PLAIN_LOGIN_MODULE
 from twisted_kafka.security.sasl.plain import PlainSaslServer, PlainServerCallbackHandler
 from twisted_kafka.security.sasl.scram import LOGIN_MODULE as SCRAM_LOGIN_MODULE
-from twisted_kafka.security.sasl.scram import ICredentials, ITokenCredentials, ScramSaslServer, ScramServerCallbackHandler
+from twisted_kafka.security.sasl.scram import ScramSaslServer, ScramServerCallbackHandler
+from twisted_kafka.security.scram.credential_cache import CredentialCache
 from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS, ScramMechanism
+from twisted_kafka.security.scram.token_credentials import TokenCredentials
 from twisted_kafka.system.installation import install_command
 from twisted_kafka.timing.clock import IClock
 
@@ -47,9 +49,9 @@ class SaslResources(NamedTuple):
 
     clock: IClock
     failed_attempts: FailedAttempts
-    scram_credentials: Callable[[], ICredentials]
+    scram_credentials: Callable[[], CredentialCache]
     """Reads the users' credentials when it is called for the first time."""
-    delegation_tokens: ITokenCredentials | None = None
+    delegation_tokens: TokenCredentials | None = None
 
 
 class HandlerOrder(NamedTuple):

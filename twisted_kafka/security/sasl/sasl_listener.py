@@ -12,7 +12,7 @@ from twisted_kafka.network.requests.authenticator import IAuthenticator
 from twisted_kafka.network.requests.kafka_principal import USER, KafkaPrincipal
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.security.principal_builder import AuthenticationContext, built
-from twisted_kafka.security.sasl.authenticator import IMechanism, SaslServerAuthenticator
+from twisted_kafka.security.sasl.authenticator import SaslServerAuthenticator
 from twisted_kafka.security.sasl.interfaces import ISaslServer, SaslError
 from twisted_kafka.security.sasl.jaas import JaasEntry
 from twisted_kafka.security.sasl.listener_settings import (
@@ -97,7 +97,7 @@ class SaslListener:
         """Close the callback handlers."""
         _close(self.mechanisms)
 
-    def principal_of(self, server: ISaslServer, mechanism: IMechanism, connection: ConnectionInfo) -> KafkaPrincipal:
+    def principal_of(self, server: ISaslServer, mechanism: Mechanism, connection: ConnectionInfo) -> KafkaPrincipal:
         """Return the principal of a client that has authenticated itself.
 
         Raises SaslError if its name stands for none, ValueError if the operator's class fails.

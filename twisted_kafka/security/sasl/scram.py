@@ -7,7 +7,7 @@ ends it at once.
 import hmac
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -20,6 +20,7 @@ from twisted_kafka.security.sasl.interfaces import (
     ScramCredentialCallback,
 )
 from twisted_kafka.security.sasl.jaas import JaasEntry
+from twisted_kafka.security.scram.credential_cache import CredentialCache
 from twisted_kafka.security.scram.credentials import ScramCredential
 from twisted_kafka.security.scram.formulas import MIN_ITERATIONS, ScramMechanism, is_proof, signature
 from twisted_kafka.security.scram.messages import (
@@ -30,6 +31,7 @@ from twisted_kafka.security.scram.messages import (
     server_final,
     server_first,
 )
+from twisted_kafka.security.scram.token_credentials import TokenCredentials
 
 LOGIN_MODULE: Final = "ScramLoginModule"
 TOKEN_EXTENSION: Final = "tokenauth"
@@ -40,23 +42,6 @@ _SALT_LENGTH: Final = 26
 _SECRET: Final = secrets.token_bytes(32)
 
 _log = Logger()
-
-
-class ICredentials(Protocol):
-    """Where a user's credential is looked up."""
-
-    def credential(self, mechanism: str, username: str) -> ScramCredential | None:
-        """Return a user's credential for a mechanism, if there is one."""
-
-    def usual_iterations(self, mechanism: str) -> int:
-        """Return the number of iterations that most credentials have."""
-
-
-class ITokenCredentials(Protocol):
-    """Where a delegation token's credential is looked up."""
-
-    def token_credential(self, mechanism: str, token_id: str) -> tuple[ScramCredential, str, int] | None:
-        """Return credential, name of the owner, and wall-clock time of expiry in ms of a token, if there is one."""
 
 
 class ScramSaslServer:
@@ -154,7 +139,7 @@ def _made_up_salt(mechanism: ScramMechanism, username: str) -> bytes:
 class ScramServerCallbackHandler:
     """Looks credentials up in the metadata store's."""
 
-    def __init__(self, credentials: ICredentials, tokens: ITokenCredentials | None = None) -> None:
+    def __init__(self, credentials: CredentialCache, tokens: TokenCredentials | None = None) -> None:
         """Without ``tokens`` nobody logs in with a delegation token."""
         self._credentials = credentials
         self._tokens = tokens

@@ -2,11 +2,10 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from twisted.logger import Logger
 
+from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.znode_json import desanitized
 from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
 from twisted_kafka.security.scram.credentials import ScramCredential, parse_credential
@@ -17,23 +16,10 @@ _USERS = "users"
 _log = Logger()
 
 
-class IUserConfigs(Protocol):
-    """As much of the ConfigRepository as is needed."""
-
-    def names(self, entity_type: str) -> list[str]:
-        """Return the node names of the entities of a type."""
-
-    def configs(self, entity_paths: Iterable[str]) -> list[dict[str, str]]:
-        """Return the configs of several entities."""
-
-    def add_listener(self, entity_type: str, listener: Callable[[str, dict[str, str]], None]) -> None:
-        """Call the listener after changes of this type."""
-
-
 class CredentialCache:
     """Follows changes on the config-change thread; any thread may look up."""
 
-    def __init__(self, configs: IUserConfigs) -> None:
+    def __init__(self, configs: ConfigRepository) -> None:
         """Read all credentials, and follow changes from now on."""
         self._configs = configs
         self._lock = threading.Lock()

@@ -7,9 +7,9 @@ import secrets
 import threading
 from base64 import b64encode
 from collections import OrderedDict
-from typing import Final, Protocol
+from typing import Final
 
-from twisted_kafka.security.delegation_tokens import DelegationToken
+from twisted_kafka.security.delegation_tokens import DelegationToken, DelegationTokenManager
 from twisted_kafka.security.scram.credentials import ScramCredential, make_credential
 from twisted_kafka.security.scram.formulas import MIN_ITERATIONS, SCRAM_MECHANISMS, ScramMechanism, salted_password
 from twisted_kafka.timing.clock import IClock
@@ -21,17 +21,10 @@ _SALT_BYTES: Final = 16
 _MECHANISMS: Final = {mechanism.name: mechanism for mechanism in SCRAM_MECHANISMS}
 
 
-class ITokens(Protocol):
-    """As much of the DelegationTokenManager as is needed."""
-
-    def token(self, token_id: str) -> DelegationToken | None:
-        """Return a token, which may have expired."""
-
-
 class TokenCredentials:
     """Makes the credentials of tokens when clients log in with them. Any thread may call it."""
 
-    def __init__(self, tokens: ITokens, clock: IClock) -> None:
+    def __init__(self, tokens: DelegationTokenManager, clock: IClock) -> None:
         self._tokens = tokens
         self._clock = clock
         self._lock = threading.Lock()

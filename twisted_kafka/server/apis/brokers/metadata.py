@@ -3,9 +3,10 @@ leader epochs, v8 authorized operations, v10 topic ids, v11 without cluster oper
 error. DescribeCluster v0-2: v1 endpoint type. DescribeTopicPartitions v0, paged (Apache Kafka supports it in KRaft mode only)."""
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from twisted_kafka.admin.topic_rules import name_error
+from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache, MetadataSnapshot, PartitionState
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
@@ -25,7 +26,7 @@ from twisted_kafka.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS
-from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuota, ControllerMutationQuotaManager
+from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuotaManager
 from twisted_kafka.security.authorizer.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from twisted_kafka.server.authorization import ALLOW_ALL, OPERATIONS_NOT_ASKED, IAuthorization
 from twisted_kafka.server.dispatch import EncodedResponse, api
@@ -47,13 +48,6 @@ _MAX_NOTED: Final = 10
 """Most topics noted that the client cannot get."""
 
 
-class TopicCreator(Protocol):
-    """Creates topics that clients request metadata of."""
-
-    def auto_create(self, topics: Iterable[str], mutations: ControllerMutationQuota) -> dict[str, ErrorCode]:
-        """Start creating the topics; return the error code to respond with for each."""
-
-
 class MetadataApis:
     """Describes the cluster from this broker's metadata cache."""
 
@@ -61,7 +55,7 @@ class MetadataApis:
         self,
         metadata: MetadataCache,
         config: KafkaConfig,
-        topics: TopicCreator,
+        topics: TopicManager,
         mutations: ControllerMutationQuotaManager,
         authorization: IAuthorization = ALLOW_ALL,
     ) -> None:

@@ -6,7 +6,7 @@ The first request creates the internal topic. Until it has a leader, the respons
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from twisted_kafka.coordinator.interfaces import ITopicCreator
+from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
@@ -48,7 +48,7 @@ class FindCoordinatorApis:
         self,
         kinds: Mapping[int, CoordinatorTopic],
         metadata: MetadataCache,
-        topics: ITopicCreator,
+        topics: TopicManager,
         mutations: ControllerMutationQuotaManager,
         authorization: IAuthorization = ALLOW_ALL,
     ) -> None:
