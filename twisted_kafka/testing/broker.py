@@ -204,6 +204,11 @@ class Broker(Kafka):
         if frozen and self._cluster is not None:
             self.session.renew()
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it was frozen and has not thawed."""
+        return bool(self._frozen)
+
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
         """Be frozen for a ``with`` block."""

@@ -104,6 +104,7 @@ class Cluster(Kafka):
             **(properties or {}),
         }
         self._each: dict[int, Broker] = {}
+        self._cut_off: list[int] = []
         try:
             for broker_id in range(1, brokers + 1):
                 listener = _LISTENER.format(port=port and port + broker_id - 1)
@@ -255,6 +256,7 @@ class Cluster(Kafka):
         if incoming:
             rules += [Rule(node=broker_id, sender=other, hold_request=True) for other in self._each if other != broker_id]
         faults = [self.network.add(rule) for rule in rules]
+        self._cut_off.append(broker_id)
         if metadata:
             broker.session.expire()
         try:
@@ -262,6 +264,7 @@ class Cluster(Kafka):
         finally:
             for fault in faults:
                 self.network.remove(fault)
+            self._cut_off.remove(broker_id)
             if metadata and broker.is_running:
                 broker.session.renew()
 
@@ -272,7 +275,7 @@ class Cluster(Kafka):
 
     @override
     def any(self) -> Broker:
-        for broker in self.brokers.values():
+        for broker in self._connected:
             return broker
         raise BrokerError(self._why_not_running() if self.is_forked else _NO_BROKER)
 
@@ -298,10 +301,10 @@ class Cluster(Kafka):
         found: list[int] = []
 
         def controllers() -> list[int]:
-            found[:] = [broker.controller_id() for broker in self]
+            found[:] = [broker.controller_id() for broker in self._connected]
             return found
 
-        self._wait(controllers, lambda seen: len(set(seen)) == 1 and seen[0] in self.brokers, "a controller", _WAIT_S)
+        self._wait(controllers, lambda seen: len(set(seen)) == 1 and self._acts(seen[0]), "a controller", _WAIT_S)
         return self[found[0]]
 
     @override
@@ -377,11 +380,11 @@ class Cluster(Kafka):
         found: list[int | None] = []
 
         def leaders() -> list[int | None]:
-            found[:] = [_leader_seen_by(broker, topic, partition) for broker in self]
+            found[:] = [_leader_seen_by(broker, topic, partition) for broker in self._connected]
             return found
 
         def is_one(seen: list[int | None]) -> bool:
-            return len(set(seen)) == 1 and seen[0] in self.brokers
+            return len(set(seen)) == 1 and self._acts(seen[0])
 
         self._wait(leaders, is_one, f"a leader of {topic}-{partition}", timeout_s)
         assert found[0] is not None
@@ -400,15 +403,25 @@ class Cluster(Kafka):
 
     @override
     def settle(self) -> None:
-        """Wait until all running brokers report the same brokers, topics and leaders. Raises TimeoutError."""
-        if not self._is_starting:
-            running = sorted(self.brokers)
-            self._wait(
-                lambda: [_seen_by(broker) for broker in self],
-                lambda seen: all(each == seen[0] and each.brokers == running for each in seen),
-                "brokers that report the same",
-                _WAIT_S,
-            )
+        """Wait until all brokers that are connected report the same brokers, topics and leaders. Raises TimeoutError."""
+        if self._is_starting:
+            return
+        connected = {broker.broker_id for broker in self._connected}
+
+        def agree(seen: list[_Seen]) -> bool:
+            return all(each == seen[0] and connected <= set(each.brokers) <= set(self.brokers) for each in seen)
+
+        self._wait(lambda: [_seen_by(broker) for broker in self._connected], agree, "brokers that report the same", _WAIT_S)
+
+    @property
+    def _connected(self) -> list[Broker]:
+        """The running brokers that are neither frozen nor cut off; all running ones if no such broker exists."""
+        running = list(self)
+        return [each for each in running if not each.is_frozen and each.broker_id not in self._cut_off] or running
+
+    def _acts(self, broker_id: int | None) -> bool:
+        """Whether a broker runs and is not frozen."""
+        return broker_id is not None and broker_id in self.brokers and not self._each[broker_id].is_frozen
 
     def _out_of_sync(self) -> list[str]:
         """Return the partitions of which a replica on a running broker is not in sync."""

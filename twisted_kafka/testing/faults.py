@@ -426,7 +426,7 @@ class Fault:
         return len(self._held or ())
 
     def release(self) -> None:
-        """Let go what the rule holds now. It holds what comes later, and stays in force."""
+        """Let go of all held requests and answers. The rule stays in force, and holds later ones."""
         with self._lock:
             held = self._held or []
             if self._held is not None:

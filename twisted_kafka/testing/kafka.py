@@ -559,7 +559,7 @@ class Kafka(abc.ABC):
         transactional_id: str | None = None,
         host: str = "*",
     ) -> None:
-        """Add an ACL that denies an operation, like ``allow``. It counts more than those that allow it."""
+        """Add an ACL that denies an operation, like ``allow``. A denial overrides every permission."""
         resource = {"topic": topic, "group": group, "transactional_id": transactional_id}
         self._add_acl(acl_entry(principal, operation, PermissionType.DENY, resource, host))
 

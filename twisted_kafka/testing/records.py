@@ -1,4 +1,4 @@
-"""Records as a test writes and reads them, and the check of what it writes."""
+"""Records that a test writes and reads, and the check of its input."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
