@@ -230,8 +230,8 @@ def test_a_stored_setting_that_prevents_a_start_is_left_out_alone() -> None:
     config, lines = started({**listeners, **bad}, trial)
     assert lines == [
         "The dynamic config listener.name.new.ssl.keystore.location is left out, as the broker could not start: there is no /gone",
-        "Correct or delete it: kafka-configs.sh --alter --entity-type brokers "
-        "--delete-config listener.name.new.ssl.keystore.location",
+        "Correct or delete it: twisted-kafka configs alter broker default "
+        "--delete listener.name.new.ssl.keystore.location (or the broker's id instead of default)",
     ]
     assert [each.listener_name for each in config.listeners] == ["PLAINTEXT", "NEW"]
     assert config.int("num.io.threads") == 5

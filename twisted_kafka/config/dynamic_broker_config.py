@@ -210,7 +210,9 @@ def _without(settings: Mapping[str, str], names: Collection[str]) -> dict[str, s
 
 
 def _remedy(name: str) -> str:
-    return f"Correct or delete it: kafka-configs.sh --alter --entity-type brokers --delete-config {name}"
+    return (
+        f"Correct or delete it: twisted-kafka configs alter broker default --delete {name} (or the broker's id instead of default)"
+    )
 
 
 def _shown(config: KafkaConfig, key: str) -> str:

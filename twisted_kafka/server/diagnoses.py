@@ -55,7 +55,7 @@ _FENCED: Final = (
     "is fenced: a newer producer has transactional id {transactional_id}, or its transaction was aborted after "
     "transaction.timeout.ms. Give each process an id of its own, or shorten its transactions"
 )
-_NO_ACL: Final = "may not do {api}{about} as {principal}: give it an ACL (kafka-acls.sh --add --allow-principal {principal} ...)"
+_NO_ACL: Final = "may not do {api}{about} as {principal}: give it an ACL (twisted-kafka acls create --principal {principal} ...)"
 
 SYMPTOMS: Final = (
     Symptom(

@@ -56,14 +56,23 @@ def make_parser(only: str | None = None) -> "argparse.ArgumentParser":
     return parser
 
 
-def _run(arguments: Sequence[str]) -> int:
-    first = next((each for each in arguments if not each.startswith("-")), "")
-    parser = make_parser(first)
+def parse(arguments: Sequence[str]) -> "argparse.Namespace":
+    """Return the options of a command of ``commands.COMMANDS``. Raises SystemExit."""
+    parser = make_parser(_command(arguments))
     options, rest = parser.parse_known_args(arguments)
     if rest:
         if not hasattr(options, "rest") or any(each.startswith("-") for each in rest):
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
         getattr(options, options.rest).extend(rest)  # argparse gives a list only what stands together
+    return options
+
+
+def _command(arguments: Sequence[str]) -> str:
+    return next((each for each in arguments if not each.startswith("-")), "")
+
+
+def _run(arguments: Sequence[str]) -> int:
+    options = parse(arguments)
     try:
         status: int = options.run(options)
         sys.stdout.flush()
@@ -71,7 +80,7 @@ def _run(arguments: Sequence[str]) -> int:
         sys.stderr.close()  # the reader of a pipe has closed it
         return 0
     except Exception as error:
-        if not isinstance(error, COMMANDS[first].errors()):
+        if not isinstance(error, COMMANDS[_command(arguments)].errors()):
             raise
         print(f"twisted-kafka: {' '.join(str(error).split())}", file=sys.stderr)
         return EXIT_USAGE

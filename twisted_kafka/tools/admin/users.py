@@ -17,12 +17,11 @@ from twisted_kafka.tools.admin.arguments import action, several, with_preview
 from twisted_kafka.tools.admin.output import Output, counted
 from twisted_kafka.tools.admin.problems import CommandError, problem, unknown
 from twisted_kafka.tools.admin.session import Session
-from twisted_kafka.tools.password_prompt import ask_password
+from twisted_kafka.tools.password_prompt import SALT_BYTES, ask_password
 
 _MECHANISMS: Final = {mechanism.name: mechanism for mechanism in SCRAM_MECHANISMS}
 _NAMES: Final = {mechanism.number: mechanism.name for mechanism in SCRAM_MECHANISMS}
 _DEFAULT: Final = "SCRAM-SHA-512"
-_SALT_BYTES: Final = 24
 
 
 def add_command(parser: argparse.ArgumentParser) -> None:
@@ -79,7 +78,7 @@ def _set_password(options: argparse.Namespace, session: Session, output: Output)
     if not MIN_ITERATIONS <= options.iterations <= MAX_ITERATIONS:
         raise ValueError(f"--iterations must be from {MIN_ITERATIONS} to {MAX_ITERATIONS}, not {options.iterations}")
     mechanism = _MECHANISMS[options.mechanism]
-    salt = secrets.token_bytes(_SALT_BYTES)
+    salt = secrets.token_bytes(SALT_BYTES)
     upsertion = ScramCredentialUpsertion(
         name=options.user,
         mechanism=mechanism.number,
