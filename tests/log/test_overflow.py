@@ -122,6 +122,7 @@ def test_messages_of_old_formats(bench: Bench) -> None:
     assert log.segments.active.base_offset <= FAR + 9
 
 
+@pytest.mark.long
 def test_a_power_failure_while_a_segment_is_split_leaves_all_of_it_or_all_pieces(tmp_path: Path) -> None:
     """With whatever renames since the last sync are on the disk."""
     offsets, aborted = [0, 5, FAR + 9, FAR + 12], AbortedTransaction(7, FAR + 9, FAR + 12, FAR + 13)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests.protocol import samples, vectors
+from tests.support.budget import share_of
 from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.protocol.compiler.codec import MalformedMessageError, Message, TooManyElementsError
 from twisted_kafka.protocol.compiler.wire import varint_bytes
@@ -22,7 +23,7 @@ from twisted_kafka.protocol.messages.topics import CreatePartitionsRequest
 # Python objects are large. The worst element of all messages has four bytes on the wire (three empty arrays and no tags) and takes
 # 288 bytes; lists grow by an eighth more than they need.
 MEMORY_FACTOR = 110
-MUTATIONS = 60_000
+MUTATIONS = share_of(150_000)
 
 
 def frames(max_bytes: int) -> list[tuple[type[Message], int, bytes]]:

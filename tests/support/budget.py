@@ -2,7 +2,7 @@
 
 import os
 
-SHARE = float(os.environ.get("TEST_SHARE", "0.4"))
+SHARE = float(os.environ.get("TEST_SHARE", "0.25"))
 """``make test-unit`` sets 0.1, ``make test`` leaves it as it is, ``make test-all`` sets 1."""
 
 

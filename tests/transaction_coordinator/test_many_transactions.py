@@ -2,13 +2,14 @@
 
 import pytest
 
+from tests.support.budget import share_of
 from tests.support.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.transaction_coordinator.transaction_store import TransactionStore
 
-COUNT = 5_000
+COUNT = 2 * share_of(6_000)
 
 
 def names() -> list[str]:

@@ -69,7 +69,7 @@ def test_many_clients_may_begin_a_large_request_at_once() -> None:
     pool = MemoryPool(1_000_000, clock, least_bytes=PARTIAL)
     layer = Layer(pool=pool, clock=clock)
     data = frame(1, bytes(900_000))
-    count = 3 * HELD_BYTES // READ_BYTES
+    count = 3 * HELD_BYTES // (2 * READ_BYTES)
     left = {}
     for _ in range(count):
         _, transport = layer.connect()
