@@ -489,5 +489,11 @@ class _Router:
 
     def _coordinator_of(self, transactional_id: str) -> Broker:
         request = FindCoordinatorRequest(key=transactional_id, key_type=_TRANSACTION)
-        found = self._cluster.any().ask(request).node_id
-        return self._cluster.brokers.get(found, self._cluster.any())
+        found = [-1]
+
+        def look() -> int:
+            found[0] = int(self._cluster.any().ask(request).node_id)
+            return found[0]
+
+        self._cluster.wait_for(look, lambda seen: seen in self._cluster.brokers, f"a coordinator of {transactional_id!r}", _WAIT_S)
+        return self._cluster[found[0]]
