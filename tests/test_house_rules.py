@@ -58,21 +58,6 @@ def test_the_coordinators_are_typed() -> None:
     assert sum(len(re.findall(r"\bAny\b", text)) for text in texts) <= MOST_ANY
 
 
-MOST_INTERFACES = 68
-"""How many interfaces there may be. It may only fall: docs/architecture.md says what one is for."""
-
-
-def _is_interface(kind: ast.ClassDef) -> bool:
-    bases = {ast.unparse(base).partition("[")[0] for base in kind.bases}
-    is_twisteds = any(isinstance(each, ast.FunctionDef) and each.name == "connectionMade" for each in kind.body)
-    return bool(bases & {"Protocol", "Interface"}) and not is_twisteds
-
-
-def test_an_interface_is_for_a_seam() -> None:
-    found = [node for path in MODULES for node in nodes_of(path) if isinstance(node, ast.ClassDef) and _is_interface(node)]
-    assert len(found) <= MOST_INTERFACES
-
-
 SAYS_NOTHING = (
     re.compile(r"(One of the|The|An) ``\w+``( and ``\w+``)? of (a|an|the) [A-Z]\w+"),
     re.compile(r"See (``)?[\w.]+(``)?\."),

@@ -5,7 +5,6 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from zope.interface.verify import verifyObject
 
 from tests.support.broker_network import LISTENER, cluster
 from tests.support.fake import Fake
@@ -17,7 +16,6 @@ from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, RequestTimedOutError, UnsupportedVersionError
 from twisted_kafka.protocol.messages.controller import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from twisted_kafka.replication.interfaces import IControllerChannel
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.timer import Timer
 
@@ -67,10 +65,6 @@ def response(error: int = 0) -> Callable[["Future[Any]"], None]:
 
 def lost(future: "Future[Any]") -> None:
     future.set_exception(DisconnectedError("lost"))
-
-
-def test_the_interface_is_kept(world: World) -> None:
-    assert verifyObject(IControllerChannel, world.client)
 
 
 def test_the_controller_answers(world: World) -> None:

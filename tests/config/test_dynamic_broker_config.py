@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 from twisted.logger import capturedLogs, formatEvent
-from zope.interface import implementer
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig, IReconfigurable
+from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
 from twisted_kafka.config.errors import ConfigError
 
 
-@implementer(IReconfigurable)
 class Part:
     """Records its calls."""
 

@@ -69,7 +69,7 @@ class World:
         self.sent: list[tuple[Node, Any, int, Future[Any]]] = []
         self.disconnected: list[int] = []
         self.control = Control()
-        self.clients = ControlClients(OWN.id, self.control, self, threaded=False)  # type: ignore[arg-type]
+        self.clients = ControlClients(OWN.id, self.control, self, threaded=False)
         self.channels = NetworkChannels(self.clients, LATEST, OWN, LISTENER, self.retries, self.clock, self.metrics)
         self.answers: list[Any] = []
         self.channels.add_broker(1, node(listener="ELSE"))

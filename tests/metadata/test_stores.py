@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from zope.interface.verify import verifyObject
 
 from tests.support.zookeeper import needs_zookeeper
 from twisted_kafka.metadata.embedded import SqliteStore
@@ -18,7 +17,6 @@ from twisted_kafka.metadata.store import (
     Create,
     Delete,
     EventKind,
-    IMetadataStore,
     InvalidPathError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
@@ -82,10 +80,6 @@ def names(store: Store, path: str) -> list[str]:
 @pytest.fixture
 def store(stores: Stores) -> Store:
     return stores.open()
-
-
-def test_it_implements_the_interface(store: Store) -> None:
-    assert verifyObject(IMetadataStore, store)
 
 
 def test_a_node_has_data_and_versions(store: Store) -> None:

@@ -19,6 +19,7 @@ from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_metric_names import RequestMetricNames
 from twisted_kafka.network.requests.request_metrics import RequestMetrics
+from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
 from twisted_kafka.timing.clock import IClock, SystemClock
@@ -35,7 +36,10 @@ class Running:
         self.config = KafkaConfig.from_properties(
             {"listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "5", "num.network.threads": "2", **properties}
         )
-        observers = [RequestMetrics(self.metrics, RequestMetricNames(lambda key: f"Api{key}", str)), self.recorder]
+        observers: list[IRequestObserver] = [
+            RequestMetrics(self.metrics, RequestMetricNames(lambda key: f"Api{key}", str)),
+            self.recorder,
+        ]
         self.reactor: Any = SelectReactor()
         plane = RequestPlane(DATA_PLANE, self.channel, clock, self.metrics)
         self.server = SocketServer(self.config, self.reactor, plane, clock, self.metrics, observers, reactor_factory)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from twisted.logger import formatEvent, globalLogPublisher
-from zope.interface import implementer
 
 from tests.network.socket_servers import Running, echo, is_closed
 from tests.support.eventually import WAIT_S, eventually
@@ -154,7 +153,6 @@ class Injected(BaseException):
     """Nobody expects it."""
 
 
-@implementer(IConnectionQuotas)
 class FailingOnce:
     """Quotas that end the network thread that asks for the first time."""
 

@@ -11,8 +11,6 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from zope.interface import implementer
-
 from tests.support.fake import Fake
 from tests.support.replica_apis import Apis
 from tests.support.replication_harness import TOPIC, TP, batch_of, topic_id
@@ -39,7 +37,6 @@ from twisted_kafka.replication.alter_partition_manager import AlterPartitionMana
 from twisted_kafka.replication.fetching.leader_requests import FetchLimits, LeaderRequests, Outgoing, PeerVersions
 from twisted_kafka.replication.fetching.replica_fetcher import Answer, FetcherHost, Overtaken, Pause, ReplicaFetcher
 from twisted_kafka.replication.fetching.replica_fetcher_manager import FetcherKey, ReplicaFetcherManager
-from twisted_kafka.replication.interfaces import IControllerChannel
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.timing.clock import ManualClock
 
@@ -390,7 +387,6 @@ class Cluster:
         return len(contents) == 1 and len(ends) == 1 and len(set(next(iter(ends)))) == 1
 
 
-@implementer(IControllerChannel)
 class Channel:
     """A broker's requests to the controller, which answers at once unless they are held back."""
 

@@ -4,12 +4,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from zope.interface import implementer
 
 from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP, Harness
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.interfaces import IReplicaFetchers
 from twisted_kafka.replication.partition.partition import Partition
 
 BOTH = (BROKER, OTHER)
@@ -17,7 +15,6 @@ THIRD = 3
 ALL = (BROKER, OTHER, THIRD)
 
 
-@implementer(IReplicaFetchers)
 class Fetchers:
     """Fetchers that know which leader each partition is fetched from."""
 

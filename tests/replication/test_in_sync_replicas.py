@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from zope.interface import implementer
 
 from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of, follower_fetches, topic_id
 from twisted_kafka.protocol.errors import ErrorCode
@@ -17,7 +16,6 @@ from twisted_kafka.protocol.messages.controller import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.alter_partition_manager import RETRY_MS, AlterPartitionManager, Proposer
-from twisted_kafka.replication.interfaces import IControllerChannel
 from twisted_kafka.replication.partition.partition import Partition
 
 THIRD = 3
@@ -27,7 +25,6 @@ MAX_LAG_MS = 10_000
 BROKER_EPOCH = 77
 
 
-@implementer(IControllerChannel)
 class Controller:
     """A controller that answers when the test says."""
 

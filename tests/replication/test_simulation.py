@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from zope.interface import implementer
 
 from tests.replication.several import Cluster, HandThread, Member
 from tests.support.budget import share_of
@@ -22,7 +21,6 @@ from tests.support.cases import case
 from twisted_kafka.protocol.messages.controller import AlterPartitionRequest, AlterPartitionResponse
 from twisted_kafka.replication.fetching.leader_requests import PeerVersions
 from twisted_kafka.replication.fetching.replica_fetcher import Overtaken
-from twisted_kafka.replication.interfaces import IControllerChannel
 
 STEPS = 250
 SEEDS = share_of(30)
@@ -32,7 +30,6 @@ OLD_VERSIONS = PeerVersions(fetch=12, list_offsets=6)
 _VALUE = b"value-%06d;"
 
 
-@implementer(IControllerChannel)
 class SlowChannel:
     """Requests to the controller wait until the schedule has them handled; an answer may be lost, and the request comes again."""
 

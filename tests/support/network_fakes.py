@@ -7,11 +7,10 @@ from typing import Any
 
 from twisted.internet.task import Clock
 from twisted.logger import LogEvent, globalLogPublisher
-from zope.interface import implementer
 
+from tests.support.fake import Fake
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.framing import NOT_NOW
-from twisted_kafka.network.connection.interfaces import IChannelTransport
 from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings
 from twisted_kafka.network.requests.memory_pool import MemoryPool
@@ -19,7 +18,6 @@ from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import MAX_PARK_S, RequestChannel
 from twisted_kafka.network.requests.request_context import ConnectionInfo
-from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.protocol.regions import FileRegion, Part
 from twisted_kafka.timing.clock import ManualClock
 
@@ -52,8 +50,7 @@ class FakeReactor(Clock):
         return len(calls)
 
 
-@implementer(IChannelTransport)
-class FakeTransport:
+class FakeTransport(Fake):
     """Takes what is sent, as far as ``room`` allows."""
 
     def __init__(self, channel: KafkaChannel) -> None:
@@ -117,7 +114,6 @@ class FakeTransport:
             self.channel.connectionLost()
 
 
-@implementer(IRequestObserver)
 class Recorder:
     """An observer that remembers."""
 

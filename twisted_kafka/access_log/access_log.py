@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from zope.interface import implementer
-
 from twisted_kafka.access_log.archive import PARQUET, Archive
 from twisted_kafka.access_log.privacy import FieldPolicy
 from twisted_kafka.access_log.record import LineMaker
@@ -16,12 +14,10 @@ from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import TopicNote, TransactionNote
-from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.system.installation import install_command
 from twisted_kafka.timing.clock import IClock
 
 
-@implementer(IRequestObserver)
 class AccessLog:
     """Writes one line per completed request, and one per transaction that ends without one; keys ``access.log.*``."""
 

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from zope.interface import implementer
-
 from twisted_kafka.admin.config_resource_types import ensure_own_broker
-from twisted_kafka.admin.configs import IConfigResource, IHasSecrets, ensure_list
+from twisted_kafka.admin.configs import ensure_list
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.client_metrics import CLIENT_METRICS_KEYS, ClientMetricsConfig, subscription_path
 from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
@@ -28,7 +26,6 @@ def list_default(keys: Mapping[str, TopicKey], key: str) -> str:
     return value_text(declared, declared.default) or ""
 
 
-@implementer(IConfigResource)
 class TopicConfigs:
     """Topics, which must exist."""
 
@@ -53,7 +50,6 @@ class TopicConfigs:
         validated_overrides(self._config, config)
 
 
-@implementer(IConfigResource, IHasSecrets)
 class BrokerConfigs:
     """This broker, or all brokers if the name is empty (KIP-226)."""
 
@@ -94,7 +90,6 @@ class BrokerConfigs:
             raise InvalidRequestError(str(error)) from None
 
 
-@implementer(IConfigResource)
 class ClientMetricsConfigs:
     """Subscriptions to client metrics: one exists as long as its config has an entry (KIP-714)."""
 

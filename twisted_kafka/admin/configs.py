@@ -1,13 +1,9 @@
 """Changes configs on behalf of clients: validates them, writes the node, and notifies the brokers (Kafka: ``ZkAdminManager``)."""
 
-# ruff: noqa: N805 - the methods of a zope interface have no self
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
-from typing import NamedTuple
-
-from zope.interface import Interface
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from twisted_kafka.admin.policies import ConfigOrder, Policies
 from twisted_kafka.metadata.config_repository import ConfigRepository
@@ -31,26 +27,27 @@ class ConfigChange(NamedTuple):
     value: str | None
 
 
-class IConfigResource(Interface):
+class IConfigResource(Protocol):
     """A type of entities that have configs: topics, brokers, groups, client metrics."""
 
-    def entity_path(name: str) -> str:
+    def entity_path(self, name: str) -> str:
         """Return the path of the entity's config, such as ``topics/orders``; raise a KafkaError if there is no such entity."""
 
-    def list_default(key: str) -> str:
+    def list_default(self, key: str) -> str:
         """Return the default of a list-valued key; raise InvalidConfigurationError for any other key."""
 
-    def validate(name: str, config: Mapping[str, str], changed: Iterable[str]) -> None:
+    def validate(self, name: str, config: Mapping[str, str], changed: Iterable[str]) -> None:
         """Raise a KafkaError if the config is not valid for the entity; the ``changed`` keys are new in it."""
 
 
-class IHasSecrets(Interface):
+@runtime_checkable
+class IHasSecrets(Protocol):
     """A type of entities whose configs may contain passwords, which are stored encrypted."""
 
-    def loaded(stored: Mapping[str, str]) -> dict[str, str]:
+    def loaded(self, stored: Mapping[str, str]) -> dict[str, str]:
         """Return a stored config with its passwords decrypted."""
 
-    def stored(config: Mapping[str, str]) -> dict[str, str]:
+    def stored(self, config: Mapping[str, str]) -> dict[str, str]:
         """Return the config as it is to be stored; raise InvalidRequestError if that is not possible."""
 
 
@@ -80,7 +77,7 @@ class ConfigAdmin:
         ordered = {each.name: each.value for each in changes}
 
         def alter(config: dict[str, str]) -> dict[str, str] | None:
-            if IHasSecrets.providedBy(resource):
+            if isinstance(resource, IHasSecrets):
                 config = resource.loaded(config)
             for each in changes:
                 _apply(resource, config, each)
@@ -95,7 +92,7 @@ class ConfigAdmin:
         """Return the config as it is stored; raises a KafkaError if it is refused."""
         resource.validate(name, config, ordered)
         self._policies.ensure_configs(ConfigOrder(resource.entity_path(name), dict(ordered)))
-        return resource.stored(config) if IHasSecrets.providedBy(resource) else config
+        return resource.stored(config) if isinstance(resource, IHasSecrets) else config
 
 
 def ensure_settings(settings: Collection[tuple[str, str | None]]) -> None:

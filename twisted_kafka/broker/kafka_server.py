@@ -6,7 +6,6 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.logger import Logger
-from zope.interface import classImplements
 
 from twisted_kafka.access_log.access_log import AccessLog, make_access_log
 from twisted_kafka.broker.api_families import ApiDependencies
@@ -42,7 +41,6 @@ from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig, IRec
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
-from twisted_kafka.controller.channels.interfaces import IControlPlane
 from twisted_kafka.controller.channels.network_channels import NetworkChannels
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.group_coordinator.assembly import make_group_coordinator
@@ -100,9 +98,6 @@ _CERTIFICATES_MS: Final = 10_000
 _EXPECTED: Final = (BindError, ConfigError, LogDirectoryError, MetaPropertiesError, StoreError, OSError)
 
 _log = Logger()
-
-
-classImplements(ControlPlane, IControlPlane)  # declared here: replication may not import the controller's interface
 
 
 class KafkaServer:

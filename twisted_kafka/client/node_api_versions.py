@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Final
 
-from twisted_kafka.client.outgoing_request import IVersioned
+from twisted_kafka.client.outgoing_request import IOutgoingRequest
 from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.errors import ErrorCode, UnsupportedVersionError
 from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -24,7 +25,7 @@ class NodeApiVersions:
     def __init__(self, versions: Iterable[ApiVersion]) -> None:
         self._ranges = {version.api_key: (version.min_version, version.max_version) for version in versions}
 
-    def usable(self, request: IVersioned, latest: int | None = None) -> int:
+    def usable(self, request: IOutgoingRequest | type[Message], latest: int | None = None) -> int:
         """Return the newest version that both sides support, at most ``latest``; raises UnsupportedVersionError."""
         key = request.KEY
         first, last = request.VERSIONS

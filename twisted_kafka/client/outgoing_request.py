@@ -3,8 +3,8 @@
 from typing import Protocol
 
 
-class IVersioned(Protocol):
-    """An API with a range of versions."""
+class IOutgoingRequest(Protocol):
+    """A request. (Kafka: ``AbstractRequest.Builder``.)"""
 
     @property
     def KEY(self) -> int:
@@ -13,10 +13,6 @@ class IVersioned(Protocol):
     @property
     def VERSIONS(self) -> tuple[int, int]:
         """The first and the last version that can be encoded."""
-
-
-class IOutgoingRequest(IVersioned, Protocol):
-    """A request. (Kafka: ``AbstractRequest.Builder``.)"""
 
     def encode(self, version: int) -> bytes:
         """Encode it in a version; an exception becomes that of the request."""

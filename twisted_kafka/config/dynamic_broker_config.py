@@ -10,9 +10,9 @@ the store are logged and ignored, and the broker keeps its previous values.
 
 import threading
 from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
 
 from twisted.logger import Logger
-from zope.interface import Attribute, Interface
 
 from twisted_kafka.config import dynamic_rules
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -23,18 +23,21 @@ from twisted_kafka.config.prefixes import base_key
 _log = Logger()
 
 
-class IReconfigurable(Interface):
+class IReconfigurable(Protocol):
     """A part of the broker that has to act when settings change. (Kafka: BrokerReconfigurable.)"""
 
-    reconfigurable_keys = Attribute("The set of keys whose changes it handles; a listener prefix of a key is ignored.")
-    rereads_files = Attribute(
-        "Whether it reads files that may have changed: it is notified of every update of this broker's settings."
-    )
+    @property
+    def reconfigurable_keys(self) -> Collection[str]:
+        """The set of keys whose changes it handles; a listener prefix of a key is ignored."""
 
-    def validate_reconfiguration(old: KafkaConfig, new: KafkaConfig) -> None:  # noqa: N805
+    @property
+    def rereads_files(self) -> bool:
+        """Whether it reads files that may have changed: it is notified of every update of this broker's settings."""
+
+    def validate_reconfiguration(self, old: KafkaConfig, new: KafkaConfig) -> None:
         """Raise ConfigError when it cannot work with the new settings; change nothing."""
 
-    def reconfigure(old: KafkaConfig, new: KafkaConfig) -> None:  # noqa: N805
+    def reconfigure(self, old: KafkaConfig, new: KafkaConfig) -> None:
         """Apply the new settings; the broker's configuration already has them."""
 
 

@@ -25,13 +25,12 @@ from twisted.logger import Logger
 
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagedBatchError, DamagePolicy
-from twisted_kafka.coordinator.effects import Effects, EndTransaction, Send, Write, Writes
+from twisted_kafka.coordinator.effects import Effects, EndTransaction, Send, ShardTimer, ShardTimers, Write, Writes
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.coordinator.interfaces import Appended, ShardFactory
 from twisted_kafka.coordinator.loader import load_partition
 from twisted_kafka.coordinator.settlers import Settlers
 from twisted_kafka.coordinator.shard import CoordinatorShard
-from twisted_kafka.coordinator.timers import ShardTimer, ShardTimers
 from twisted_kafka.coordinator.uncommitted import UncommittedAppend, UncommittedKeys
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,

@@ -10,9 +10,8 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from twisted.logger import Logger
-from zope.interface import implementer
 
-from twisted_kafka.admin.configs import IConfigResource, ensure_list
+from twisted_kafka.admin.configs import ensure_list
 from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
 from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
 
@@ -104,7 +103,6 @@ class GroupConfigManager:
         return self._values.get(group_id, {}).get(HEARTBEAT_INTERVAL, self._config.consumer_heartbeat_interval_ms)
 
 
-@implementer(IConfigResource)
 class GroupConfigResource:
     """Groups as a resource type with configs; a group need not exist (Kafka: GroupConfig)."""
 

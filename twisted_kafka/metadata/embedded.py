@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from twisted_kafka.metadata.store import (
     ANY_VERSION,
@@ -23,7 +22,6 @@ from twisted_kafka.metadata.store import (
     Create,
     Delete,
     EventKind,
-    IMetadataStore,
     IWatch,
     NoChildrenForEphemeralsError,
     NodeExistsError,
@@ -85,7 +83,6 @@ _SELECT: Final = f"SELECT data, {_COLUMNS} FROM node WHERE parent = ? AND name =
 _STAT: Final = f"SELECT {_COLUMNS} FROM node WHERE parent = ? AND name = ?"
 
 
-@implementer(IMetadataStore)
 class SqliteStore:
     """``IMetadataStore`` in one file. With ``threaded=False`` watches are delivered only by ``pump()``."""
 

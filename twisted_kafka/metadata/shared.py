@@ -12,12 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from zope.interface import implementer
-
 from twisted_kafka.metadata.embedded import IN_MEMORY, IN_PROCESS, SqliteStore
 from twisted_kafka.metadata.store import (
     ANY_VERSION,
-    IMetadataStore,
     IWatch,
     Operation,
     Result,
@@ -81,7 +78,6 @@ def session_of(connect: str) -> "SharedStore":
         return _sessions[connect]
 
 
-@implementer(IMetadataStore)
 class SharedStore:
     """A session of a tree. With ``threaded=False`` watches are delivered only by ``pump()``."""
 

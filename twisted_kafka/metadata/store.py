@@ -19,13 +19,9 @@ from EXPIRED, so that nothing begun in the old session takes effect in the new o
 ``session_id``, keeps its watches, and the listeners hear CONNECTED (a broker registers again).
 """
 
-# ruff: noqa: N805 - the methods of a zope interface have no self
-
 import enum
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
-
-from zope.interface import Attribute, Interface
+from typing import Final, NamedTuple, Protocol
 
 from twisted_kafka.protocol.errors import RequestTimedOutError
 
@@ -163,37 +159,41 @@ class SessionState(enum.Enum):
     CLOSED = "closed"
 
 
-class IWatch(Interface):
+class IWatch(Protocol):
     """A registered watch."""
 
-    def cancel() -> None:
+    def cancel(self) -> None:
         """Cancel the watch; an event that is already queued may still be delivered. Cancelling twice is allowed."""
 
 
-class IMetadataStore(Interface):
+class IMetadataStore(Protocol):
     """A tree of versioned nodes. All methods may be called on any thread, and raise StoreClosedError after ``close``."""
 
-    session_id: int = Attribute("The id of the session, which owns the ephemeral nodes created through this store.")
+    @property
+    def session_id(self) -> int:
+        """The id of the session, which owns the ephemeral nodes created through this store."""
 
-    def get(path: str) -> tuple[bytes, Stat] | None:
+    def get(self, path: str) -> tuple[bytes, Stat] | None:
         """Return the node's data and stat; None when it does not exist."""
 
-    def get_many(paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+    def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """Return the result of ``get`` for each path; they are requested together, but not read in one transaction."""
 
-    def exists(path: str) -> Stat | None:
+    def exists(self, path: str) -> Stat | None:
         """Return the node's stat; None when it does not exist."""
 
-    def children(path: str) -> list[str]:
+    def children(self, path: str) -> list[str]:
         """Return the names of the node's children, sorted; raises NoNodeError."""
 
-    def sync(path: str) -> None:
+    def sync(self, path: str) -> None:
         """Return when reads of the node and below it see all changes that any client made before this call.
 
         A ZooKeeper server may be behind the server of another broker, which reports a change.
         """
 
-    def create(path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, make_parents: bool = False) -> str:
+    def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, make_parents: bool = False
+    ) -> str:
         """Create a node and return its path.
 
         ``sequence`` appends a number of ten digits to the path, which increases for nodes of the same parent; if a connection is
@@ -201,39 +201,39 @@ class IMetadataStore(Interface):
         NodeExistsError, NoNodeError (no parent) and NoChildrenForEphemeralsError.
         """
 
-    def set(path: str, data: bytes, expected_version: int = ANY_VERSION) -> Stat:
+    def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> Stat:
         """Replace the node's data; raises NoNodeError and BadVersionError."""
 
-    def delete(path: str, expected_version: int = ANY_VERSION, *, recursive: bool = False) -> None:
+    def delete(self, path: str, expected_version: int = ANY_VERSION, *, recursive: bool = False) -> None:
         """Delete the node, with ``recursive`` also its descendants; raises NoNodeError, BadVersionError and NotEmptyError.
 
         A recursive deletion need not be one transaction.
         """
 
-    def multi(operations: Sequence[Operation]) -> list[Result]:
+    def multi(self, operations: Sequence[Operation]) -> list[Result]:
         """Execute all of the operations, or none if one fails; raises the error of the one that failed."""
 
-    def batch(groups: Sequence[Sequence[Operation]]) -> list[list[Result] | StoreError]:
+    def batch(self, groups: Sequence[Sequence[Operation]]) -> list[list[Result] | StoreError]:
         """Execute each group as ``multi`` does, but wait only once for all groups; the result of a failed group is its error."""
 
-    def watch(path: str, callback: Callable[[WatchEvent], None], *, data_only: bool = False) -> IWatch:
+    def watch(self, path: str, callback: Callable[[WatchEvent], None], *, data_only: bool = False) -> IWatch:
         """Call ``callback`` after each change of the node at ``path``, which need not exist, or of its list of children.
 
         With ``data_only`` its children do not count, and there is one request to the store less.
         """
 
     def watch_and_get(
-        paths: Sequence[str], callback: Callable[[WatchEvent], None]
+        self, paths: Sequence[str], callback: Callable[[WatchEvent], None]
     ) -> list[tuple[IWatch, tuple[bytes, Stat] | None]]:
         """Watch the data of each node, and return the result of ``get`` with the watch: one request for both.
 
         ``callback`` gets all changes after the returned state. If this raises, nothing is watched.
         """
 
-    def add_session_listener(callback: Callable[[SessionState], None]) -> None:
+    def add_session_listener(self, callback: Callable[[SessionState], None]) -> None:
         """Call ``callback`` on the watch thread whenever the session's state changes."""
 
-    def close() -> None:
+    def close(self) -> None:
         """End the session, which deletes its ephemeral nodes. Closing twice is allowed."""
 
 

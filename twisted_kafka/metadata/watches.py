@@ -3,13 +3,10 @@
 import threading
 from collections.abc import Callable, Iterable
 
-from zope.interface import implementer
-
-from twisted_kafka.metadata.store import EventKind, IWatch, SessionState, WatchEvent
+from twisted_kafka.metadata.store import EventKind, SessionState, WatchEvent
 from twisted_kafka.metadata.worker import SerialWorker
 
 
-@implementer(IWatch)
 class Watch:
     """A registered callback for the events of one path.
 

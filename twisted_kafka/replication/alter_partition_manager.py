@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.compiler.types import NO_UUID
@@ -24,7 +23,7 @@ from twisted_kafka.protocol.messages.controller import (
     BrokerState,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.interfaces import IControllerChannel, IInSyncReplicas
+from twisted_kafka.replication.interfaces import IControllerChannel
 from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.partition.isr_proposal import CommittedIsr, IsrProposal
 from twisted_kafka.replication.partition.partition import Partition
@@ -51,7 +50,6 @@ class Proposer(NamedTuple):
     knows_epochs: bool
 
 
-@implementer(IInSyncReplicas)
 class AlterPartitionManager:
     """Proposes changes of in-sync replicas with AlterPartition. Methods may be called on any thread, without a partition's lock."""
 

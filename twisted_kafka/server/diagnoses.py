@@ -10,13 +10,11 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext, ResourceKind
-from twisted_kafka.network.requests.request_observer import IRefusalObserver, IRequestObserver
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.timing.clock import IClock
@@ -161,7 +159,6 @@ SYMPTOMS: Final = (
 _BY_ERROR: Final = {int(error): [row for row in SYMPTOMS if row.error is error] for error in {row.error for row in SYMPTOMS}}
 
 
-@implementer(IRequestObserver, IRefusalObserver)
 class Diagnoses:
     """Logs a line for each mistake of a client, once in ``WINDOW_NS``, and keeps the latest lines."""
 
@@ -254,7 +251,6 @@ class Diagnoses:
             _log.warn("{line}{more}", line=line, more=more)
 
 
-@implementer(IRequestObserver)
 class AdvertisedAddresses:
     """Finds clients that Metadata sends to addresses only this machine has. Used if the broker advertises such addresses."""
 

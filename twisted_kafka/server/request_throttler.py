@@ -8,12 +8,9 @@ over (KIP-219). If two quotas are exceeded, the longer time counts.
 
 from typing import Any, Final
 
-from zope.interface import implementer
-
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_context import RequestContext
-from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.quota.client_quota_manager import PERCENT_PER_NS, ClientQuotaManager
@@ -51,7 +48,6 @@ _PRODUCE: Final = int(ApiKey.PRODUCE)
 _FETCH: Final = int(ApiKey.FETCH)
 
 
-@implementer(IRequestObserver)
 class RequestThrottler:
     """Records what requests use, and throttles their channels. Thread-safe."""
 

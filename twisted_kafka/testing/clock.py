@@ -13,9 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from zope.interface import implementer
-
-from twisted_kafka.timing.clock import IClock, SystemClock
+from twisted_kafka.timing.clock import SystemClock
 
 _SYSTEM: Final = SystemClock()
 _HELD_WAIT_S: Final = 60.0
@@ -24,7 +22,6 @@ _LAST_NS: Final = 2**63 - 1
 """The wall clock goes from 1970 to this time in 2262: nanoseconds in 64 bits."""
 
 
-@implementer(IClock)
 class Clock:
     """Starts at the present and runs like the system's clock until a test changes it, from any thread.
 

@@ -3,33 +3,31 @@
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
-from zope.interface import Interface, implementer
 
-
-class IClock(Interface):
+class IClock(Protocol):
     """A source of the current time."""
 
-    def wall_ms() -> int:
+    def wall_ms(self) -> int:
         """Return milliseconds since the epoch, for the timestamps of records and files."""
 
-    def monotonic_ns() -> int:
+    def monotonic_ns(self) -> int:
         """Return nanoseconds of a clock that never goes backwards, for durations and deadlines."""
 
-    def steady_ns() -> int:
+    def steady_ns(self) -> int:
         """Return nanoseconds of the machine's clock, which no test holds: to measure the machine, and to poll for a moment."""
 
-    def cpu_ns() -> int:
+    def cpu_ns(self) -> int:
         """Return nanoseconds of processor time that all threads of the process have used."""
 
-    def wait_until(condition: threading.Condition, due_ns: int) -> None:  # noqa: N805
+    def wait_until(self, condition: threading.Condition, due_ns: int) -> None:
         """Wait, with the condition locked, until it is notified or ``monotonic_ns`` has reached ``due_ns``."""
 
-    def follow(wake: Callable[[], object]) -> None:  # noqa: N805
+    def follow(self, wake: Callable[[], object]) -> None:
         """Have ``wake``, a bound method, called when time jumps, as long as its object lives."""
 
 
-@implementer(IClock)
 class SystemClock:
     """The system's clock."""
 
@@ -49,7 +47,6 @@ class SystemClock:
         pass  # this time never jumps
 
 
-@implementer(IClock)
 class ManualClock:
     """A clock that only ``advance_ms`` moves, both of its times together."""
 

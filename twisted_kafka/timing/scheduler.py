@@ -7,9 +7,9 @@ runs them when a test calls ``run_due``.
 import heapq
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from twisted.logger import Logger
-from zope.interface import Interface, implementer
 
 from twisted_kafka.system.threads import attempt, make_thread, repeat
 from twisted_kafka.timing.clock import IClock
@@ -59,19 +59,19 @@ class ScheduledTask:
         return self.due_ns + (missed + 1) * self.period_ns
 
 
-class IScheduler(Interface):
+class IScheduler(Protocol):
     """Runs tasks later, on another thread than the caller's."""
 
-    def startup() -> None:
+    def startup(self) -> None:
         """Start running tasks."""
 
-    def shutdown(timeout_s: float = 10.0) -> None:  # noqa: N805
+    def shutdown(self, timeout_s: float = 10.0) -> None:
         """Drop tasks that have not started, and wait at most ``timeout_s`` seconds for running ones."""
 
-    def schedule_once(name: str, action: Action, delay_ms: float = 0) -> ScheduledTask:  # noqa: N805
+    def schedule_once(self, name: str, action: Action, delay_ms: float = 0) -> ScheduledTask:
         """Run ``action`` once, after ``delay_ms`` milliseconds."""
 
-    def schedule(name: str, action: Action, delay_ms: float, period_ms: float) -> ScheduledTask:  # noqa: N805
+    def schedule(self, name: str, action: Action, delay_ms: float, period_ms: float) -> ScheduledTask:
         """Run ``action`` after ``delay_ms`` milliseconds and then every ``period_ms``."""
 
 
@@ -115,7 +115,6 @@ def _new_task(clock: IClock, name: str, action: Action, delay_ms: float, period_
     return ScheduledTask(name, action, due_ns, int(period_ms * 1_000_000))
 
 
-@implementer(IScheduler)
 class KafkaScheduler:
     """Runs actions on ``threads`` daemon threads; a periodic action never overlaps with itself."""
 
@@ -247,7 +246,6 @@ class KafkaScheduler:
             self._add_thread()
 
 
-@implementer(IScheduler)
 class ManualScheduler:
     """Runs due tasks on the thread that calls ``run_due``: for tests, with a ``ManualClock``."""
 

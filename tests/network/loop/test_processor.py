@@ -681,7 +681,7 @@ def test_a_connection_whose_reading_cannot_be_resumed_after_a_response_is_closed
     channel, transport = layer.connect()
     channel.dataReceived(frame(1))
     channel.pause()
-    transport.broken = "resume"  # type: ignore[attr-defined]
+    transport.broken = "resume"
     request = layer.take()
     assert request is not None
     (line,) = lines_of(lambda: layer.answer(request))

@@ -6,7 +6,7 @@ from typing import Any
 from tests.support.fake import Fake
 from twisted_kafka.admin.config_resource_types import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from twisted_kafka.admin.config_resources import BrokerConfigs, ClientMetricsConfigs, TopicConfigs
-from twisted_kafka.admin.configs import ConfigAdmin
+from twisted_kafka.admin.configs import ConfigAdmin, IConfigResource
 from twisted_kafka.admin.loggers import LoggerLevels
 from twisted_kafka.admin.partitions import PartitionAdmin
 from twisted_kafka.admin.policies import Policies
@@ -118,7 +118,7 @@ class OneBroker:
         self.quotas = QuotaManagers(self.config, self.clock, MetricsRegistry(self.clock), Timer(self.clock))
         self.loggers = LoggerLevels()
         groups = GroupConfigManager(GroupCoordinatorConfig.from_config(self.config))
-        resources = {
+        resources: dict[int, IConfigResource] = {
             TOPIC: TopicConfigs(self.config, self.cache),
             BROKER: BrokerConfigs(DynamicBrokerConfig(self.config), 1),
             CLIENT_METRICS: ClientMetricsConfigs(),

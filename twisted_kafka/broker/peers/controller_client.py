@@ -6,14 +6,12 @@ from functools import partial
 from typing import Any, Final
 
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient, StoppedError
 from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, RequestTimedOutError, UnsupportedVersionError
-from twisted_kafka.replication.interfaces import IControllerChannel
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 
@@ -44,7 +42,6 @@ class _Request:
         self.answer.set_running_or_notify_cancel()  # nobody cancels it
 
 
-@implementer(IControllerChannel)
 class ControllerClient:
     """Finds the controller in the metadata cache, and sends requests again if it did not answer or another broker is controller."""
 

@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from zope.interface import implementer
-
 from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.inter_broker_protocol import is_at_least
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.interfaces import IControllerChannel, IInSyncReplicas, IReplicaFetchers
+from twisted_kafka.replication.interfaces import IControllerChannel
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import IClock
@@ -57,7 +55,6 @@ class BrokerParts(NamedTuple):
     """Returns this broker's epoch."""
 
 
-@implementer(IReplicaFetchers, IInSyncReplicas)
 class Replication:
     """The fetchers of following replicas, and the in-sync replicas of leaders."""
 

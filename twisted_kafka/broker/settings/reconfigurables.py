@@ -6,11 +6,8 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from zope.interface import implementer
-
 from twisted_kafka.broker.main_reactor import MainReactor
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.dynamic_broker_config import IReconfigurable
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS, TOPIC_KEYS
 from twisted_kafka.config.keys.declare import BROKER
@@ -46,7 +43,6 @@ def ensure_gentle(name: str, old: int, new: int) -> None:
             raise ConfigError(f"{failed}, value should not be greater than double the current value {old}")
 
 
-@implementer(IReconfigurable)
 class ThreadPool:
     """Resizes a pool of threads. Without ``resize`` it only validates: that pool reads its size when it is made."""
 
@@ -66,7 +62,6 @@ class ThreadPool:
         self._resize(new.int(self._key))
 
 
-@implementer(IReconfigurable)
 class NetworkThreads:
     """Resizes the network threads of each listener of the data plane."""
 
@@ -92,7 +87,6 @@ class NetworkThreads:
         self._main.call(lambda: self._sockets.resize_threads(new))
 
 
-@implementer(IReconfigurable)
 class ConnectionLimits:
     """Sets the limits of connections and of their rates."""
 
@@ -111,7 +105,6 @@ class ConnectionLimits:
         self._quotas.configure(new)
 
 
-@implementer(IReconfigurable)
 class Listeners:
     """Opens and closes listeners, and registers the broker's new addresses."""
 
@@ -142,7 +135,6 @@ class Listeners:
             self._register()
 
 
-@implementer(IReconfigurable)
 class ListenerSecurity:
     """Certificates and other security settings of listeners. Reconfiguring reads their files again."""
 
@@ -161,7 +153,6 @@ class ListenerSecurity:
         self._sockets.reconfigure_security(new)
 
 
-@implementer(IReconfigurable)
 class LogDefaults:
     """The broker's defaults for topic configs."""
 
@@ -196,7 +187,6 @@ def _ensure_local_is_less(config: KafkaConfig, key: str, total_key: str, total: 
         raise ConfigError(f"Invalid value {local} for {key}: must be at most {total_key}, {total}, or {_AS_TOTAL} for the same")
 
 
-@implementer(IReconfigurable)
 class LogCleaning:
     """The threads and memory of the log cleaner."""
 

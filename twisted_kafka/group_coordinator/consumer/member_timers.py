@@ -6,7 +6,7 @@ They are volatile: a broker that takes over the partition starts them again.
 from collections.abc import Callable
 from typing import Final
 
-from twisted_kafka.coordinator.timers import ShardTimer, ShardTimers
+from twisted_kafka.coordinator.effects import ShardTimer, ShardTimers
 from twisted_kafka.timing.clock import IClock
 
 NS_PER_MS: Final = 1_000_000

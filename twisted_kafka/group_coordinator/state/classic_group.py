@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from twisted_kafka.coordinator.timers import ShardTimer
+from twisted_kafka.coordinator.effects import ShardTimer
 from twisted_kafka.group_coordinator.results import GroupDescription, GroupListing, JoinedMember, MemberDescription
 from twisted_kafka.group_coordinator.state.classic_group_member import ClassicGroupMember, MemberTerms, Protocols
 from twisted_kafka.group_coordinator.state.classic_group_state import (

@@ -4,7 +4,7 @@ from collections.abc import Container
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from twisted_kafka.coordinator.timers import ShardTimer
+from twisted_kafka.coordinator.effects import ShardTimer
 from twisted_kafka.group_coordinator.results import JoinResult, SyncResult
 
 Protocols = tuple[tuple[str, bytes], ...]

@@ -11,14 +11,12 @@ from typing import Any, Final, Protocol, cast
 from kazoo.exceptions import ConnectionLoss, KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from twisted_kafka.metadata.store import (
     ANY_VERSION,
     BadVersionError,
     Create,
     Delete,
-    IMetadataStore,
     IWatch,
     NodeExistsError,
     NoNodeError,
@@ -64,7 +62,6 @@ class _Request(Protocol):
     def failed(self, error: Exception) -> Any: ...
 
 
-@implementer(IMetadataStore)
 class ZooKeeperStore:
     """``IMetadataStore`` in ZooKeeper. With ``threaded=False`` watches are delivered only by ``pump()``."""
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
@@ -19,7 +18,6 @@ from twisted_kafka.config.keys.declare import MAX_INT
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.metrics.sampled import RateQuota, SampledAverage
 from twisted_kafka.network.accepting.host_names import UnknownHostError, addresses
-from twisted_kafka.network.accepting.interfaces import IConnectionQuotas
 from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
@@ -73,7 +71,6 @@ class _Listener:
         self.ip_throttle_ms = SampledAverage()
 
 
-@implementer(IConnectionQuotas)
 class ConnectionQuotas:
     """Counts connections by broker, listener and address. Thread-safe."""
 

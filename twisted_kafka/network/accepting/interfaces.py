@@ -1,20 +1,18 @@
 """What acceptors, processors and connection quotas ask of one another."""
 
-from typing import Final
-
-from zope.interface import Interface, implementer
+from typing import Final, Protocol
 
 NEW_CONNECTIONS: Final = 20
 """How many accepted connections may wait for a processor (Kafka: Processor.ConnectionQueueSize)."""
 
 
-class IConnectionQuotas(Interface):
+class IConnectionQuotas(Protocol):
     """What a processor asks of ConnectionQuotas. The acceptor has already counted each connection that a processor gets."""
 
-    def dec(listener_name: str, address: str) -> None:  # noqa: N805
+    def dec(self, listener_name: str, address: str) -> None:
         """Stop counting a connection. Called exactly once per connection, when its socket is closed; from any thread."""
 
-    def claim_excess(listener_name: str) -> bool:  # noqa: N805
+    def claim_excess(self, listener_name: str) -> bool:
         """Return whether the caller must close one connection now: the broker has too many, and this listener is not protected.
 
         Only a processor with an open connection may ask. True is returned once per excess connection. When the limit is first
@@ -23,7 +21,6 @@ class IConnectionQuotas(Interface):
         """
 
 
-@implementer(IConnectionQuotas)
 class NoQuotas:
     """No limits: for processors outside a broker."""
 

@@ -20,7 +20,6 @@ from twisted_kafka.network.connection.channel_state import (
 from twisted_kafka.network.connection.connection_stats import ConnectionStats
 from twisted_kafka.network.connection.framing import NOT_NOW, FrameReader, InvalidReceiveError
 from twisted_kafka.network.connection.header_reader import HeaderReader, authenticating_header_reader
-from twisted_kafka.network.connection.interfaces import IChannelTransport
 from twisted_kafka.network.requests.authenticator import IAuthenticator
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request import Request
@@ -29,6 +28,7 @@ from twisted_kafka.protocol.headers import read_request_header
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 
 if TYPE_CHECKING:
+    from twisted_kafka.network.connection.transport import KafkaTransport
     from twisted_kafka.network.loop.processor import Processor
 
 READ_BYTES = 64 * 1024
@@ -79,7 +79,7 @@ class KafkaChannel:
     )
 
     # Set by its processor.
-    transport: IChannelTransport
+    transport: "KafkaTransport"
     last_active_ns: int
 
     def __init__(self, connection: ConnectionInfo, owner: "Processor", max_request_bytes: int) -> None:
@@ -320,7 +320,7 @@ class KafkaChannel:
         """Stop reading until ``next_request`` has nothing else to do."""
         if not self.is_paused and self.state != CLOSED:
             self.is_paused = True
-            self.transport.pauseProducing()
+            self.transport.pauseProducing()  # type: ignore[no-untyped-call]  # Twisted's
 
     def _process_frames(self, frames: Sequence[Buffer]) -> None:
         self.has_sent = True

@@ -2,39 +2,36 @@
 
 import socket
 from collections.abc import Callable
-from typing import Any
-
-from zope.interface import Interface, implementer
+from typing import Any, Protocol
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.network.connection.channel import KafkaChannel
-from twisted_kafka.network.connection.interfaces import IChannelTransport
 from twisted_kafka.network.connection.transport import KafkaTransport
 
-MakeTransport = Callable[[socket.socket, KafkaChannel], IChannelTransport]
+MakeTransport = Callable[[socket.socket, KafkaChannel], KafkaTransport]
 """Makes the transport of a channel over a socket. It reads nothing before ``resumeProducing``."""
 
 
-class IChannelBuilder(Interface):
+class IChannelBuilder(Protocol):
     """Makes the transports of one listener."""
 
-    def for_processor(number: int, reactor: Any) -> MakeTransport:  # noqa: N805
+    def for_processor(self, number: int, reactor: Any) -> MakeTransport:
         """Return a function that makes transports on the reactor of one processor. Called once per processor, on any thread.
 
         A transport that authenticates its client sets the principal of the channel's connection before it passes on any bytes.
         """
 
-    def validate_reconfiguration(config: KafkaConfig) -> None:  # noqa: N805
+    def validate_reconfiguration(self, config: KafkaConfig) -> None:
         """Raise ConfigError if ``reconfigure`` would fail with these settings; change nothing."""
 
-    def reconfigure(config: KafkaConfig) -> None:  # noqa: N805
+    def reconfigure(self, config: KafkaConfig) -> None:
         """Reread the files and use these settings for new connections. Open connections keep theirs. Raises ConfigError."""
 
-    def refresh(config: KafkaConfig) -> None:  # noqa: N805
+    def refresh(self, config: KafkaConfig) -> None:
         """Use files that have changed since, and log what expires soon. Called every few seconds."""
 
-    def close() -> None:
+    def close(self) -> None:
         """Remove the listener's metrics and release its resources: it is gone."""
 
 
@@ -42,7 +39,6 @@ BuilderOf = Callable[[KafkaConfig, EndPoint], IChannelBuilder]
 """Makes the builder of a listener with these settings; raises ConfigError for settings that are invalid or unsupported."""
 
 
-@implementer(IChannelBuilder)
 class PlaintextChannelBuilder:
     """Plain text, no authentication."""
 

@@ -4,17 +4,14 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from zope.interface import implementer
-
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_builder import IChannelBuilder, MakeTransport
-from twisted_kafka.network.connection.interfaces import IChannelTransport
+from twisted_kafka.network.connection.transport import KafkaTransport
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 
 
-@implementer(IChannelBuilder)
 class PrincipalChannelBuilder:
     """Gives new connections the principals that they have as long as no certificate names another."""
 
@@ -27,7 +24,7 @@ class PrincipalChannelBuilder:
         """Return a function that makes the transports of one processor."""
         make_inner = self._inner.for_processor(number, reactor)
 
-        def make(connected: socket.socket, channel: KafkaChannel) -> IChannelTransport:
+        def make(connected: socket.socket, channel: KafkaChannel) -> KafkaTransport:
             channel.connection.principal = self._principal_of(channel.connection)
             return make_inner(connected, channel)
 

@@ -6,13 +6,11 @@
 import socket
 from typing import Any, Protocol
 
-from zope.interface import implementer
-
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_builder import IChannelBuilder, MakeTransport
-from twisted_kafka.network.connection.interfaces import IChannelTransport
 from twisted_kafka.network.connection.pending_authentications import AuthenticationLimits, PendingAuthentications
+from twisted_kafka.network.connection.transport import KafkaTransport
 from twisted_kafka.network.requests.authenticator import IAuthenticator
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 
@@ -33,7 +31,6 @@ class IListenerAuthentication(Protocol):
         """Release resources."""
 
 
-@implementer(IChannelBuilder)
 class SaslChannelBuilder:
     """The builder of one listener."""
 
@@ -48,7 +45,7 @@ class SaslChannelBuilder:
         make_inner = self._inner.for_processor(number, reactor)
         pending = PendingAuthentications(reactor, self._limits)
 
-        def make(connected: socket.socket, channel: KafkaChannel) -> IChannelTransport:
+        def make(connected: socket.socket, channel: KafkaChannel) -> KafkaTransport:
             channel.authenticate_with(self._authentication.authenticator(channel.connection), self._limits.max_receive_bytes)
             transport = make_inner(connected, channel)
             pending.begin(channel)

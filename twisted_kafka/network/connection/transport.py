@@ -17,11 +17,9 @@ from twisted.internet.interfaces import IReactorFDSet
 from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
 from typing_extensions import override
-from zope.interface import implementer
 
 from twisted_kafka.network.connection.channel import READ_BYTES, KafkaChannel
 from twisted_kafka.network.connection.framing import NOT_NOW
-from twisted_kafka.network.connection.interfaces import IChannelTransport
 from twisted_kafka.protocol.regions import Buffer, FileRegion, Part
 from twisted_kafka.system.buffers import receive
 
@@ -67,7 +65,6 @@ def read_region(region: FileRegion) -> bytes:
         raise UnreadableFileError(region, error.strerror) from error
 
 
-@implementer(IChannelTransport)
 class KafkaTransport(Connection):
     """The connection of one channel, on the reactor of its processor."""
 
@@ -142,7 +139,7 @@ class KafkaTransport(Connection):
         return True
 
     def resume_sending(self) -> None:
-        """Continue with a response whose files have been loaded (``IChannelTransport.resume_sending``)."""
+        """Continue with a response whose files have been loaded."""
         if self.connected and self._parts:
             self.startWriting()  # type: ignore[no-untyped-call]
 
@@ -154,7 +151,7 @@ class KafkaTransport(Connection):
             self.socket.shutdown(socket.SHUT_WR)
 
     def has_unread(self) -> bool:
-        """Whether the client has sent something that was not read yet (``IChannelTransport.has_unread``)."""
+        """Whether the client has sent something that was not read yet."""
         try:
             return bool(self.socket.recv(1, socket.MSG_PEEK))
         except OSError:

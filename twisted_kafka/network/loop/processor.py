@@ -29,7 +29,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from twisted_kafka.network.connection.channel import READ_BYTES, SHORT_READ_BYTES, KafkaChannel
 from twisted_kafka.network.connection.connection_stats import ConnectionStats
@@ -48,7 +47,6 @@ from twisted_kafka.network.connection.held_bytes import HeldBytes, response_byte
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.loop.new_connections import NewConnections
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings
-from twisted_kafka.network.loop.reactors import ILoopHooks
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.parker import IRequestHandler, Parker, exchange_roles
 from twisted_kafka.network.requests.request import (
@@ -95,7 +93,6 @@ MAX_ROUND_NS = 3_000_000
 _log = Logger()
 
 
-@implementer(ILoopHooks)
 class Processor:
     """Owns the connections that it is given, on one reactor's thread."""
 
@@ -163,7 +160,7 @@ class Processor:
         """How many requests have been queued so far."""
         self._request_channel = request_channel
         self._observers = tuple(observer.request_completed for observer in observers)
-        self._refusal_observers = tuple(each.connection_refused for each in observers if IRefusalObserver.providedBy(each))
+        self._refusal_observers = tuple(each.connection_refused for each in observers if isinstance(each, IRefusalObserver))
         self._responses: deque[Request | ThrottlingResponse] = deque()
         self._held: deque[Request] = deque()  # requests for which the queue was full
         self._stopped: dict[KafkaChannel, None] = {}  # in the order in which they stopped reading

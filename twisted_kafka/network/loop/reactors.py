@@ -9,14 +9,14 @@ ever.
 import math
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from twisted.internet.base import ReactorBase
 from twisted.internet.interfaces import IReadDescriptor
 from twisted.internet.selectreactor import SelectReactor
 from twisted.logger import Logger
 from typing_extensions import override
-from zope.interface import Interface, implementer
+from zope.interface import implementer
 
 from twisted_kafka.network.loop.busy_poll import BusyPoll
 from twisted_kafka.system.forks import close_in_children
@@ -41,26 +41,25 @@ MAX_FAILURES = 10
 _log = Logger()
 
 
-class ILoopHooks(Interface):
+class ILoopHooks(Protocol):
     """What a reactor calls on its processor."""
 
-    def handle_requests() -> bool:
+    def handle_requests(self) -> bool:
         """Handle requests that are queued; return False if another thread runs the reactor now."""
 
-    def before_poll() -> float | None:
+    def before_poll(self) -> float | None:
         """Prepare for a poll; return how many seconds it may wait at most, None without limit, 0 if there is work."""
 
-    def may_poll_busily() -> bool:
+    def may_poll_busily(self) -> bool:
         """Return whether the thread may use its processor to wait: no other thread has work."""
 
-    def after_poll() -> None:
+    def after_poll(self) -> None:
         """Record that the thread is awake."""
 
-    def run_pending() -> None:
+    def run_pending(self) -> None:
         """Do what other threads have asked for. Called after the events of the sockets."""
 
 
-@implementer(ILoopHooks)
 class NoHooks:
     """The hooks of a reactor without a processor."""
 

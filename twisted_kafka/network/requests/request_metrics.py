@@ -9,14 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import sub
 from typing import NamedTuple
 
-from zope.interface import implementer
-
 from twisted_kafka.metrics.instruments import FOLD_SIZE, Histogram, Meter, Summed
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.network.requests.request_metric_names import KAFKA_NAMES, RequestMetricNames
-from twisted_kafka.network.requests.request_observer import IRequestObserver
 
 TYPE = "RequestMetrics"
 
@@ -246,7 +243,6 @@ class _ApiMetrics:
                     named.mark_deprecated(context.api_version, context.connection)
 
 
-@implementer(IRequestObserver)
 class RequestMetrics:
     """Counts every completed request exactly once."""
 

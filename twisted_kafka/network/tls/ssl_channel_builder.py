@@ -6,15 +6,14 @@ from typing import Any
 
 from OpenSSL import SSL
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection.channel import KafkaChannel
-from twisted_kafka.network.connection.channel_builder import IChannelBuilder, MakeTransport
-from twisted_kafka.network.connection.interfaces import IChannelTransport
+from twisted_kafka.network.connection.channel_builder import MakeTransport
+from twisted_kafka.network.connection.transport import KafkaTransport
 from twisted_kafka.network.tls.handshakes import HandshakeLimits, Handshakes, ToPrincipal
 from twisted_kafka.network.tls.tls_transport import TlsTransport
 from twisted_kafka.tls.certificate_expiry import CertificateExpiry
@@ -25,7 +24,6 @@ from twisted_kafka.tls.stores import KeyMaterial
 _log = Logger()
 
 
-@implementer(IChannelBuilder)
 class SslChannelBuilder:
     """The builder of one listener. New connections get its current ``Identity``; open ones keep theirs."""
 
@@ -46,7 +44,7 @@ class SslChannelBuilder:
         tags: dict[str, object] = {"listener": self._listener_name, "networkProcessor": number}
         handshakes = Handshakes(reactor, self._limits, self._to_principal, self._metrics, tags)
 
-        def make(connected: socket.socket, channel: KafkaChannel) -> IChannelTransport:
+        def make(connected: socket.socket, channel: KafkaChannel) -> KafkaTransport:
             try:
                 tls = SSL.Connection(self._identity.server, connected)
                 tls.set_accept_state()

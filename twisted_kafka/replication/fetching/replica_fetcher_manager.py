@@ -7,7 +7,6 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.metrics.instruments import Meter
@@ -15,7 +14,6 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.fetching.replica_fetcher import FetcherHost, ReplicaFetcher
 from twisted_kafka.replication.fetching.replica_fetcher_thread import ReplicaFetcherThread
-from twisted_kafka.replication.interfaces import IReplicaFetchers
 from twisted_kafka.replication.partition.partition import NO_LEADER, Partition
 from twisted_kafka.timing.scheduler import IScheduler
 
@@ -56,7 +54,6 @@ def _int32(number: int) -> int:
     return number - (1 << 32) if number & 0x80000000 else number
 
 
-@implementer(IReplicaFetchers)
 class ReplicaFetcherManager:
     """Methods may be called on any thread."""
 
