@@ -1,6 +1,7 @@
 """Many connections at once that pour bytes into a listener."""
 
 import contextlib
+import resource
 import selectors
 import socket
 import time
@@ -13,6 +14,8 @@ IDLE_S = 3.0
 """Connections to which nothing could be sent for this long have said what they had to say."""
 
 CONNECT_S = 30.0
+SPARE_DESCRIPTORS = 500
+"""What a process needs besides the connections that stay."""
 LIMIT_S = 120.0
 """A listener that closes what it does not like takes little: after this time it has been tried long enough."""
 
@@ -51,10 +54,11 @@ class _Pouring:
 
 
 def pour(port: int, streams: Iterator[Stream], budget_bytes: int, at_once: int = 20, limit_s: float = LIMIT_S) -> Poured:
-    """Send streams, ``at_once`` at a time, until ``budget_bytes`` are sent, no stream is left or nothing moves any more."""
+    """Send streams, ``at_once`` at a time, until ``budget_bytes`` are sent, no stream or descriptor is left, or nothing moves."""
     done = Poured()
     selector = selectors.DefaultSelector()
     staying: list[socket.socket] = []
+    most_staying = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_DESCRIPTORS
     end = time.monotonic() + limit_s
 
     def close(each: _Pouring) -> None:
@@ -75,7 +79,7 @@ def pour(port: int, streams: Iterator[Stream], budget_bytes: int, at_once: int =
 
     try:
         while time.monotonic() < end:
-            is_spent = done.sent_bytes >= budget_bytes
+            is_spent = done.sent_bytes >= budget_bytes or len(staying) >= most_staying
             if is_spent:
                 for key in list(selector.get_map().values()):
                     if key.events & selectors.EVENT_WRITE:

@@ -1,4 +1,5 @@
 import contextlib
+import gzip
 import random
 import struct
 import sys
@@ -217,3 +218,14 @@ def test_a_missing_library_is_named(codec: Compression, monkeypatch: pytest.Monk
     packed = bytes.fromhex("28b52ffd2001090000") + b"x" if codec == Compression.ZSTD else valid_head + bytes(20)
     with pytest.raises(UnsupportedCompressionTypeError, match=f"{codec.text} cannot be loaded"):
         decompress(codec, packed, limit_bytes=LIMIT)
+
+
+def test_large_gzip_content_is_in_memory_once() -> None:
+    size = 16 << 20
+    packed = gzip.compress(bytes(size))
+    assert traced_peak_bytes(lambda: decompress_to_read(Compression.GZIP, packed, limit_bytes=size)) < 1.4 * size
+    assert decompress(Compression.GZIP, packed, limit_bytes=size) == bytes(size)
+    with pytest.raises(RecordTooLargeError):
+        decompress(Compression.GZIP, packed, limit_bytes=size - 1)
+    with pytest.raises(CorruptRecordError, match="truncated"):
+        decompress(Compression.GZIP, packed[:-9], limit_bytes=size)

@@ -31,6 +31,8 @@ _GZIP_DEFAULT_LEVEL = -1
 _GZIP_MAGIC = b"\x1f\x8b"
 _MAX_GZIP_MEMBERS = 256
 """More members than any producer writes. The data after each member is copied, so a hostile number of them would take long."""
+_LARGE_BYTES = 1 << 20
+"""Larger content is decompressed in steps of this size."""
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None, *, magic: int = 2) -> bytes:
@@ -106,15 +108,17 @@ def _decompress(codec: Compression, data: Buffer, limit_bytes: int, magic: int) 
     return bytes(data)
 
 
-def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
+def _gunzip(data: Buffer, limit_bytes: int) -> bytes | memoryview:
     """Decompress all gzip members; other data after them is ignored, as Java does."""
-    parts = []
+    parts: list[bytes | bytearray] = []
     left = limit_bytes
     rest: Buffer = data
     for _ in range(_MAX_GZIP_MEMBERS):
         member = zlib.decompressobj(_GZIP_FORMAT)
         try:
-            part = member.decompress(rest, left + 1)
+            part: bytes | bytearray = member.decompress(rest, min(left, _LARGE_BYTES) + 1)
+            if len(part) > _LARGE_BYTES:
+                part = _continued(member, part, left)
         except zlib.error as error:
             raise CorruptRecordError(f"invalid gzip data: {error}") from None
         if len(part) > left:
@@ -125,5 +129,19 @@ def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
         left -= len(part)
         rest = member.unused_data
         if rest[:2] != _GZIP_MAGIC:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return b"".join(parts) if len(parts) > 1 else parts[0] if type(parts[0]) is bytes else memoryview(parts[0])
     raise CorruptRecordError(f"gzip data has more than {_MAX_GZIP_MEMBERS} members")
+
+
+def _continued(member: "zlib._Decompress", beginning: bytes | bytearray, limit_bytes: int) -> bytearray:
+    """Return the content of a large member, at most ``limit_bytes`` and one more.
+
+    ``member.decompress`` would collect blocks and join them: the content would be in memory twice.
+    """
+    content = bytearray(beginning)
+    while not member.eof and len(content) <= limit_bytes:
+        more = member.decompress(member.unconsumed_tail, min(_LARGE_BYTES, limit_bytes + 1 - len(content)))
+        if not more:
+            break
+        content += more
+    return content
