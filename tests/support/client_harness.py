@@ -7,11 +7,9 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
 from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner
 from twisted_kafka.client.client_settings import ClientSettings, Node
-from twisted_kafka.client.connector import IConnector
 from twisted_kafka.client.network_client import NetworkClient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.protocol.api import ApiKey
@@ -86,7 +84,6 @@ class Attempt:
         self.connection.dataReceived(struct.pack(">i", len(frame)) + frame)
 
 
-@implementer(IConnector)
 class FakeConnector:
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []

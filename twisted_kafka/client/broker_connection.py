@@ -1,5 +1,6 @@
 """One connection to a node: frames out, frames in."""
 
+import typing
 from collections.abc import Sequence
 from struct import Struct
 from typing import Final
@@ -8,7 +9,6 @@ from twisted.internet import interfaces
 from twisted.internet.protocol import Protocol
 from twisted.python.failure import Failure
 from typing_extensions import override
-from zope.interface import Interface
 
 from twisted_kafka.network.connection.framing import FrameReader, InvalidReceiveError
 from twisted_kafka.protocol.regions import Buffer
@@ -16,19 +16,19 @@ from twisted_kafka.protocol.regions import Buffer
 _SIZE: Final = Struct(">i")
 
 
-class IConnectionOwner(Interface):
+class IConnectionOwner(typing.Protocol):
     """Receives the events of a connection. ``connection_lost`` is the last one."""
 
-    def connection_made(connection: "BrokerConnection") -> None:  # noqa: N805
+    def connection_made(self, connection: "BrokerConnection") -> None:
         """The connection is established, but with TLS not usable yet."""
 
-    def connection_secured(connection: "BrokerConnection") -> None:  # noqa: N805
+    def connection_secured(self, connection: "BrokerConnection") -> None:
         """The connection may be used."""
 
-    def frame_received(connection: "BrokerConnection", frame: Buffer) -> None:  # noqa: N805
+    def frame_received(self, connection: "BrokerConnection", frame: Buffer) -> None:
         """Process a frame."""
 
-    def connection_lost(connection: "BrokerConnection", why: BaseException | None) -> None:  # noqa: N805
+    def connection_lost(self, connection: "BrokerConnection", why: BaseException | None) -> None:
         """The connection is closed; ``why`` is PeerRefusedError if one side rejected the other."""
 
 

@@ -2,13 +2,13 @@
 
 import ipaddress
 import socket
+import typing
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
 from twisted.internet.protocol import Factory, Protocol
 from typing_extensions import override
-from zope.interface import Interface, implementer
 
 from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner
 from twisted_kafka.client.client_settings import Node
@@ -18,16 +18,16 @@ SYSTEM_DEFAULT: Final = -1
 """Of the size of a buffer: what the system chooses, which adapts it to the connection."""
 
 
-class IConnector(Interface):
+class IConnector(typing.Protocol):
     """Opens connections of one security protocol."""
 
-    def connect(node: Node, owner: IConnectionOwner, max_response_bytes: int, timeout_s: float) -> "Deferred[object]":  # noqa: N805
+    def connect(self, node: Node, owner: IConnectionOwner, max_response_bytes: int, timeout_s: float) -> "Deferred[object]":
         """Connect. The owner is notified when the connection is ready for use, and when it is lost.
 
         The Deferred fails if the connection fails, after ``timeout_s`` at the latest, and can be cancelled.
         """
 
-    def reconfigure(config: KafkaConfig) -> None:  # noqa: N805
+    def reconfigure(self, config: KafkaConfig) -> None:
         """Reread the files and use these settings for new connections. Raises ConfigError."""
 
 
@@ -55,7 +55,6 @@ def endpoint_of(reactor: Any, node: Node, timeout_s: float) -> Any:
     return endpoint(reactor, node.host, node.port, timeout=timeout_s)
 
 
-@implementer(IConnector)
 class BufferedConnector:
     """Sets the size of each connection's receive buffer in the system (``SO_RCVBUF``)."""
 
@@ -77,7 +76,6 @@ class BufferedConnector:
         self._connector.reconfigure(config)
 
 
-@implementer(IConnector)
 class PlaintextConnector:
     """Plain text, no authentication."""
 

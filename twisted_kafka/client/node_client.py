@@ -8,10 +8,9 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
 from twisted_kafka.client import node_connection_state as states
-from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner
+from twisted_kafka.client.broker_connection import BrokerConnection
 from twisted_kafka.client.client_settings import ClientSettings, Node
 from twisted_kafka.client.connector import IConnector
 from twisted_kafka.client.errors import (
@@ -107,7 +106,6 @@ class PendingRequest:
         self.is_over = True
 
 
-@implementer(IConnectionOwner)
 class NodeClient:
     """The client of one node. Everything runs on the reactor's thread."""
 

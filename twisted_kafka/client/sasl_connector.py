@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
-from zope.interface import implementer
 
 from twisted_kafka.client import background
 from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner
@@ -28,7 +27,6 @@ THREAD_NAME: Final = "sasl-client-login"
 InBackground = Callable[[Callable[[], object]], "Deferred[object]"]
 
 
-@implementer(IConnectionOwner)
 class SaslExchange:
     """Owns a connection until it is authenticated, and passes everything on from then on."""
 
@@ -68,7 +66,6 @@ class SaslExchange:
         self._owner.connection_lost(connection, why)
 
 
-@implementer(IConnector)
 class SaslConnector:
     """Authenticates the connections of another connector."""
 

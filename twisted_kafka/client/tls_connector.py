@@ -15,7 +15,7 @@ from zope.interface import implementer
 from twisted_kafka.client.addresses import is_address
 from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner
 from twisted_kafka.client.client_settings import Node
-from twisted_kafka.client.connector import ConnectionFactory, IConnector, endpoint_of
+from twisted_kafka.client.connector import ConnectionFactory, endpoint_of
 from twisted_kafka.client.errors import PeerRefusedError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.tls.ssl_context import client_context, reason_of
@@ -75,7 +75,6 @@ class TlsBrokerConnection(BrokerConnection):
         super().connectionLost(reason)
 
 
-@implementer(IConnector)
 class TlsConnector:
     """Uses the ``ssl.*`` settings of a listener. Host names are not verified if the identification algorithm is empty."""
 

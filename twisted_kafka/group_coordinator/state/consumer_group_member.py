@@ -1,10 +1,15 @@
 """A member of a consumer group with its profile and its current assignment, all immutable."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms, Protocols
 from twisted_kafka.group_coordinator.state.consumer_group_state import MemberState
+from twisted_kafka.protocol.messages.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentValueTopicPartitions,
+    ConsumerGroupTargetAssignmentMemberValueTopicPartition,
+)
+from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequestTopicPartitions
 from twisted_kafka.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 
 Partitions = Mapping[bytes, frozenset[int]]
@@ -16,11 +21,11 @@ STATIC_LEAVE_EPOCH = -2
 """The epoch of a static member that has left and is expected to return within its session timeout."""
 
 
-class _TopicPartitions(Protocol):
-    @property
-    def topic_id(self) -> bytes: ...
-    @property
-    def partitions(self) -> list[int]: ...
+_TopicPartitions = (
+    ConsumerGroupHeartbeatRequestTopicPartitions
+    | ConsumerGroupCurrentMemberAssignmentValueTopicPartitions
+    | ConsumerGroupTargetAssignmentMemberValueTopicPartition
+)
 
 
 def partitions_of(listed: Iterable[_TopicPartitions]) -> Partitions:

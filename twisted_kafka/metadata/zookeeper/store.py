@@ -6,7 +6,7 @@ it had been made the first time (``outcomes.py``; Kafka does so in ``CheckedEphe
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from kazoo.exceptions import ConnectionLoss, KazooException
 from kazoo.handlers.threading import KazooTimeoutError
@@ -37,7 +37,7 @@ from twisted_kafka.metadata.watches import Watches
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metadata.zookeeper.node_watches import NodeWatches
 from twisted_kafka.metadata.zookeeper.outcomes import was_made
-from twisted_kafka.metadata.zookeeper.requests import Write, read_children, read_data, read_stat, sync_with_leader
+from twisted_kafka.metadata.zookeeper.requests import Read, Write, read_children, read_data, read_stat, sync_with_leader
 from twisted_kafka.metadata.zookeeper.session import Sent, Session
 from twisted_kafka.metadata.zookeeper.settings import ZooKeeperSettings
 from twisted_kafka.timing.clock import IClock, SystemClock
@@ -50,16 +50,6 @@ RECURSIVE_ATTEMPTS: Final = 10
 
 _REFUSED: Final = (NodeExistsError, BadVersionError, NoNodeError)
 """How a change that has been made already is refused."""
-
-
-class _Request(Protocol):
-    """What ``_execute`` sends."""
-
-    @property
-    def path(self) -> str: ...
-    def send(self, client: Any) -> Any: ...
-    def value(self, answer: Any) -> Any: ...
-    def failed(self, error: Exception) -> Any: ...
 
 
 class ZooKeeperStore:
@@ -205,7 +195,7 @@ class ZooKeeperStore:
 
     # Requests
 
-    def _execute(self, requests: Sequence[_Request]) -> list[Any]:
+    def _execute(self, requests: Sequence[Read[Any] | Write]) -> list[Any]:
         """Send requests together; return the result or the error of each. Raises StoreClosedError.
 
         However many they are, ``zookeeper.connection.timeout.ms`` begins again with each answer.
@@ -241,7 +231,7 @@ class ZooKeeperStore:
         return results
 
     def _send_all(
-        self, requests: Sequence[_Request], left: Sequence[int], deadline_ns: int, session: int | None
+        self, requests: Sequence[Read[Any] | Write], left: Sequence[int], deadline_ns: int, session: int | None
     ) -> tuple[list[tuple[int, Sent]], StoreError | None]:
         """Send requests; return the sent ones, and the error that kept the rest."""
         sent: list[tuple[int, Sent]] = []
@@ -256,7 +246,7 @@ class ZooKeeperStore:
             deadline_ns = self._session.deadline_ns()  # those before are answered, or there would be no room
         return sent, None
 
-    def _settled(self, request: _Request, result: Any, first: Sent, deadline_ns: int) -> Any:
+    def _settled(self, request: Read[Any] | Write, result: Any, first: Sent, deadline_ns: int) -> Any:
         """Return the result of a change that was sent again after its first answer was lost."""
         if not isinstance(request, Write) or not isinstance(result, _REFUSED):
             return result

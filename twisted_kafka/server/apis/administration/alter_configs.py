@@ -5,7 +5,7 @@ Both support topics and brokers, the latter also groups, loggers (KIP-412) and c
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from twisted.logger import Logger
 
@@ -33,11 +33,7 @@ from twisted_kafka.system.client_text import bounded_text
 _log = Logger()
 
 
-class _Resource(Protocol):
-    resource_type: int
-    resource_name: str
-
-
+_Resource = AlterConfigsRequestAlterConfigsResource | IncrementalAlterConfigsRequestAlterConfigsResource
 _R = TypeVar("_R", bound=_Resource)
 
 
