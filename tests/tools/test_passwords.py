@@ -77,7 +77,8 @@ def test_a_broker_that_runs_is_left_alone(set_password: Command, tmp_path: Path,
     finally:
         running.release()
     whose = "another broker of this process holds the lock on .lock in it"
-    assert capsys.readouterr().err == f"twisted-kafka: The log directory {tmp_path / 'log'} is in use: {whose}\n"
+    advice = "use twisted-kafka users set-password while it runs"
+    assert capsys.readouterr().err == f"twisted-kafka: The log directory {tmp_path / 'log'} is in use: {whose}, or {advice}\n"
     assert not (tmp_path / "log" / METADATA_FILE).exists()
 
 

@@ -220,3 +220,21 @@ def test_what_cannot_be_done_is_one_line(arguments: list[str], said: str, capsys
     text = capsys.readouterr().err
     assert said in text
     assert text.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["dump-log", "nofile"], "nofile: No such file or directory"),
+        (["replay", "nofile", "127.0.0.1:1"], "nofile: No such file or directory"),
+        (["metadata", "import", "nofile"], "nofile: No such file or directory"),
+        (["record", "there", "--to", "127.0.0.1:1"], "there exists already: name a new file"),
+    ],
+)
+def test_a_file_that_is_missing_or_in_the_way(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("there").touch()
+    assert main(arguments) == EXIT_USAGE
+    assert capsys.readouterr().err == f"twisted-kafka: {said}\n"

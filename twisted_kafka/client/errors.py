@@ -1,8 +1,31 @@
 """The reasons why a request gets no response."""
 
+from enum import Enum, auto
+
+
+class Refusal(Enum):
+    """Why one side rejects the other."""
+
+    NO_TLS = auto()
+    TLS = auto()
+    """No TLS version or cipher suite in common, for example."""
+    UNTRUSTED = auto()
+    """This side does not trust the other's certificate."""
+    HOST = auto()
+    """The certificate is for another host."""
+    OWN_CERTIFICATE = auto()
+    """The other side does not trust this side's certificate, or misses one."""
+    NO_SASL = auto()
+    MECHANISM = auto()
+    LOGIN = auto()
+
 
 class PeerRefusedError(Exception):
-    """One side rejected the other: a certificate, a host name, a login. The message gives the reason."""
+    """One side rejected the other. The message gives the reason."""
+
+    def __init__(self, text: str, refusal: Refusal = Refusal.LOGIN) -> None:
+        super().__init__(text)
+        self.refusal = refusal
 
 
 class NotAResponseError(Exception):

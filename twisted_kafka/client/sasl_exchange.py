@@ -2,6 +2,7 @@
 
 from typing import Final, Protocol, runtime_checkable
 
+from twisted_kafka.client.errors import Refusal
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
@@ -24,7 +25,11 @@ CLIENT_ID: Final = "sasl"
 
 
 class SaslRefusedError(Exception):
-    """The server has not proved its identity, or has sent something that is not a step of the exchange."""
+    """The server rejects the login, has not proved its identity, or has sent something that is not a step of the exchange."""
+
+    def __init__(self, text: str, refusal: Refusal = Refusal.LOGIN) -> None:
+        super().__init__(text)
+        self.refusal = refusal
 
 
 class ISaslClient(Protocol):
@@ -89,10 +94,11 @@ class SaslSteps:
         if not self._is_chosen:
             handshake = SaslHandshakeResponse.decode(frame, version, offset)
             if handshake.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-                raise SaslRefusedError("its listener has no SASL")
+                raise SaslRefusedError("its listener has no SASL", Refusal.NO_SASL)
             if handshake.error_code:
                 enabled = ", ".join(handshake.mechanisms)
-                raise SaslRefusedError(f"it does not have the mechanism {self._client.mechanism} enabled, but {enabled}")
+                text = f"it does not have the mechanism {self._client.mechanism} enabled, but {enabled}"
+                raise SaslRefusedError(text, Refusal.MECHANISM)
             self._is_chosen = True
             return self._next(b"")
         answer = SaslAuthenticateResponse.decode(frame, version, offset)

@@ -133,5 +133,7 @@ class SocketConnection:
                 step += 1
                 self._send(following)
                 following = steps.take(self._receive(step))
-        except (SaslRefusedError, MalformedMessageError, UnsupportedVersionError) as error:
+        except SaslRefusedError as error:
+            raise PeerRefusedError(str(error), error.refusal) from None
+        except (MalformedMessageError, UnsupportedVersionError) as error:
             raise PeerRefusedError(str(error)) from None

@@ -10,11 +10,13 @@ from service_identity import CertificateError, VerificationError
 from service_identity.pyopenssl import verify_hostname, verify_ip_address
 
 from twisted_kafka.client.addresses import is_address
-from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError
-from twisted_kafka.tls.ssl_context import is_end_of_file, reason_of
+from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError, Refusal
+from twisted_kafka.tls.ssl_context import is_end_of_file, openssl_reason, reason_of
 
 _T = TypeVar("_T")
 _WRITE_BYTES: Final = 64 * 1024
+_OF_OTHER_PROTOCOLS: Final = ("wrong version number", "packet length too long", "record layer failure")
+"""OpenSSL's reasons if the first bytes are not those of TLS."""
 
 
 class TlsStream:
@@ -38,7 +40,8 @@ class TlsStream:
                 (verify_ip_address if is_address(host) else verify_hostname)(self._connection, host)
         except (VerificationError, CertificateError, ValueError) as error:
             self.close()
-            raise PeerRefusedError(f"its certificate is not valid for {host} ({type(error).__name__})") from None
+            text = f"its certificate is not valid for {host} ({type(error).__name__})"
+            raise PeerRefusedError(text, Refusal.HOST) from None
         except EOFError:
             self.close()
             raise NotAResponseError(b"") from None
@@ -81,7 +84,15 @@ class TlsStream:
             except SSL.Error as error:
                 if is_end_of_file(error):
                     raise EOFError from None
-                raise PeerRefusedError(reason_of(error, self._connection)) from None
+                raise PeerRefusedError(reason_of(error, self._connection), self._refusal(error)) from None
+
+    def _refusal(self, error: SSL.Error) -> Refusal:
+        if isinstance(self._connection.get_app_data(), str):
+            return Refusal.UNTRUSTED
+        reason = openssl_reason(error)
+        if reason in _OF_OTHER_PROTOCOLS:
+            return Refusal.NO_TLS
+        return Refusal.OWN_CERTIFICATE if "certificate" in reason or "unknown ca" in reason else Refusal.TLS
 
     def _wait(self, event: int) -> None:
         with selectors.DefaultSelector() as selector:

@@ -157,6 +157,13 @@ def is_end_of_file(error: SSL.Error) -> bool:
     return isinstance(entries, list) and any(entry[-1] == "unexpected eof while reading" for entry in entries)
 
 
+def openssl_reason(error: Exception) -> str:
+    """Return OpenSSL's own text for an error, empty if it has none."""
+    entries = error.args[0] if error.args else ()
+    reasons = [entry[-1] for entry in entries if isinstance(entry, tuple) and entry[-1]] if isinstance(entries, list) else []
+    return str(reasons[0]) if reasons else ""
+
+
 def reason_of(error: Exception, connection: SSL.Connection | None = None) -> str:
     """Return a short message for an OpenSSL error. A rejected certificate is named."""
     recorded = connection.get_app_data() if connection is not None else None
@@ -164,11 +171,9 @@ def reason_of(error: Exception, connection: SSL.Connection | None = None) -> str
         return recorded
     if isinstance(error, SSL.SysCallError):
         return "the peer closed the connection"
-    entries = error.args[0] if error.args else ()
-    reasons = [entry[-1] for entry in entries if isinstance(entry, tuple) and entry[-1]] if isinstance(entries, list) else []
-    if not reasons:
+    text = openssl_reason(error)
+    if not text:
         return str(error) or type(error).__name__
-    text = str(reasons[0])
     hint = _HINTS.get(text)
     return f"{text}: {hint}" if hint else text
 

@@ -48,6 +48,7 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
 def _dump(options: argparse.Namespace) -> int:
     status = 0
     for path in options.files:
+        path.stat()  # a file that does not exist is reported as such, whatever its name
         if not options.json and len(options.files) > 1:
             print(f"{path}:")
         for item in items(path, with_records=options.records, describe=_describer(path)):

@@ -71,6 +71,14 @@ def _command(arguments: Sequence[str]) -> str:
     return next((each for each in arguments if not each.startswith("-")), "")
 
 
+def _text(error: Exception) -> str:
+    if isinstance(error, FileExistsError):
+        return f"{error.filename} exists already: name a new file"
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"  # without the number
+    return str(error)
+
+
 def _run(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     try:
@@ -82,7 +90,7 @@ def _run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if not isinstance(error, COMMANDS[_command(arguments)].errors()):
             raise
-        print(f"twisted-kafka: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"twisted-kafka: {' '.join(_text(error).split())}", file=sys.stderr)
         return EXIT_USAGE
     return status
 

@@ -5,12 +5,17 @@ It makes a broker's first users, who log in to make the others. (Kafka: ``kafka-
 
 import argparse
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from twisted_kafka.admin.scram_credentials import ScramCredentialAdmin, Upsertion
+from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.command_line import make_config
+from twisted_kafka.log.directories.log_directory import DirectoryInUseError
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.registration import prepare_store
+from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.security.scram.formulas import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_MECHANISMS, salted_password
 from twisted_kafka.timing.clock import SystemClock
 from twisted_kafka.tools.metadata import stopped_brokers_store
@@ -35,12 +40,22 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_set_password)
 
 
+@contextmanager
+def _store(config: KafkaConfig) -> Iterator[IMetadataStore]:
+    """Open the stopped broker's store. Raises DirectoryInUseError with advice for a running one."""
+    try:
+        with stopped_brokers_store(config) as store:
+            yield store
+    except DirectoryInUseError as error:
+        raise ValueError(f"{error}, or use twisted-kafka users set-password while it runs") from None
+
+
 def _set_password(options: argparse.Namespace) -> int:
     config = make_config({"config": options.config, "data-dir": options.data_dir, "listeners": None, "broker-id": None}, ())
     mechanism = _MECHANISMS[options.mechanism]
     if not MIN_ITERATIONS <= options.iterations <= MAX_ITERATIONS:
         raise ValueError(f"--iterations must be from {MIN_ITERATIONS} to {MAX_ITERATIONS}, not {options.iterations}")
-    with stopped_brokers_store(config) as store:
+    with _store(config) as store:
         prepare_store(store)
         configs = ConfigRepository(store, SystemClock(), threaded=False)
         salt = secrets.token_bytes(SALT_BYTES)

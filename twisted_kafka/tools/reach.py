@@ -4,7 +4,7 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError
+from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError, Refusal
 from twisted_kafka.client.socket_connection import SocketConnection
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.wire import MalformedMessageError
@@ -19,17 +19,16 @@ _TLS_ALERT: Final = b"\x15\x03"
 _HTTP: Final = b"HTTP"
 _MOST_PORTS: Final = 65536
 
-_ADVICE: Final = (
-    ("does not speak TLS", "set security.protocol=PLAINTEXT or SASL_PLAINTEXT"),
-    ("has no SASL", "set security.protocol=PLAINTEXT, or SSL"),
-    ("does not have the mechanism", "set sasl.mechanism to one of these"),
-    ("is not valid for", "connect with a name in the certificate, or set ssl.endpoint.identification.algorithm to nothing"),
-    ("is rejected", "set ssl.truststore.location to a store with the authority that signed it"),
-    ("certificate", "set ssl.keystore.location to a certificate that the broker trusts"),
-    ("TLS", "compare ssl.enabled.protocols and ssl.cipher.suites with the broker's"),
-)
-"""Advice when one side refuses the other, by a part of the reason."""
-_LOG_IN: Final = "check the user name and the password in sasl.jaas.config"
+_ADVICE: Final = {
+    Refusal.NO_TLS: "set security.protocol=PLAINTEXT or SASL_PLAINTEXT",
+    Refusal.TLS: "compare ssl.enabled.protocols and ssl.cipher.suites with the broker's",
+    Refusal.UNTRUSTED: "set ssl.truststore.location to a store with the authority that signed it",
+    Refusal.HOST: "connect with a name in the certificate, or set ssl.endpoint.identification.algorithm to nothing",
+    Refusal.OWN_CERTIFICATE: "set ssl.keystore.location to a certificate that the broker trusts",
+    Refusal.NO_SASL: "set security.protocol=PLAINTEXT, or SSL",
+    Refusal.MECHANISM: "set sasl.mechanism to one of these",
+    Refusal.LOGIN: "check the user name and the password in sasl.jaas.config",
+}
 
 
 class NoAnswerError(Exception):
@@ -98,8 +97,7 @@ class Reach:
         where = f"{host}:{port}"
         match error:
             case PeerRefusedError():
-                advice = next((what for words, what in _ADVICE if words in str(error)), _LOG_IN)
-                text = f"cannot connect to {where}: {str(error).rstrip('.')}; {advice}"
+                text = f"cannot connect to {where}: {str(error).rstrip('.')}; {_ADVICE[error.refusal]}"
             case socket.gaierror():
                 text = f"{host} has no address: check the name, or DNS"
             case TimeoutError():

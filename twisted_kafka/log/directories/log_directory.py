@@ -42,6 +42,10 @@ class UnusableDirectoryError(LogDirectoryError):
     """A log directory cannot be used because of an I/O error; the broker can start without it."""
 
 
+class DirectoryInUseError(LogDirectoryError):
+    """Another broker has locked the directory."""
+
+
 class LogDirectory:
     """A log directory, locked from ``acquire`` to ``release``.
 
@@ -76,7 +80,7 @@ class LogDirectory:
     def acquire(self) -> None:
         """Create the directory if it is missing, and lock it with the lock file that Apache Kafka uses too.
 
-        Raises UnusableDirectoryError after an I/O error, LogDirectoryError if another broker holds the lock.
+        Raises UnusableDirectoryError after an I/O error, DirectoryInUseError if another broker holds the lock.
         """
         try:
             make_directory(self.path)
@@ -84,7 +88,7 @@ class LogDirectory:
             with _held_here_lock:
                 self._lock_fd = self._take_lock()
         except BlockingIOError:
-            raise LogDirectoryError(f"The log directory {self.path} is in use: {self._holder()}") from None
+            raise DirectoryInUseError(f"The log directory {self.path} is in use: {self._holder()}") from None
         except OSError as error:
             raise UnusableDirectoryError(f"Cannot use the log directory {self.path}: {error.strerror}") from error
 

@@ -150,6 +150,6 @@ def _shown(value: object) -> str:
         case list() | tuple():
             return ",".join(map(str, value)) or "-"
         case float():
-            return f"{value:g}"
+            return f"{value:.15g}"
         case _:
             return "".join(character if character.isprintable() else "?" for character in str(value))
