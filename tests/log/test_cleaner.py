@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.log.crash_disk import CrashDisk, MachineDied, deaths
-from tests.support.budget import share_of
+from tests.support.budget import STRIDE, share_of
 from tests.support.compaction import LIMITS, RETENTION_MS, Unhindered, Writer, clean, committed, last_values, run
 from tests.support.logs import NOW_MS, Bench, contents, data_of
 from twisted_kafka.config.topic_config import LogConfig
@@ -765,7 +765,7 @@ def test_batches_that_do_not_fit_a_block_are_in_the_next(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("loses_power", [False, True])
 def test_nothing_is_lost_wherever_the_cleaner_dies(tmp_path: Path, loses_power: Any) -> None:
-    crash_everywhere(tmp_path, loses_power, writes=25, stride=3)
+    crash_everywhere(tmp_path, loses_power, writes=25, stride=STRIDE)
 
 
 @pytest.mark.slow
@@ -822,7 +822,7 @@ def assert_in_one_place(log: Any) -> None:
 @pytest.mark.whole_transfers
 def test_a_record_goes_only_when_the_one_that_replaces_it_is_on_disk(tmp_path: Path) -> None:
     """Even if that one lies in a segment whose turn comes later, and the machine stops before."""
-    for step in itertools.count(1):
+    for step in itertools.count(1, STRIDE):
         directory = tmp_path / str(step) / "topic-0"
         directory.parent.mkdir()
         bench = Bench(directory, segment_bytes=200, cleanup_policy=("compact",))

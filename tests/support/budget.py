@@ -4,6 +4,8 @@ import os
 
 SHARE = float(os.environ.get("TEST_SHARE", "0.25"))
 """``make test-unit`` sets 0.1, ``make test`` leaves it as it is, ``make test-all`` sets 1."""
+STRIDE = max(1, round(1 / SHARE))
+"""Tests whose steps are slow stop the machine at every STRIDE-th step."""
 
 
 def share_of(count: int) -> int:
