@@ -34,6 +34,7 @@ from twisted_kafka.tools.admin.offsets import (
 )
 from twisted_kafka.tools.admin.output import JSON, Output, counted
 from twisted_kafka.tools.admin.problems import CommandError, problem
+from twisted_kafka.tools.admin.reassignments import add_actions
 from twisted_kafka.tools.admin.session import Session
 
 _BY_STATE: Final = 6
@@ -83,6 +84,7 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     several(one, "topics", "TOPIC", "a name or pattern [default: all]")
     one.add_argument("--unclean", action="store_true", help="elect replicas that are not in sync, which loses records")
     with_preview(one)
+    add_actions(commands)
 
 
 def _list(options: argparse.Namespace, session: Session, output: Output) -> None:
