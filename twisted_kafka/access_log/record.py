@@ -25,7 +25,7 @@ from twisted_kafka.network.requests.request_context import (
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.system.bounded import BoundedCache
-from twisted_kafka.system.client_text import TEXT_CHARACTERS, bounded_text
+from twisted_kafka.system.client_text import bounded_text
 from twisted_kafka.timing.clock import IClock
 
 FORMAT_VERSION: Final = 2
@@ -41,6 +41,9 @@ _WEIGHTED_END: Final = ',"weight":%d}\n'
 
 LIST_BYTES: Final = 32_768
 """Most bytes of a line's list of topics, and of its list of resources. The line has the number of omitted elements."""
+
+KEPT_CHARACTERS: Final = 512
+"""A connection keeps the part that its lines share if it is no longer than this, with the client id."""
 
 _CACHE_BYTES: Final = 8 << 20
 """Most bytes of cached elements of topics, as similar requests repeat them; and of cached groups."""
@@ -159,8 +162,8 @@ class LineMaker:
             f'"{name}":{"null" if value is None else _text(value)},' for name, value in shown.items()
         )
         known = (context.client_id, connection.principal, connection.software_name, connection.software_version, prefix)
-        # A long client id is not kept: there may be as many as connections.
-        connection.line_prefix = known if len(context.client_id or "") <= TEXT_CHARACTERS else None
+        # There may be as many as connections, so clients must not make them large.
+        connection.line_prefix = known if len(prefix) + len(context.client_id or "") <= KEPT_CHARACTERS else None
         return known
 
     def _api(self, key: int, version: int) -> str:

@@ -5,19 +5,19 @@ import re
 from typing import Final
 
 TEXT_CHARACTERS: Final = 256
-"""So much of a text is shown."""
+"""Most characters of a text that are shown."""
 
 _HASH_BYTES: Final = 8
 _UNPRINTABLE: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]")
 """Control characters, line separators, and halves of characters, which no encoding has."""
 
 
-def bounded_text(text: str) -> str:
-    """Return the text, or if it is too long its first ``TEXT_CHARACTERS`` and a hash of it, which distinguishes it from others."""
-    if len(text) <= TEXT_CHARACTERS:
+def bounded_text(text: str, most_characters: int = TEXT_CHARACTERS) -> str:
+    """Return the text, or if it is too long its first characters and a hash of it, which distinguishes it from others."""
+    if len(text) <= most_characters:
         return text
     whole = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES)
-    return f"{text[:TEXT_CHARACTERS]}...{whole.hexdigest()}"
+    return f"{text[:most_characters]}...{whole.hexdigest()}"
 
 
 def printable(text: str) -> str:

@@ -23,6 +23,9 @@ LEVEL_0_SINCE: Final = 4
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
+SOFTWARE_CHARACTERS: Final = 64
+"""Each connection keeps this much of its client's software name and version. Real ones have 20."""
+
 
 class VersionsApis:
     """Returns the supported APIs and the features. ``supported`` is called at the first request, and when a feature changes.
@@ -48,7 +51,8 @@ class VersionsApis:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
             connection = context.connection
             if connection.software_name != name or connection.software_version != version:
-                connection.software_name, connection.software_version = bounded_text(name), bounded_text(version)
+                connection.software_name = bounded_text(name, SOFTWARE_CHARACTERS)
+                connection.software_version = bounded_text(version, SOFTWARE_CHARACTERS)
         authenticator = context.connection.authenticator
         if authenticator is not None:
             authenticator.versions_told()
