@@ -110,7 +110,9 @@ def _job(options: argparse.Namespace, **more: Any) -> Any:
 
     return Job(
         paths=options.paths,
-        folding=Folding(since=moment(options.since), until=moment(options.until), utc_offset_s=options.utc_offset),
+        folding=Folding(
+            since=moment(options.since), until=moment(options.until), utc_offset_s=options.utc_offset, trusts_clock=True
+        ),
         selection=Selection(options.filter),
         **more,
     )
