@@ -174,7 +174,7 @@ def test_a_replay_that_differs_exits_with_1(broker: Broker, tmp_path: Path, caps
     for arguments, why in (
         (["replay", str(tmp_path / "none"), broker.bootstrap_servers], "No such file"),
         (["replay", str(tmp_path / "a"), "nowhere"], "'nowhere' is not an address: expected HOST:PORT"),
-        (["record", str(tmp_path / "a"), "--to", broker.bootstrap_servers], "File exists"),
+        (["record", str(tmp_path / "a"), "--to", broker.bootstrap_servers], "exists already"),
         (["record", str(tmp_path / "b"), "--to", "b:1", "--listen", broker.bootstrap_servers], "cannot listen on "),
         (["record", str(tmp_path / "b"), "--to", "b:1", "--max-mb", "0"], "--max-mb 0: expected 1 to 256"),
     ):
