@@ -118,3 +118,16 @@ def test_rights_that_are_missing(plain: Cli, secured: twisted_kafka.Broker, fold
         ["groups", "describe", "g"],
     ):
         assert plain.fails(*arguments, *alice).endswith(remedy)
+
+
+def test_an_older_broker(plain: Cli) -> None:
+    with twisted_kafka.Broker(persona="0.11") as broker:
+        plain.server = broker.bootstrap_servers
+        plain.ok("topics", "create", "orders", "-p", "1", "-r", "1")
+        plain.ok("produce", "orders", "a", "b")
+        assert plain.ok("consume", "orders").lines == ["a", "b"]
+        plain.ok("groups", "reset", "billing", "orders", "--to", "1", "-y")
+        assert plain.json("groups", "describe", "billing")[0]["lag"] == 1
+        assert plain.ok("topics", "describe", "orders").lines[0] == "orders: 1 partition"
+        said = plain.fails("transactions", "list")
+        assert said == f"{plain.server} does not support ListTransactions: the command needs a newer broker"

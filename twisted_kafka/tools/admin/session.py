@@ -112,7 +112,8 @@ class Session:
             response = connection.ask(request, version, self._left_s())
         except UnsupportedVersionError as error:
             text = str(error).replace("this broker", "this tool").replace("the node", where)
-            raise CommandError(f"{text}: update the older one") from None
+            remedy = "the command needs a newer broker" if "does not support" in text else "update the older one"
+            raise CommandError(f"{text}: {remedy}") from None
         except (OSError, PeerRefusedError, NotAResponseError, MalformedMessageError) as error:
             self.forget(node)
             raise self._unanswered(error, node) from None

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from twisted_kafka.protocol.compiler.types import uuid_text
+from twisted_kafka.protocol.compiler.types import NO_UUID, uuid_text
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from twisted_kafka.protocol.messages.list_offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -143,7 +143,7 @@ def _print_topic(
         return
     words = [
         counted(len(topic.partitions), "partition"),
-        f"id {uuid_text(topic.topic_id)}",
+        *([f"id {uuid_text(topic.topic_id)}"] if topic.topic_id != NO_UUID else []),
         *(f"{key}={settings[key]}" for key in settings),
     ]
     output.done(f"{topic.name}: {', '.join(words)}")
