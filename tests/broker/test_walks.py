@@ -7,7 +7,7 @@ import pytest
 from tests.broker.walks import follow_walks, size_of
 
 LIMITS = {
-    "Produce": (71, 33),
+    "Produce": (70, 34),
     "Fetch": (78, 29),
     "OffsetCommit": (112, 53),
     "JoinGroup": (101, 35),
