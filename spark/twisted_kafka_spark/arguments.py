@@ -39,6 +39,16 @@ def moment(text: str, now: datetime.datetime | None = None) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%S")
 
 
+def whole_hours(since: str, until: str) -> tuple[str, str]:
+    """Return a period, in the format of the field `time`, widened to whole hours; an end that is empty stays so."""
+    if since:
+        since = f"{since[:13]}:00:00"
+    if until and not until.endswith(":00:00"):
+        hour = datetime.datetime.fromisoformat(f"{until[:13]}:00:00") + datetime.timedelta(hours=1)
+        until = hour.strftime("%Y-%m-%dT%H:%M:%S")
+    return since, until
+
+
 def utc_offset_s(text: str) -> int:
     """Return the seconds of an offset such as +02:00 or -0330; raise ValueError for an invalid one."""
     found = re.fullmatch(r"([+-])(\d\d):?(\d\d)", text)

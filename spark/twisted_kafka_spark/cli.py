@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from twisted_kafka_spark.arguments import PROGRAM, duration_s, moment, parser
+from twisted_kafka_spark.arguments import PROGRAM, duration_s, moment, parser, whole_hours
 from twisted_kafka_spark.findings.find import NAMES
 from twisted_kafka_spark.records.read import NoAccessLogError
 from twisted_kafka_spark.report.page import as_html
@@ -58,6 +58,7 @@ def _report(options: argparse.Namespace) -> int:
             return WRONG_USAGE
     more = {"is_compared": options.compare, "group_by": options.group_by}
     document = _computed(options, rollup_out=options.rollup, is_merge=options.merge, **more)
+    _tell_kept(options, document)
     write(options.out, as_html(document))
     write(options.out.with_suffix(".json"), json.dumps(document, indent=1, default=str) + "\n")
     if not options.quiet:
@@ -66,9 +67,18 @@ def _report(options: argparse.Namespace) -> int:
     return _status(document, options.fail_on)
 
 
+def _tell_kept(options: argparse.Namespace, document: dict[str, Any]) -> None:
+    """Print which hours of a rollup were not replaced."""
+    hours = document["source"]["kept_hours"]
+    if hours:
+        which = hours[0] if len(hours) == 1 else f"{len(hours)} hours from {hours[0]} to {hours[-1]}"
+        print(f"{options.program}: kept {which}: the rollup has more requests than this log", file=sys.stderr)
+
+
 def _rollup(options: argparse.Namespace) -> int:
     document = _computed(options, rollup_out=options.out, rollup_source=options.source)
     source = document["source"]
+    _tell_kept(options, document)
     if not options.quiet:
         _say(f"rolled {source['lines'].get('read', 0):,} lines up into {options.out}")
         for reason, sample in source["samples"].items():
@@ -108,11 +118,12 @@ def _job(options: argparse.Namespace, **more: Any) -> Any:
     from twisted_kafka_spark.pipeline.job import Job
     from twisted_kafka_spark.pipeline.rollup import Selection
 
+    since, until = moment(options.since), moment(options.until)
+    if more.get("rollup_out"):
+        since, until = whole_hours(since, until)
     return Job(
         paths=options.paths,
-        folding=Folding(
-            since=moment(options.since), until=moment(options.until), utc_offset_s=options.utc_offset, trusts_clock=True
-        ),
+        folding=Folding(since=since, until=until, utc_offset_s=options.utc_offset, trusts_clock=True),
         selection=Selection(options.filter),
         **more,
     )

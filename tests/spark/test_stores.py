@@ -16,6 +16,7 @@ from pyarrow import parquet
 from tests.spark.access_lines import line, topic
 from twisted_kafka.access_log.archive import Archive
 from twisted_kafka.timing.clock import ManualClock
+from twisted_kafka_spark.arguments import whole_hours
 from twisted_kafka_spark.cells.fold import Folding
 from twisted_kafka_spark.cells.shards import Merging
 from twisted_kafka_spark.pipeline import exchange, rollup, store
@@ -184,6 +185,30 @@ def test_logs_with_names_of_their_own_share_a_directory_of_rollups(spark: Any, t
     assert {row["node"]: row["requests"] for row in merged["listeners"]} == {1: 6, 2: 7}
     names = sorted(path.name.split(".")[1] for path in out.glob("rollup=*/date=*/hour=*/*.parquet"))
     assert names == ["broker-1", "broker-2"]
+
+
+def test_an_hour_is_replaced_only_by_as_many_requests(spark: Any, tmp_path: Path) -> None:
+    """Such as after retention has deleted the first file of the oldest hour."""
+    out, log = tmp_path / "rolled", one_hour(tmp_path / "log", 1, 50)
+    later = [line("Fetch", minute, time=f"2026-11-21T09:{minute:02}:30.250Z", sequence=50 + minute) for minute in range(10)]
+    (log / "node-1-000002.jsonl").write_text("".join(later[:4]))
+    assert rolled(log, out, spark)["source"]["kept_hours"] == []
+    whole = (log / "node-1-000001.jsonl").read_text().splitlines(keepends=True)
+    (log / "node-1-000001.jsonl").write_text("".join(whole[25:]))
+    (log / "node-1-000002.jsonl").write_text("".join(later))
+    for _ in range(2):
+        assert rolled(log, out, spark)["source"]["kept_hours"] == ["2026-11-21T08"]
+        assert run(spark, Job(paths=[str(out)], is_merge=True))["total"]["requests"] == 60
+    (file,) = out.glob("rollup=*/date=*/hour=08/*.parquet")
+    file.write_bytes(b"damaged")
+    assert rolled(log, out, spark)["source"]["kept_hours"] == []
+    assert run(spark, Job(paths=[str(out)], is_merge=True))["total"]["requests"] == 35
+
+
+def test_a_rollup_is_of_whole_hours() -> None:
+    assert whole_hours("2026-11-21T10:25:01", "2026-11-21T23:00:01") == ("2026-11-21T10:00:00", "2026-11-22T00:00:00")
+    assert whole_hours("2026-11-21T10:00:00", "2026-11-21T11:00:00") == ("2026-11-21T10:00:00", "2026-11-21T11:00:00")
+    assert whole_hours("", "") == ("", "")
 
 
 def test_an_hour_is_its_newest_file_if_a_write_was_killed_before_it_deleted_the_others(spark: Any, tmp_path: Path) -> None:

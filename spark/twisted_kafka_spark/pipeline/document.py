@@ -47,6 +47,8 @@ class About:
     repeated_lines: int = 0
     condition: str = ""
     group_by: Sequence[str] = ()
+    kept_hours: Sequence[str] = ()
+    """Hours of the rollup that have more requests than this log, and were not replaced."""
     first: datetime.datetime | None = None
     last: datetime.datetime | None = None
     """The first and the last minute with a request."""
@@ -122,6 +124,7 @@ def _source(tables: Tables, about: About) -> Values:
         "repeated_files": about.repeated_files,
         "repeated_lines": about.repeated_lines,
         "condition": about.condition,
+        "kept_hours": list(about.kept_hours),
     }
 
 

@@ -126,7 +126,7 @@ def _of_few(spark: SparkSession, job: Job, few: FewCells, about: About, found: D
     if job.can_repeat_lines and few.has_repeats():
         return _deduplicated(spark, job, few.lines_read())
     if job.rollup_out and found is not None:
-        store.write(exchange.as_cells(page.by_hour(found, page.sizes(found))), job.rollup_out, job.rollup_source)
+        about.kept_hours = store.write(exchange.as_cells(page.by_hour(found, page.sizes(found))), job.rollup_out, job.rollup_source)
     return _document(job, about, few.sizes, few.of_page, few.findings_by_day)
 
 
@@ -136,7 +136,7 @@ def _of_many(spark: SparkSession, job: Job, found: DataFrame, sizes: page.Sizes,
         return _deduplicated(spark, job, _lines_read(found))
     with page.kept(page.by_hour(found, sizes)) as hourly:
         if job.rollup_out:
-            store.write(exchange.as_cells(hourly), job.rollup_out, job.rollup_source)
+            about.kept_hours = store.write(exchange.as_cells(hourly), job.rollup_out, job.rollup_source)
         return _document(job, about, sizes, partial(page.of_page, hourly, sizes), partial(page.findings_by_day, hourly))
 
 

@@ -1,10 +1,11 @@
 """Rollups as Parquet: `<directory>/rollup=3/date=2026-11-21/hour=08/cells.<source>.<write>.parquet`, with one row per cell.
 
 The first folder's name has the version of the schema. An hour of a source is one file, as bounded as its names are.
-A write makes its files elsewhere, renames them into their hours, and then deletes the replaced files. Only the newest file of an
-hour and a source counts, so a reader during the write, or after a kill, gets either the old or the new state of an hour. Spark's
-dynamic overwrite deletes an hour before it moves the new one there, so a kill in between loses it. A table format (Delta, Iceberg)
-would need a jar in executors and readers. Two writes of one source at once do not see each other.
+A write makes its files elsewhere, renames them into their hours, and then deletes the replaced files. It replaces an hour only
+with at least as many requests: retention may have deleted a part of the log since. Only the newest file of an hour and a source
+counts, so a reader during the write, or after a kill, gets either the old or the new state of an hour. Spark's dynamic overwrite
+deletes an hour before it moves the new one there, so a kill in between loses it. A table format (Delta, Iceberg) would need a jar
+in executors and readers. Two writes of one source at once do not see each other.
 """
 
 from __future__ import annotations
@@ -39,8 +40,11 @@ _ASIDE = ("_writing-", ".spark-staging-")
 """How the folders of unfinished writes begin: ours, and those of Spark, which wrote the hours itself in earlier releases."""
 
 
-def write(found: DataFrame, directory: str, source: str = SOURCE) -> None:
-    """Write cells that are bounded by hour, replacing the hours of this source that they are about and no others."""
+def write(found: DataFrame, directory: str, source: str = SOURCE) -> list[str]:
+    """Write cells that are bounded by hour, replacing the hours of this source that they are about and no others.
+
+    Returns the hours (`2026-11-21T10`) that were kept, because they have more requests than the cells.
+    """
     from pyspark.sql import functions as sf
 
     stored = found.where(sf.col("kind").isin([kind for kind, each in KINDS.items() if each.is_stored]))
@@ -56,22 +60,37 @@ def write(found: DataFrame, directory: str, source: str = SOURCE) -> None:
     try:
         writer = files.write.partitionBy("date", "hour").option("maxRecordsPerFile", 0)  # one file for each hour
         writer.option("compression", "zstd").parquet(f"{folder.url}/{aside}")
-        folder.take(aside, source)
+        kept = folder.take(aside, source)
     finally:
         folder.delete(aside)
     folder.delete_stale()
+    return kept
 
 
 class _Hours(Folder):
     """The folder of hours."""
 
-    def take(self, aside: str, source: str) -> None:
-        """Move the files of a write into their hours, and delete those of the same source that they replace."""
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        super().__init__(spark, path)
+        self._spark = spark
+
+    def take(self, aside: str, source: str) -> list[str]:
+        """Move the files of a write into their hours, and delete those of the same source that they replace.
+
+        Returns the hours whose present file has more requests, and stays.
+        """
         made = [(found, path) for path in self.files(aside) if (found := _FILE.search(path))]
         hours = {f"date={found[1]}/hour={found[2]}": path for found, path in made}
         if len(hours) < len(made):
             raise RuntimeError(f"Spark wrote several files for an hour below {self.url}/{aside}")
         before = {hour: self.files(hour) for hour in hours}
+        present = {
+            hour: max(mine, key=_order) for hour, paths in before.items() if (mine := [p for p in paths if _source(p) == source])
+        }
+        old, new = self._requests(list(present.values())), self._requests([hours[hour] for hour in present])
+        kept = sorted(hour for hour in present if new.get(hour, 0) < old.get(hour, 0))
+        for hour in kept:
+            del hours[hour], before[hour]
         newest = max((_order(path) for paths in before.values() for path in paths), default=0)
         write = f"{max(time.time_ns() // 1_000_000, newest + 1):013}-{secrets.token_hex(4)}"
         for hour, path in hours.items():
@@ -80,6 +99,18 @@ class _Hours(Folder):
             for path in paths:
                 if _source(path) == source:
                     self.delete(path)
+        return [hour.replace("date=", "").replace("/hour=", "T") for hour in kept]
+
+    def _requests(self, files: Sequence[str]) -> dict[str, int]:
+        """Return the requests in files by hour, as the hour's folder is named; a damaged file has none."""
+        from pyspark.sql import functions as sf
+
+        if not files:
+            return {}
+        reader = self._spark.read.schema(kinds.ddl()).option("ignoreCorruptFiles", "true")
+        cells = reader.parquet(*(f"{self.url}/{path}" for path in files)).where("kind = 'traffic'")
+        counts = cells.groupBy(sf.date_format(TIME.name, "'date='yyyy-MM-dd'/hour='HH").alias("hour")).agg(sf.sum("requests"))
+        return dict(counts.collect())
 
     def delete_stale(self) -> None:
         """Delete what writes that were killed have left."""
