@@ -465,7 +465,7 @@ def test_a_setting_that_looks_misspelt_is_refused_and_a_plug_ins_is_not() -> Non
 
 def test_a_broker_that_does_not_run_says_so_at_once() -> None:
     broker = Broker()
-    with pytest.raises(RuntimeError, match="the broker does not run: use it inside its with block"):
+    with pytest.raises(RuntimeError, match=r"the broker does not run: start\(\) it, or use it inside its with block"):
         broker.produce("orders", ["1"])
     with pytest.raises(RuntimeError, match="the broker does not run"):
         broker.replay("shop.jsonl")

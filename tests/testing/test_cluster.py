@@ -123,5 +123,5 @@ def test_what_is_wrong_is_told_in_one_line(cluster: Cluster) -> None:
         pass
     with pytest.raises(BrokerError, match="no broker of the cluster runs: use it inside its with block, or start one"):
         ended.create_topic("orders")
-    with pytest.raises(RuntimeError, match="the cluster does not run: use it inside its with block"):
+    with pytest.raises(RuntimeError, match=r"the cluster does not run: start\(\) it, or use it inside its with block"):
         ended.start_broker(1)

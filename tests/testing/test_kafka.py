@@ -168,6 +168,15 @@ def test_a_snapshot_is_restored_and_a_reset_forgets(kafka: Kafka) -> None:
     assert (kafka.topics(), len(kafka.requests)) == ([], 0)
 
 
+def test_the_time_of_a_request_counts_on_after_a_restart(kafka: Kafka) -> None:
+    kafka.clock.advance(minutes=1)
+    send(kafka, "1")
+    kafka.restart()
+    send(kafka, "2")
+    first, second = kafka.requests.of("Produce")
+    assert 60_000 < first.answered_ms < second.arrived_ms
+
+
 def test_a_closed_one_says_so(kafka: Kafka) -> None:
     kafka.close()
     kafka.close()

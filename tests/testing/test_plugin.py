@@ -316,3 +316,61 @@ def test_workers_of_xdist_have_brokers_of_their_own(pytester: pytest.Pytester) -
     result.assert_outcomes(passed=12)
     addresses = [path.read_text() for path in (pytester.path / "addresses").iterdir()]
     assert len(set(addresses)) == 2
+
+
+def test_a_marker_says_how_many_brokers_a_cluster_has(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.kafka(brokers=2)
+        def test_two(kafka_cluster):
+            assert sorted(kafka_cluster.brokers) == [1, 2]
+
+        @pytest.mark.kafka(brokers=0)
+        def test_none(kafka_cluster): ...
+
+        @pytest.mark.kafka(brokers=2)
+        def test_one(kafka): ...
+        """,
+    )
+    result.assert_outcomes(passed=1, errors=2)
+    result.stdout.fnmatch_lines(
+        [
+            "the broker of this test: brokers=0: expected 1 to 20",
+            "@pytest.mark.kafka(brokers=2): several brokers are for the fixture kafka_cluster",
+        ]
+    )
+
+
+def test_a_marker_that_is_wrong_fails_with_one_line(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.kafka(num_partitons=3)
+        def test_it(kafka): ...
+        """,
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*ERROR at setup of test_it*", "the broker of this test: There is no setting 'num.partitons'*"])
+    result.stdout.no_fnmatch_line("*another exception*")
+
+
+def test_the_sessions_broker_comes_back_after_a_test_that_stops_or_freezes_it(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        def test_stop(kafka_broker):
+            kafka_broker.stop()
+
+        def test_freeze(kafka_broker, kafka_topic):
+            kafka_broker.freeze()
+
+        def test_next(kafka_broker, kafka_topic):
+            assert kafka_broker.is_running and not kafka_broker.is_frozen
+        """,
+    )
+    result.assert_outcomes(passed=3)

@@ -15,6 +15,7 @@ from twisted_kafka.security.authorizer.acl_types import (
     ResourceType,
 )
 from twisted_kafka.security.scram.formulas import MIN_ITERATIONS, SCRAM_MECHANISMS, salted_password
+from twisted_kafka.testing.arguments import check_text
 
 __tracebackhide__ = True
 
@@ -33,12 +34,18 @@ def acl_entry(
 
     Raises ValueError, one line, for an unknown operation, one that the resource does not have, and more than one resource.
     """
+    check_text("principal", principal)
+    check_text("operation", operation)
     named = [(kind, name) for kind, name in resource.items() if name is not None]
+    for kind, name in named:
+        check_text(kind.replace("_", " "), name)
     if len(named) > 1:
         raise ValueError(f"an ACL is about one resource, not about {' and '.join(kind for kind, _ in named)}: make two")
     kind, name = named[0] if named else ("cluster", CLUSTER_NAME)
     resource_type = _RESOURCES.get(kind, ResourceType.CLUSTER)
     is_prefix = name.endswith("*") and name != "*"
+    if kind == "topic" and "*" in name.removesuffix("*"):
+        raise ValueError(f"no topic matches {name!r}: only a '*' at the end makes a prefix")
     return AclCreation(
         resource_type=resource_type,
         resource_name=name.removesuffix("*") if is_prefix else name,

@@ -103,6 +103,7 @@ class Broker(Kafka):
         _check_names(properties or {})
         self._rules = read_rules(rules)
         self.clock = clock if clock is not None else Clock()
+        self._made_ns = self.clock.monotonic_ns()
         self.faults = _faults_of(self._rules, persona)
         self.requests = Requests(None if cluster is None else cluster.requests)
         self._cluster = cluster
@@ -126,7 +127,7 @@ class Broker(Kafka):
             raise
 
     def _embed(self) -> None:
-        self._interceptor = Interceptor(self._each_faults, self.requests, self.clock, lambda: self.broker_id)
+        self._interceptor = Interceptor(self._each_faults, self.requests, self.clock, lambda: self.broker_id, self._made_ns)
         self._broker = EmbeddedBroker(
             self._properties, data_dir=self._data_dir, clock=self.clock, persona=self._persona, interceptor=self._interceptor
         )
@@ -205,6 +206,11 @@ class Broker(Kafka):
             self.session.renew()
 
     @property
+    def is_closed(self) -> bool:
+        """Whether it was closed: it cannot start again."""
+        return self._is_closed
+
+    @property
     def is_frozen(self) -> bool:
         """Whether it was frozen and has not thawed."""
         return bool(self._frozen)
@@ -246,6 +252,8 @@ class Broker(Kafka):
 
     @override
     def _check_own_data(self) -> None:
+        if self._cluster is not None:
+            raise ValueError("one broker of a cluster is not reset: reset the cluster")
         if not self._is_temporary:
             raise ValueError("a broker with a directory of its own is not reset: it has data that was there before")
 

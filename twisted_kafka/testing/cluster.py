@@ -31,6 +31,7 @@ from twisted_kafka.protocol.messages.partitions import (
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC
 from twisted_kafka.recording.replay import Replay, Report
+from twisted_kafka.testing.arguments import check_text, check_whole
 from twisted_kafka.testing.broker import Broker
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.faults import Faults, Rule
@@ -189,7 +190,7 @@ class Cluster(Kafka):
     def __getitem__(self, broker_id: int) -> Broker:
         """Return a broker, with its requests and faults. Raises KeyError, which lists the brokers."""
         if broker_id not in self._each:
-            raise KeyError(f"there is no broker {broker_id}, only {sorted(self._each)}")
+            raise KeyError(f"there is no broker {broker_id!r}, only {sorted(self._each)}")
         return self._each[broker_id]
 
     @property
@@ -240,7 +241,9 @@ class Cluster(Kafka):
         if broker.is_running:
             raise RuntimeError(f"broker {broker_id} runs")
         if not self._is_sharing:
-            raise RuntimeError("the cluster does not run: use it inside its with block, and a fixture in its own test")
+            raise RuntimeError(
+                "the cluster does not run: start() it, or use it inside its with block, and a fixture in its own test"
+            )
         broker.start()
         return broker
 
@@ -270,7 +273,7 @@ class Cluster(Kafka):
 
     def _running(self, broker_id: int) -> Broker:
         if broker_id not in self.brokers:
-            raise KeyError(f"broker {broker_id} does not run; these do: {sorted(self.brokers)}")
+            raise KeyError(f"broker {broker_id!r} does not run; these do: {sorted(self.brokers)}")
         return self._each[broker_id]
 
     @override
@@ -281,6 +284,7 @@ class Cluster(Kafka):
 
     @override
     def leader(self, topic: str, partition: int = 0) -> Broker:
+        self._check_known(topic, partition)
         return self[self._led_by(topic, partition, _WAIT_S)]
 
     @override
@@ -336,6 +340,7 @@ class Cluster(Kafka):
         By default, the next replica that is in sync. A broker without a replica gets one, in the place of the last one; that waits
         until it is in sync. Raises BrokerError and TimeoutError.
         """
+        self._check_known(topic, partition)
         old, state = self._led_by(topic, partition, _WAIT_S), self.partition_state(topic, partition)
         replicas = list(state.replica_nodes)
         others = [each for each in replicas if each != old and each in state.isr_nodes and each in self.brokers]
@@ -374,6 +379,21 @@ class Cluster(Kafka):
         """Wait until all brokers report the same running leader of a partition; return its id. Raises TimeoutError."""
         check_may_block("kafka.wait_for_leader")
         return self._led_by(topic, partition, timeout_s)
+
+    def _check_known(self, topic: str, partition: int) -> None:
+        """Raise BrokerError if no broker knows a partition: nobody is about to lead it."""
+        check_text("topic", topic)
+        check_whole("partition", partition)
+        self.any()
+        states = []
+        for broker in self._connected:
+            try:
+                broker.partition_state(topic, partition)
+            except BrokerError as error:
+                states.append(error)
+            else:
+                return
+        raise states[0]
 
     def _led_by(self, topic: str, partition: int, timeout_s: float) -> int:
         self.any()

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from typing_extensions import override
 
@@ -502,9 +502,9 @@ class Faults:
             if rule.version is not None and not versions[0] <= rule.version <= versions[1]:
                 raise ValueError(f"this broker serves {rule.api} v{versions[0]} to v{versions[1]}, not v{rule.version}")
 
-    def add(self, rule: Rule) -> Fault:
+    def add(self, rule: Rule | Mapping[str, Any]) -> Fault:
         """Put a rule in force. Raises ValueError like ``check``, and if ``MAX_RULES`` are in force already."""
-        fault = self._made(rule)
+        fault = self._made(_rule_of(rule))
         self._put(fault)
         return fault
 
@@ -546,7 +546,7 @@ class Faults:
 
         Raises ValueError like ``add``, and unless all but the last have ``times`` or ``nth``.
         """
-        made = [rule if isinstance(rule, Rule) else Rule.from_mapping(rule) for rule in rules]
+        made = [_rule_of(rule) for rule in rules]
         for number, rule in enumerate(made[:-1], 1):
             if rule.times is None and rule.nth is None:
                 raise ValueError(f"rule {number} of {len(made)} never ends, so that the next one never begins: give it times=1")
@@ -586,6 +586,14 @@ class Faults:
             return next((fault for fault in self._faults if fault.takes(arrival)), None)
 
 
+def _rule_of(rule: Rule | Mapping[str, Any]) -> Rule:
+    if isinstance(rule, Rule):
+        return rule
+    if not isinstance(rule, Mapping):
+        raise TypeError(f"{rule!r:.80} is of type {type(rule).__name__}: expected a Rule, or its fields as a mapping")
+    return Rule.from_mapping(rule)
+
+
 V = TypeVar("V")
 
 
@@ -597,6 +605,13 @@ class Injected(Generic[V]):
         self._add = add
         self._each = each
         self._added: list[Fault] = []
+
+    if not TYPE_CHECKING:  # a type checker has to find misspelt names
+
+        def __getattr__(self, name: str) -> Any:
+            """Say how the rules come into force."""
+            text = f"a rule is not in force yet, and has no {name!r}: write `with kafka.faults.inject(...) as fault:`"
+            raise AttributeError(text, name=name, obj=self)
 
     def __enter__(self) -> V:
         value = self._add()

@@ -56,10 +56,10 @@ class Interceptor:
 
     own_client_id = OWN_CLIENT_ID
 
-    def __init__(self, faults: Sequence[Faults], requests: Requests, clock: IClock, node: Callable[[], int]) -> None:
+    def __init__(self, faults: Sequence[Faults], requests: Requests, clock: IClock, node: Callable[[], int], made_ns: int) -> None:
         """``faults`` are the broker's own and its cluster's; the first one with a rule that fires counts.
 
-        ``node`` returns the broker's id.
+        ``node`` returns the broker's id. Requests have the time since ``made_ns`` of the clock.
         """
         self._faults = faults
         self.node = node
@@ -70,7 +70,7 @@ class Interceptor:
         """The name of a topic by its id."""
         self.frozen: Fault | None = None
         """What holds all answers while the broker is frozen."""
-        self._made_ns = clock.monotonic_ns()
+        self._made_ns = made_ns
         self._timer: Timer | None = None
         self._lock = threading.Lock()
 
@@ -103,7 +103,7 @@ class Interceptor:
             timer.shutdown()
 
     def since_start_ms(self, at_ns: int) -> float:
-        """Convert a time of the clock to milliseconds since this object was made."""
+        """Convert a time of the clock to milliseconds since the broker was made."""
         return (at_ns - self._made_ns) / 1e6
 
 

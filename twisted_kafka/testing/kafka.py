@@ -16,7 +16,9 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Self
+
+from typing_extensions import override
 
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.broker.errors import StartError
@@ -72,6 +74,7 @@ from twisted_kafka.recording.recording import Recording
 from twisted_kafka.recording.replay import Report
 from twisted_kafka.security.authorizer.acl_types import AclOperation, PatternType, PermissionType, ResourceType
 from twisted_kafka.testing.access import acl_entry, credentials, no_credentials
+from twisted_kafka.testing.arguments import check_text, check_whole
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.faults import Faults, Rule
 from twisted_kafka.testing.groups import NO_GROUP, DescribedGroup, check_state, classic_group_of, consumer_group_of
@@ -85,7 +88,7 @@ __tracebackhide__ = True
 
 REQUEST_TIMEOUT_S: Final = 30.0
 _FORKED: Final = "the broker runs in the process from which this one was forked: here, clients can use its bootstrap_servers"
-NOT_RUNNING: Final = "the broker does not run: use it inside its with block, and a fixture in its own test"
+NOT_RUNNING: Final = "the broker does not run: start() it, or use it inside its with block, and a fixture in its own test"
 _TIMEOUT_MS: Final = int(REQUEST_TIMEOUT_S * 1000)
 _SETTLE_S: Final = 15.0
 _TOPIC_RESOURCE: Final = 2
@@ -99,6 +102,9 @@ _NO_COORDINATOR: Final = (
 )
 """Until a first client asks for the coordinator, the topic of groups does not exist."""
 _OF_MODULES: Final = ("kafka-python", ("KafkaProducer", "KafkaConsumer", "KafkaAdminClient", "TopicPartition", "admin", "errors"))
+
+
+_NO_AUTHORIZER: Final = "the broker has no authorizer: set authorizer.class.name to kafka.security.authorizer.AclAuthorizer"
 
 
 class BrokerError(Exception):
@@ -217,6 +223,8 @@ class Kafka(abc.ABC):
         fails. Raises ValueError if the number of log directories differs. Raises SnapshotError if the files cannot be copied, or
         if a broker does not start with them; the brokers then run with their present state.
         """
+        if not isinstance(snapshot, Snapshot):
+            raise TypeError(f"{snapshot!r:.80} is of type {type(snapshot).__name__}: expected what snapshot() returned")
         directories, ran = self._directories(), list(self.brokers)
         snapshot.check(directories)
         with self._telling("the snapshot was not restored"), self._stopped(), snapshot.put(directories):
@@ -275,6 +283,11 @@ class Kafka(abc.ABC):
         """Whether a broker runs."""
         return bool(self.brokers)
 
+    @override
+    def __reduce__(self) -> NoReturn:
+        """Raise TypeError: a broker stays in its process."""
+        raise TypeError(f"a {type(self).__name__} cannot be copied or sent to another process: send its bootstrap_servers")
+
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -309,6 +322,9 @@ class Kafka(abc.ABC):
 
         By default it has as many partitions and replicas as the broker's ``num.partitions`` and ``default.replication.factor``.
         """
+        check_text("topic", topic)
+        check_whole("number of partitions", partitions)
+        check_whole("replication factor", replication_factor)
         for wrong, right in (("num_partitions", "partitions=3"), ("config", "Kafka's settings by name, as in retention_ms=1000")):
             if wrong in config:
                 raise TypeError(f"create_topic has no {wrong!r}: expected {right}")
@@ -329,6 +345,7 @@ class Kafka(abc.ABC):
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic. Raises BrokerError."""
+        check_text("topic", topic)
         (result,) = self.controller().ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=_TIMEOUT_MS)).responses
         check(result.error_code, f"cannot delete topic {topic!r}")
 
@@ -337,7 +354,9 @@ class Kafka(abc.ABC):
 
         It returns when all brokers use the settings.
         """
+        check_text("topic", topic)
         if partitions is not None:
+            check_whole("number of partitions", partitions)
             more = CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
             (result,) = self.controller().ask(CreatePartitionsRequest(topics=[more], timeout_ms=_TIMEOUT_MS)).results
             check(result.error_code, f"topic {topic!r} cannot have {partitions} partitions", result.error_message)
@@ -390,6 +409,8 @@ class Kafka(abc.ABC):
         ``values`` is a value (bytes, or a text, or None for a tombstone), a Record, or several of them. ``key`` and ``headers`` (a
         mapping, or pairs) are for each value that is not a Record.
         """
+        check_text("topic", topic)
+        check_whole("partition", partition)
         found = records_of(values, key, headers)
         leader = self.leader(topic, partition)
         return min(_append(leader, topic, partition, batch) for batch in batches_of(found, self.clock.wall_ms()))
@@ -418,6 +439,7 @@ class Kafka(abc.ABC):
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """Return the offsets that a group has committed, by topic and partition."""
+        check_text("group", group)
         answer = self.coordinator(group).ask(OffsetFetchRequest(group_id=group, topics=None))
         if answer.error_code in _NO_COORDINATOR:
             return {}
@@ -429,6 +451,8 @@ class Kafka(abc.ABC):
 
         A group that does not exist is created.
         """
+        check_text("group", group)
+        _check_offsets(offsets)
         coordinator = self.coordinator(group)
         set_to = {where: offset for where, offset in offsets.items() if offset is not None}
         if set_to:
@@ -465,6 +489,7 @@ class Kafka(abc.ABC):
 
     def delete_group(self, group: str) -> None:
         """Delete a group with its offsets. Raises BrokerError, for example if it has members."""
+        check_text("group", group)
         (result,) = self.coordinator(group).ask(DeleteGroupsRequest(groups_names=[group])).results
         check(result.error_code, f"group {group!r} cannot be deleted")
 
@@ -486,6 +511,7 @@ class Kafka(abc.ABC):
 
     def described_group(self, group: str) -> DescribedGroup:
         """Return the state of a group, and its members with their assignments."""
+        check_text("group", group)
         coordinator = self.coordinator(group)
         (found,) = coordinator.ask(DescribeGroupsRequest(groups=[group])).groups
         if found.error_code in _NO_COORDINATOR:
@@ -520,6 +546,7 @@ class Kafka(abc.ABC):
 
         In a group of the consumer protocol (KIP-848), which has no such step, the members lose their membership and come back.
         """
+        check_text("group", group)
         coordinator = self.coordinator(group)
         error = coordinator.embedded.rebalance(group)
         if error == ErrorCode.GROUP_ID_NOT_FOUND and (members := self.described_group(group).members):
@@ -565,7 +592,8 @@ class Kafka(abc.ABC):
 
     def _add_acl(self, entry: AclCreation) -> None:
         (result,) = self.any().ask(CreateAclsRequest(creations=[entry])).results
-        check(result.error_code, f"no ACL for {entry.principal}", result.error_message)
+        why = _NO_AUTHORIZER if result.error_code == ErrorCode.SECURITY_DISABLED else result.error_message
+        check(result.error_code, f"no ACL for {entry.principal}", why)
         wanted = DescribeAclsRequest(
             resource_type_filter=entry.resource_type,
             resource_name_filter=entry.resource_name,
@@ -603,10 +631,13 @@ class Kafka(abc.ABC):
 
     def add_user(self, name: str, password: str) -> None:
         """Add a user for SASL/SCRAM, with SHA-256 and SHA-512, or give it another password. Raises BrokerError."""
+        check_text("user", name)
+        check_text("password", password)
         self._alter_credentials(AlterUserScramCredentialsRequest(upsertions=credentials(name, password)), name)
 
     def remove_user(self, name: str) -> None:
         """Remove a user of ``add_user``. Raises BrokerError."""
+        check_text("user", name)
         self._alter_credentials(AlterUserScramCredentialsRequest(deletions=no_credentials(name)), name)
 
     def _alter_credentials(self, request: AlterUserScramCredentialsRequest, name: str) -> None:
@@ -632,6 +663,7 @@ class Kafka(abc.ABC):
     def wait_for_offset(self, topic: str, partition: int, offset: int, timeout_s: float = 10.0) -> None:
         """Wait until ``end_offset`` is at least ``offset``. Raises TimeoutError, which reports the last end offset."""
         check_may_block("kafka.wait_for_offset")
+        check_whole("offset", offset)
         self._wait(
             lambda: self._end_or_none(topic, partition),
             lambda end: end is not None and end >= offset,
@@ -648,6 +680,7 @@ class Kafka(abc.ABC):
     def wait_for_commit(self, group: str, topic: str, partition: int, offset: int, timeout_s: float = 10.0) -> None:
         """Wait until a group has committed at least this offset. Raises TimeoutError, which reports the committed offset."""
         check_may_block("kafka.wait_for_commit")
+        check_whole("offset", offset)
         self._wait(
             lambda: self.committed(group).get((topic, partition), -1),
             lambda seen: seen >= offset,
@@ -658,6 +691,7 @@ class Kafka(abc.ABC):
     def wait_for_lag(self, group: str, most: int = 0, topic: str | None = None, timeout_s: float = 10.0) -> None:
         """Wait until ``lag`` is at most ``most``. Raises TimeoutError, which reports the last lag."""
         check_may_block("kafka.wait_for_lag")
+        check_whole("lag", most)
         where = f" in {topic}" if topic else ""
         self._wait(
             lambda: self._lag_or_why(group, topic),
@@ -731,6 +765,7 @@ class Kafka(abc.ABC):
             raise AttributeError(text, name=name, obj=self)
 
     def _described(self, topic: str) -> Any:
+        check_text("topic", topic)
         wanted = [MetadataRequestTopic(name=topic)]
         (found,) = self.any().ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False)).topics
         check(found.error_code, f"topic {topic!r} cannot be read")
@@ -761,6 +796,8 @@ class Kafka(abc.ABC):
         return found
 
     def _offset(self, topic: str, partition: int, position: int) -> int:
+        check_text("topic", topic)
+        check_whole("partition", partition)
         asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=position)])
         answer = self.leader(topic, partition).ask(ListOffsetsRequest(replica_id=-1, topics=[asked])).topics[0].partitions[0]
         check(answer.error_code, f"{topic}-{partition} has no offsets")
@@ -779,6 +816,19 @@ def _append(leader: INode, topic: str, partition: int, batch: Sequence[SimpleRec
         return first
     check(answer.error_code, f"cannot produce to {topic}-{partition}")
     return int(answer.base_offset)
+
+
+def _check_offsets(offsets: Mapping[tuple[str, int], int | None]) -> None:
+    """Raise TypeError or ValueError, one line, unless these are offsets by topic and partition."""
+    if not isinstance(offsets, Mapping) or not all(isinstance(where, tuple) and len(where) == 2 for where in offsets):
+        raise TypeError(f"the offsets {offsets!r:.80}: expected a topic and a partition each, as in {{('orders', 0): 7}}")
+    for (topic, partition), offset in offsets.items():
+        check_text("topic", topic)
+        check_whole("partition", partition)
+        if offset is not None:
+            check_whole("offset", offset)
+            if offset < 0:
+                raise ValueError(f"the offset {offset} of {topic}-{partition}: expected 0 or more, or None to remove the offset")
 
 
 def check(code: int, what: str, why: str | None = None) -> None:

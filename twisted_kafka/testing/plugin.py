@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="Kafka")
 
 _SHOWN_REQUESTS = 20
+_BROKERS = 3
+"""The brokers of a cluster, unless a marker says how many."""
 _OF_TEST = pytest.StashKey["dict[str, Kafka]"]()
 """What a test's own fixtures have made, by their names."""
 _OF_SESSION = pytest.StashKey["Broker"]()
@@ -31,8 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line(
         "markers",
-        "kafka(persona=None, rules=None, **settings): configures this test's broker. persona='2.8' answers as that Kafka version "
-        "(fixture kafka only); rules are fault rules, a list or a file beside the test; settings are Kafka's, with _ for a dot",
+        "kafka(persona=None, rules=None, brokers=3, **settings): configures this test's broker. persona='2.8' answers as that "
+        "version of Kafka (fixture kafka only); brokers are for the fixture kafka_cluster; rules are fault rules, a list or a "
+        "file beside the test; settings are Kafka's, with _ for a dot",
     )
 
 
@@ -42,19 +45,21 @@ class _Marked(NamedTuple):
     settings: dict[str, Any]
     persona: str | None
     rules: "Rules | None"
+    brokers: int | None
 
 
 def _marked(item: pytest.Item) -> _Marked:
     """Return the values of a test's markers. A positional argument fails the test."""
     settings: dict[str, Any] = {}
-    persona = rules = None
+    persona = rules = brokers = None
     for marker in reversed(list(item.iter_markers("kafka"))):
         if marker.args:
             pytest.fail(f"@pytest.mark.kafka({marker.args[0]!r}): expected settings, as in num_partitions=3", pytrace=False)
         named = dict(marker.kwargs)
         persona, rules = named.pop("persona", persona), named.pop("rules", rules)
+        brokers = named.pop("brokers", brokers)
         settings |= {name.replace("_", "."): value for name, value in named.items()}
-    return _Marked(settings, persona, item.path.parent / rules if isinstance(rules, str) else rules)
+    return _Marked(settings, persona, item.path.parent / rules if isinstance(rules, str) else rules, brokers)
 
 
 @contextlib.contextmanager
@@ -66,8 +71,8 @@ def _in_one_line() -> Iterator[None]:
 
     try:
         yield
-    except (ConfigError, RulesError, StartError) as error:
-        pytest.fail(f"the broker of this test: {error}", pytrace=False)
+    except (ConfigError, RulesError, StartError, ValueError) as error:
+        raise pytest.fail.Exception(f"the broker of this test: {error}", pytrace=False) from None
 
 
 @pytest.fixture(scope="session")
@@ -90,6 +95,9 @@ def kafka(request: pytest.FixtureRequest) -> "Iterator[Broker]":
     from twisted_kafka.testing.broker import Broker
 
     marked = _marked(request.node)
+    if marked.brokers is not None and "kafka_cluster" not in request.fixturenames:
+        what = f"@pytest.mark.kafka(brokers={marked.brokers!r})"
+        pytest.fail(f"{what}: several brokers are for the fixture kafka_cluster", pytrace=False)
     with _in_one_line():
         broker = Broker(marked.settings, persona=marked.persona, rules=marked.rules)
         broker.start()
@@ -98,7 +106,10 @@ def kafka(request: pytest.FixtureRequest) -> "Iterator[Broker]":
 
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
-    """A cluster of three Kafka brokers for this test only (twisted_kafka.testing.Cluster); the marker configures each broker."""
+    """A cluster of Kafka brokers for this test only (twisted_kafka.testing.Cluster); the marker configures each broker.
+
+    It has three brokers: @pytest.mark.kafka(brokers=5) makes them five.
+    """
     from twisted_kafka.testing.cluster import Cluster
 
     marked = _marked(request.node)
@@ -106,7 +117,7 @@ def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
         what = f"@pytest.mark.kafka(persona={marked.persona!r})"
         pytest.fail(f"{what}: a persona is for the fixture kafka, one broker", pytrace=False)
     with _in_one_line():
-        cluster = Cluster(3, marked.settings, rules=marked.rules)
+        cluster = Cluster(_BROKERS if marked.brokers is None else marked.brokers, marked.settings, rules=marked.rules)
         cluster.start()
     yield from _owned(request, "kafka_cluster", cluster)
 
@@ -146,12 +157,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """End the rules, the requests and the changes of the clock that a test made on the session's broker."""
+    """End the rules, the requests and the changes of the clock that a test made on the session's broker; start a stopped one."""
     try:
         yield
     finally:
         broker = item.config.stash.get(_OF_SESSION, None)
-        if broker is not None and broker.is_running:
+        if broker is not None and not broker.is_closed:
+            if not broker.is_running:
+                broker.start()
+            broker.thaw()
             broker.clear_state()
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from twisted_kafka.protocol.records.record import Header, SimpleRecord
+from twisted_kafka.testing.arguments import check_whole
 
 __tracebackhide__ = True
 
@@ -35,6 +36,7 @@ class Record:
         object.__setattr__(self, "value", _bytes(self.value, "value"))
         object.__setattr__(self, "key", _bytes(self.key, "key"))
         object.__setattr__(self, "headers", _headers(self.headers))
+        check_whole("timestamp_ms", self.timestamp_ms)
 
     @property
     def size_bytes(self) -> int:

@@ -3,6 +3,7 @@
 assert broker.requests.of("Produce").where(acks=-1, topic="orders").count() == 3
 """
 
+import difflib
 import itertools
 import re
 import threading
@@ -117,6 +118,7 @@ class RecordedRequest:
 
 
 _PROPERTIES: Final = ("api", "version", "client_id", "principal", "connection", "node", "error", "outcome", "fault")
+_OUTCOMES: Final = ("answered", "no response", "dropped", "lost", "half", "corrupt", "closed")
 _SUBJECTS: Final = ("topic", "partition", "group")
 _SHOWN: Final = 20
 """The ``repr`` of a selection shows this many of the latest requests."""
@@ -145,20 +147,30 @@ class Selection(Sequence[RecordedRequest]):
     def where(self, **wanted: object) -> "Selection":
         """Return the requests with these values of properties, ``topic``, ``partition``, ``group`` or fields, by name.
 
-        Raises ValueError for a field that the API's requests do not have, and for an unknown error.
+        Raises ValueError for a field that the API's requests, or all requests, do not have, and for an unknown error or outcome.
         """
         for name in wanted:
             self._check(name)
-        error = wanted.get("error")
+        api, error, outcome = wanted.get("api"), wanted.get("error"), wanted.get("outcome")
+        if isinstance(api, str):
+            api_key(api)
         if isinstance(error, str) and error not in ErrorCode.__members__:
             raise ValueError(f"there is no error {error!r}: names are like 'NOT_LEADER_OR_FOLLOWER'")
+        if outcome is not None and outcome not in _OUTCOMES:
+            raise ValueError(f"there is no outcome {outcome!r}, only {', '.join(_OUTCOMES)}")
         return Selection(self._record, self._key, {**self._wanted, **wanted})
 
     def _check(self, name: str) -> None:
-        if self._key is None or name in _PROPERTIES or name in _SUBJECTS:
+        if name in _PROPERTIES or name in _SUBJECTS:
             return
         from twisted_kafka.protocol.api import request_class
 
+        if self._key is None:
+            if not any(field.name == name for key in ApiKey for field in request_class(key).FIELDS):
+                near = difflib.get_close_matches(name, (*_PROPERTIES, *_SUBJECTS), 1)
+                advice = f": did you mean {near[0]!r}?" if near else f", only {', '.join((*_PROPERTIES, *_SUBJECTS))} and fields"
+                raise ValueError(f"requests have no {name!r}{advice}")
+            return
         names = [field.name for field in request_class(self._key).FIELDS]
         if name not in names:
             raise ValueError(f"{self._key.title} requests have no field {name!r}, only {', '.join(names)}")
