@@ -50,6 +50,16 @@ def test_an_error_is_told_in_one_line(shop: Path) -> None:
     assert difference.endswith("topics[orders].partitions[0].errorCode: NONE was recorded, now GROUP_AUTHORIZATION_FAILED")
 
 
+@pytest.mark.parametrize("error", ["NOT_ENOUGH_REPLICAS", "CONCURRENT_TRANSACTIONS"])
+def test_a_broker_that_is_not_ready_is_asked_again(shop: Path, error: str) -> None:
+    api = "Produce" if error == "NOT_ENOUGH_REPLICAS" else "InitProducerId"
+    with Broker() as broker, broker.faults.inject(api=api, error=error, times=2) as fault:
+        report = broker.replay(shop)
+        assert report.differences == [], str(report)
+        assert fault.fired == 2
+        assert [record.value for record in broker.records("orders")] == [b"1", b"two", b"\xff3"]
+
+
 def test_a_record_that_is_not_fetched_any_more_is_told(shop: Path, tmp_path: Path) -> None:
     def other_value(line: dict[str, Any]) -> None:
         if line["api"] == "Fetch" and line["response"]["responses"]:

@@ -37,10 +37,14 @@ _NOT_READY: Final = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.CONCURRENT_TRANSACTIONS,  # the last transaction is still being completed
+        ErrorCode.NOT_ENOUGH_REPLICAS,  # or the broker cannot verify yet that a partition is in the transaction
     }
 )
-"""Errors of a broker that still creates or loads something. If such an error was not recorded, the replay asks again; if one was
-recorded, the answer may have no error now."""
+"""Errors of a broker that still creates, loads or completes something, and has changed nothing.
+
+If such an error was not recorded, the replay asks again; if one was recorded, the answer may have no error now.
+"""
 _SASL: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 _SIZE: Final = Struct(">i")
 _REST: Final = frozenset({NO_ANSWER, CLOSED})
