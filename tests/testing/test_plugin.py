@@ -374,3 +374,25 @@ def test_the_sessions_broker_comes_back_after_a_test_that_stops_or_freezes_it(py
         """,
     )
     result.assert_outcomes(passed=3)
+
+
+def test_a_setting_with_dots_is_taken_as_it_is(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        SETTINGS = {
+            "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": JAAS,
+        }
+
+        @pytest.mark.kafka(**SETTINGS)
+        def test_it(kafka):
+            kafka.add_user("alice", "secret")
+            assert kafka.servers_of("SASL_PLAINTEXT") != kafka.bootstrap_servers
+        """,
+    )
+    result.assert_outcomes(passed=1)

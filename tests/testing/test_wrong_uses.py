@@ -9,6 +9,8 @@ import pytest
 
 from twisted_kafka.testing import Broker, BrokerError, Cluster, Record, Rule
 
+_JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[Any]:
@@ -71,6 +73,8 @@ def cluster() -> Iterator[Any]:
         (lambda kafka: kafka.requests.where(qwertz="a"), "requests have no 'qwertz', only api, version, client_id, "),
         (lambda kafka: kafka.requests.where(outcome="droped"), "there is no outcome 'droped', only answered, no response, dropped"),
         (lambda kafka: kafka.requests.where(api="Prodce"), "there is no API 'Prodce': did you mean 'Produce'?"),
+        (lambda kafka: kafka.faults.inject(node=2, close="before"), "node=2: the rule can never match; requests here are for 1001"),
+        (lambda kafka: kafka.servers_of("SASL_SSL"), "there is no listener 'SASL_SSL', only PLAINTEXT"),
         (pickle.dumps, "a Broker cannot be copied or sent to another process: send its bootstrap_servers"),
     ],
 )
@@ -86,6 +90,11 @@ def test_a_wrong_use_is_explained_in_one_line(kafka: Any, call: Callable[[Any], 
         (lambda cluster: cluster.produce("oders", "1"), "topic 'oders' cannot be read: UNKNOWN_TOPIC_OR_PARTITION"),
         (lambda cluster: cluster.move_leader("oders"), "topic 'oders' cannot be read: UNKNOWN_TOPIC_OR_PARTITION"),
         (lambda cluster: cluster.move_leader("orders", 5), "there is no partition 5 of 'orders'"),
+        (
+            lambda cluster: cluster.faults.inject(node=9, close="before"),
+            "node=9: the rule can never match; requests here are for 1, 2",
+        ),
+        (lambda cluster: Cluster(2, rules=[{"node": 9, "close": "before"}]), "rules: node=9: the rule can never match"),
         (lambda cluster: cluster["1"], "there is no broker '1', only [1, 2]"),
         (lambda cluster: cluster.kill("1"), "broker '1' does not run; these do: [1, 2]"),
         (lambda cluster: cluster[2].reset(), "one broker of a cluster is not reset: reset the cluster"),
@@ -94,6 +103,30 @@ def test_a_wrong_use_is_explained_in_one_line(kafka: Any, call: Callable[[Any], 
 def test_a_wrong_use_of_a_cluster_is_explained_at_once(cluster: Any, call: Callable[[Any], object], advice: str) -> None:
     with pytest.raises((KeyError, ValueError, BrokerError), match=re.escape(advice)):
         call(cluster)
+
+
+def test_without_a_listener_in_plain_text_the_kit_says_what_it_needs() -> None:
+    certain = {"sasl.enabled.mechanisms": "SCRAM-SHA-256", "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"}
+    settings = {
+        **certain,
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "inter.broker.listener.name": "SASL_PLAINTEXT",
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": _JAAS,
+    }
+    with Broker(settings) as kafka, pytest.raises(BrokerError, match="need a PLAINTEXT listener: add PLAINTEXT:"):
+        kafka.topics()
+
+
+def test_a_listener_in_plain_text_need_not_be_the_first_one() -> None:
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": _JAAS,
+    }
+    with Broker(settings) as kafka:
+        kafka.create_topic("orders")
+        assert kafka.topics() == ["orders"]
+        assert kafka.bootstrap_servers == kafka.servers_of("sasl_plaintext") != kafka.servers_of("PLAINTEXT")
 
 
 def test_a_field_of_some_requests_selects_among_all(kafka: Any) -> None:

@@ -208,6 +208,14 @@ class Broker:
         alike = [each for each in ordered if each.security_protocol == ordered[0].security_protocol]
         return ",".join(f"{_reachable(end_point.host)}:{end_point.port}" for end_point in alike)
 
+    def servers_of(self, listener: str) -> str:
+        """Return host:port of a listener, by its name as in `listeners`. Raises ValueError, which names the listeners."""
+        for end_point in self.listeners:
+            if end_point.listener_name == listener.upper():
+                return f"{_reachable(end_point.host)}:{end_point.port}"
+        names = ", ".join(each.listener_name for each in self.listeners)
+        raise ValueError(f"there is no listener {listener!r}, only {names or 'those of a broker that runs'}")
+
     @property
     def supported_apis(self) -> dict[int, tuple[int, int]]:
         """First and last version of every API that it serves, by API key."""

@@ -20,6 +20,7 @@ from twisted_kafka.broker.personas import persona_of
 from twisted_kafka.broker.temporary_directory import make_temporary_directory
 from twisted_kafka.client.errors import NotAResponseError
 from twisted_kafka.client.one_request import ask
+from twisted_kafka.config.endpoints import PLAINTEXT
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.prefixes import base_key, similar_key
 from twisted_kafka.log.directories.log_directory import CLEAN_SHUTDOWN_FILE
@@ -48,7 +49,7 @@ from twisted_kafka.testing.faults import Fault, Faults, Rule
 from twisted_kafka.testing.interception import OWN_CLIENT_ID, Interceptor
 from twisted_kafka.testing.kafka import REQUEST_TIMEOUT_S, BrokerError, Kafka
 from twisted_kafka.testing.requests import Requests
-from twisted_kafka.testing.rules_file import Rules, RulesError, read_rules
+from twisted_kafka.testing.rules_file import Rules, checked_faults, read_rules
 from twisted_kafka.timing.clock import SystemClock
 
 __all__ = ["Broker", "BrokerError"]
@@ -102,9 +103,11 @@ class Broker(Kafka):
         """
         _check_names(properties or {})
         self._rules = read_rules(rules)
+        self._last_servers = ""  # for while it is stopped
         self.clock = clock if clock is not None else Clock()
         self._made_ns = self.clock.monotonic_ns()
-        self.faults = _faults_of(self._rules, persona)
+        served = None if persona is None else persona_of(persona).served.get
+        self.faults = checked_faults(self._rules, served, lambda: [self.broker_id] if self._last_servers else [])
         self.requests = Requests(None if cluster is None else cluster.requests)
         self._cluster = cluster
         self.network = Faults() if cluster is None else cluster.network
@@ -113,7 +116,6 @@ class Broker(Kafka):
         self._properties = dict(properties or {})
         self._data_dir = data_dir
         self._persona = persona
-        self._last_servers = ""  # for while it is stopped
         self._process_id = os.getpid()
         self._was_started = self._is_closed = False
         self._remove: Callable[[], object] = _nothing
@@ -347,24 +349,24 @@ class Broker(Kafka):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port of the first listener. Raises RuntimeError unless it runs."""
+        """Host and port of a listener in plain text. Raises RuntimeError unless it runs, and BrokerError if it has none."""
         if not self.is_running:
             raise RuntimeError(self._why_not_running())
-        host, _, port = self.bootstrap_servers.split(",")[0].rpartition(":")
-        return host.strip("[]"), int(port)
+        for end_point in self._broker.listeners:
+            if (
+                end_point.security_protocol == PLAINTEXT
+                and end_point.listener_name != self._broker.config.control_plane_listener_name
+            ):
+                host, _, port = self._broker.servers_of(end_point.listener_name).rpartition(":")
+                return host.strip("[]"), int(port)
+        raise BrokerError("the kit's own requests need a PLAINTEXT listener: add PLAINTEXT://127.0.0.1:0 to listeners")
+
+    def servers_of(self, listener: str) -> str:
+        """Return host:port of a listener, by its name as in ``listeners``. Raises ValueError, which names the listeners."""
+        return self._broker.servers_of(listener)
 
 
 def _nothing() -> None: ...
-
-
-def _faults_of(rules: list[Rule], persona: str | None) -> Faults:
-    """Return the faults of a broker with a persona. Raises ConfigError for an unknown persona, RulesError for invalid rules."""
-    try:
-        return Faults(rules, None if persona is None else persona_of(persona).served.get)
-    except ConfigError:
-        raise
-    except ValueError as error:
-        raise RulesError(f"rules: {error}") from None
 
 
 def _check_names(properties: Mapping[str, object]) -> None:

@@ -37,7 +37,7 @@ from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.faults import Faults, Rule
 from twisted_kafka.testing.kafka import REQUEST_TIMEOUT_S, BrokerError, Kafka, check
 from twisted_kafka.testing.requests import Requests
-from twisted_kafka.testing.rules_file import Rules, read_rules
+from twisted_kafka.testing.rules_file import Rules, checked_faults, read_rules
 from twisted_kafka.testing.subjects import groups_of, partitions_of
 from twisted_kafka.testing.waiting import check_may_block
 from twisted_kafka.timing.clock import SystemClock
@@ -83,11 +83,11 @@ class Cluster(Kafka):
         self._rules = read_rules(rules)
         if not 1 <= brokers <= MAX_BROKERS:
             raise ValueError(f"brokers={brokers}: expected 1 to {MAX_BROKERS}")
+        self.faults = checked_faults(self._rules, nodes=lambda: range(1, brokers + 1))
         for key in ("broker.id", "listeners", "log.dirs", "zookeeper.connect"):
             if key in (properties or {}):
                 raise ValueError(f"{key} is the cluster's to set")
         self.clock = clock if clock is not None else Clock()
-        self.faults = Faults(self._rules)
         self.network = Faults()
         self.requests = Requests()
         copies = min(_MOST_COPIES, brokers)

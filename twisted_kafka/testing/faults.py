@@ -482,19 +482,31 @@ class Faults:
     ``str`` returns a line for each rule, with how often it fired.
     """
 
-    def __init__(self, rules: Iterable[Rule] = (), served: Callable[[int], tuple[int, int] | None] | None = None) -> None:
+    def __init__(
+        self,
+        rules: Iterable[Rule] = (),
+        served: Callable[[int], tuple[int, int] | None] | None = None,
+        nodes: Callable[[], Collection[int]] = tuple,
+    ) -> None:
         """``served`` returns the first and last version of an API that the broker serves, or None if it does not serve the API.
 
-        Without ``served``, all APIs are served. Raises ValueError for a rule about an API or version that is not served.
+        Without ``served``, all APIs are served. ``nodes`` returns the ids of the brokers that receive requests, none while they
+        are unknown. Raises ValueError for a rule about an API or version that is not served, or about another broker.
         """
         self._served = served
+        self._nodes = nodes
         self._faults: tuple[Fault, ...] = ()
         self._lock = threading.Lock()
         for rule in rules:
             self.add(rule)
 
     def check(self, rule: Rule) -> None:
-        """Raise ValueError, one line, for a rule about an API or a version that the broker does not serve."""
+        """Raise ValueError, one line, for a rule about an API, a version or a broker that is not there."""
+        nodes = self._nodes()
+        if rule.node is not None and nodes and rule.node not in nodes:
+            raise ValueError(
+                f"node={rule.node}: the rule can never match; requests here are for {', '.join(map(str, sorted(nodes)))}"
+            )
         if self._served is not None and rule.api is not None:
             versions = self._served(api_key(rule.api))
             if versions is None:

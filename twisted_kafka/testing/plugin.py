@@ -58,7 +58,7 @@ def _marked(item: pytest.Item) -> _Marked:
         named = dict(marker.kwargs)
         persona, rules = named.pop("persona", persona), named.pop("rules", rules)
         brokers = named.pop("brokers", brokers)
-        settings |= {name.replace("_", "."): value for name, value in named.items()}
+        settings |= {name if "." in name else name.replace("_", "."): value for name, value in named.items()}
     return _Marked(settings, persona, item.path.parent / rules if isinstance(rules, str) else rules, brokers)
 
 

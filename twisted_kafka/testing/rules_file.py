@@ -8,12 +8,12 @@
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from twisted_kafka.system.installation import install_command
-from twisted_kafka.testing.faults import MAX_RULES, Rule
+from twisted_kafka.testing.faults import MAX_RULES, Faults, Rule
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 
@@ -31,6 +31,18 @@ def read_rules(rules: Rules | None) -> list[Rule]:
     if rules is None:
         return []
     return load_rules(rules) if isinstance(rules, Path | str) else rules_of(rules, "rules")
+
+
+def checked_faults(
+    rules: list[Rule],
+    served: Callable[[int], tuple[int, int] | None] | None = None,
+    nodes: Callable[[], Collection[int]] = tuple,
+) -> Faults:
+    """Return the Faults with these rules. Raises RulesError for a rule that cannot match there."""
+    try:
+        return Faults(rules, served, nodes)
+    except ValueError as error:
+        raise RulesError(f"rules: {error}") from None
 
 
 def load_rules(path: Path | str) -> list[Rule]:
