@@ -331,14 +331,18 @@ def test_a_marker_says_how_many_brokers_a_cluster_has(pytester: pytest.Pytester)
         @pytest.mark.kafka(brokers=0)
         def test_none(kafka_cluster): ...
 
+        @pytest.mark.kafka(brokers="2")
+        def test_text(kafka_cluster): ...
+
         @pytest.mark.kafka(brokers=2)
         def test_one(kafka): ...
         """,
     )
-    result.assert_outcomes(passed=1, errors=2)
+    result.assert_outcomes(passed=1, errors=3)
     result.stdout.fnmatch_lines(
         [
             "the broker of this test: brokers=0: expected 1 to 20",
+            "the broker of this test: the number of brokers '2' is of type str: expected a whole number",
             "@pytest.mark.kafka(brokers=2): several brokers are for the fixture kafka_cluster",
         ]
     )

@@ -75,6 +75,11 @@ def cluster() -> Iterator[Any]:
         (lambda kafka: kafka.requests.where(api="Prodce"), "there is no API 'Prodce': did you mean 'Produce'?"),
         (lambda kafka: kafka.faults.inject(node=2, close="before"), "node=2: the rule can never match; requests here are for 1001"),
         (lambda kafka: kafka.servers_of("SASL_SSL"), "there is no listener 'SASL_SSL', only PLAINTEXT"),
+        (lambda kafka: kafka.wait_for_group("g", timeout_s="3"), "the timeout_s '3' is of type str: expected a number"),
+        (lambda kafka: kafka.clock.advance(hours="1"), "the hours '1' is of type str: expected a number"),
+        (lambda kafka: kafka.clock.jump(hours="1"), "the hours '1' is of type str: expected a number"),
+        (lambda kafka: Cluster("2"), "the number of brokers '2' is of type str: expected a whole number"),  # type: ignore[arg-type]
+        (lambda kafka: kafka.faults.add_in_order(), "there are no rules to put in order"),
         (pickle.dumps, "a Broker cannot be copied or sent to another process: send its bootstrap_servers"),
     ],
 )
@@ -103,6 +108,11 @@ def test_a_wrong_use_is_explained_in_one_line(kafka: Any, call: Callable[[Any], 
 def test_a_wrong_use_of_a_cluster_is_explained_at_once(cluster: Any, call: Callable[[Any], object], advice: str) -> None:
     with pytest.raises((KeyError, ValueError, BrokerError), match=re.escape(advice)):
         call(cluster)
+
+
+def test_a_wait_for_a_partition_that_is_not_there_says_so(kafka: Any) -> None:
+    with pytest.raises(TimeoutError, match="the last value was 'no end: orders-9 has no offsets: UNKNOWN_TOPIC_OR_PARTITION'"):
+        kafka.wait_for_offset("orders", 9, 1, timeout_s=0.1)
 
 
 def test_without_a_listener_in_plain_text_the_kit_says_what_it_needs() -> None:

@@ -9,6 +9,12 @@ def check_text(what: str, value: object) -> None:
         raise TypeError(f"the {what} {value!r:.80} is of type {type(value).__name__}: expected a text")
 
 
+def check_number(what: str, value: object) -> None:
+    """Raise TypeError, one line, unless a value is a number."""
+    if not isinstance(value, int | float):
+        raise TypeError(f"the {what} {value!r:.80} is of type {type(value).__name__}: expected a number")
+
+
 def check_whole(what: str, value: object) -> None:
     """Raise TypeError, one line, unless a value is a whole number."""
     if not isinstance(value, int):

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from twisted_kafka.testing.arguments import check_number
 from twisted_kafka.timing.clock import SystemClock
 
 _SYSTEM: Final = SystemClock()
@@ -156,6 +157,8 @@ class Clock:
 
 
 def _nanoseconds(ms: float, seconds: float, minutes: float, hours: float, days: float) -> int:
+    for name, value in (("ms", ms), ("seconds", seconds), ("minutes", minutes), ("hours", hours), ("days", days)):
+        check_number(name, value)
     try:
         return round((ms + 1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * days)))) * 1_000_000)
     except (OverflowError, ValueError):  # infinite, or no number

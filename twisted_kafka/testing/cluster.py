@@ -81,6 +81,7 @@ class Cluster(Kafka):
         have the next ones; 0 takes free ones.
         """
         self._rules = read_rules(rules)
+        check_whole("number of brokers", brokers)
         if not 1 <= brokers <= MAX_BROKERS:
             raise ValueError(f"brokers={brokers}: expected 1 to {MAX_BROKERS}")
         self.faults = checked_faults(self._rules, nodes=lambda: range(1, brokers + 1))

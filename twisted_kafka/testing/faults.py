@@ -559,6 +559,8 @@ class Faults:
         Raises ValueError like ``add``, and unless all but the last have ``times`` or ``nth``.
         """
         made = [_rule_of(rule) for rule in rules]
+        if not made:
+            raise ValueError("there are no rules to put in order")
         for number, rule in enumerate(made[:-1], 1):
             if rule.times is None and rule.nth is None:
                 raise ValueError(f"rule {number} of {len(made)} never ends, so that the next one never begins: give it times=1")

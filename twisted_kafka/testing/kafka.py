@@ -74,7 +74,7 @@ from twisted_kafka.recording.recording import Recording
 from twisted_kafka.recording.replay import Report
 from twisted_kafka.security.authorizer.acl_types import AclOperation, PatternType, PermissionType, ResourceType
 from twisted_kafka.testing.access import acl_entry, credentials, no_credentials
-from twisted_kafka.testing.arguments import check_text, check_whole
+from twisted_kafka.testing.arguments import check_number, check_text, check_whole
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.faults import Faults, Rule
 from twisted_kafka.testing.groups import NO_GROUP, DescribedGroup, check_state, classic_group_of, consumer_group_of
@@ -665,8 +665,8 @@ class Kafka(abc.ABC):
         check_may_block("kafka.wait_for_offset")
         check_whole("offset", offset)
         self._wait(
-            lambda: self._end_or_none(topic, partition),
-            lambda end: end is not None and end >= offset,
+            lambda: self._end_or_why(topic, partition),
+            lambda end: isinstance(end, int) and end >= offset,
             f"end of {topic}-{partition} at {offset} or more",
             timeout_s,
         )
@@ -704,13 +704,14 @@ class Kafka(abc.ABC):
         lag = self.lag(group, topic)
         return f"no lag: the group has committed no offset{f' of {topic}' if topic else ''}" if lag is None else lag
 
-    def _end_or_none(self, topic: str, partition: int) -> int | None:
+    def _end_or_why(self, topic: str, partition: int) -> int | str:
         try:
             return self.end_offset(topic, partition)
-        except BrokerError:  # the topic may be created yet
-            return None
+        except BrokerError as error:  # the topic may be created yet
+            return f"no end: {error}"
 
     def _wait(self, look: Callable[[], Any], is_there: Callable[[Any], bool], wanted: str, timeout_s: float) -> None:
+        check_number("timeout_s", timeout_s)
         seen: list[Any] = [None]
 
         def there() -> bool:

@@ -71,7 +71,7 @@ def _in_one_line() -> Iterator[None]:
 
     try:
         yield
-    except (ConfigError, RulesError, StartError, ValueError) as error:
+    except (ConfigError, RulesError, StartError, TypeError, ValueError) as error:
         raise pytest.fail.Exception(f"the broker of this test: {error}", pytrace=False) from None
 
 
