@@ -430,9 +430,7 @@ MAKERS: dict[str, Callable[[Draw], Planted]] = {
     "idle-poller": _idle_poller,
     "unreadable-lines": _unreadable,
 }
-"""How each kind is planted: all kinds of findings but one."""
-NOT_PLANTED = {"clock-skew"}
-"""`streams.write` numbers the lines by their times, which are right."""
+"""How each kind is planted: all kinds of findings."""
 
 _LATE = ("hot-partition", "hot-topic", "traffic-peak", "unreadable-lines")
 """Kinds whose size depends on the rest of the day: planted last."""

@@ -123,7 +123,7 @@ def _job(options: argparse.Namespace, **more: Any) -> Any:
         since, until = whole_hours(since, until)
     return Job(
         paths=options.paths,
-        folding=Folding(since=since, until=until, utc_offset_s=options.utc_offset, trusts_clock=True),
+        folding=Folding(since=since, until=until, utc_offset_s=options.utc_offset),
         selection=Selection(options.filter),
         **more,
     )

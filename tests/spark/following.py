@@ -1,6 +1,5 @@
 """A followed access log."""
 
-import datetime
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,6 @@ from twisted_kafka_spark.stream.source import StreamFold
 from twisted_kafka_spark.stream.watch import Watch
 
 LATE_S = 60
-NOW = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
-"""What the reader's clock shows."""
 
 
 class Following:
@@ -33,8 +30,7 @@ class Following:
     def start(self) -> None:
         self.followed = Followed(self.spark, str(self.directory))
         checkpoint = Folder(self.spark, str(self.directory / "_checkpoint"))
-        watch = Watch(self.followed, checkpoint, LATE_S, self.reported.extend, lambda: NOW)
-        self._batches = streams.Batches(self.followed, watch)
+        self._batches = streams.Batches(self.followed, Watch(self.followed, checkpoint, LATE_S, self.reported.extend))
 
     def batch(self, number: int, *tasks: Iterable[str]) -> None:
         blocks = [(bytearray("".join(lines), "utf-8"),) for lines in tasks]

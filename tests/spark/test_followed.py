@@ -88,23 +88,6 @@ def test_a_finding_is_reported_once_even_after_a_restart(following: Following) -
     assert [found.name for found in following.reported] == ["error-burst"]
 
 
-@pytest.mark.parametrize("year", ["1970", "2099"])
-@pytest.mark.parametrize("is_alone", [True, False])
-def test_a_wrong_clock_hides_no_finding(following: Following, year: str, is_alone: bool) -> None:
-    wrong = [line("Fetch", 0, time=f"{year}-01-01T00:00:00.000Z", topics=[topic("orders", 1)])]
-    if is_alone:
-        following.batch(0, wrong)
-        following.batch(1, minutes(0, 22))
-    else:
-        following.batch(1, minutes(0, 11), wrong, minutes(11, 22))
-    following.start()
-    following.batch(2, minutes(22, 24))
-    following.batch(3, wrong)
-    following.batch(4, minutes(24, 26), with_errors(minutes(22, 26)))
-    following.batch(5, minutes(26, 30))
-    assert [found.name for found in following.reported] == ["error-burst"]
-
-
 @pytest.mark.parametrize("most_cells", [aggregate.MOST_CELLS, 0])
 def test_a_finding_in_a_backlog_of_hours_is_reported(
     following: Following, monkeypatch: pytest.MonkeyPatch, most_cells: int

@@ -16,7 +16,7 @@ from twisted_kafka_spark.records.lines import LineReader
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.terminal import as_text
 
-FIELD = Path(__file__).resolve().parents[1] / "data" / "request_log" / "field"
+FIELD = Path(__file__).resolve().parents[1] / "data" / "field_request_logs"
 PLAIN = (FIELD / "utc-offset.log").read_text().splitlines()[0].replace("+0200", "")
 MESSAGE = PLAIN[PLAIN.index("Completed") : PLAIN.rindex(" (kafka.request.logger)")]
 OLD = (FIELD / "before-2.8.log").read_text().splitlines()[0]

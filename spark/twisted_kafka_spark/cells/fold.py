@@ -6,15 +6,14 @@ cells.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from twisted_kafka_spark.cells import bundles, clocks, histogram, kinds, security, shards, transactions
+from twisted_kafka_spark.cells import bundles, histogram, kinds, security, shards, transactions
 from twisted_kafka_spark.cells.kinds import KINDS, SERVED, TIMES
 from twisted_kafka_spark.cells.security import GROUP_REFUSAL, PLAIN_PROTOCOLS
 from twisted_kafka_spark.records.frame import IDENTITY, NO_SEQUENCE, Coded, Frame, concatenated, distinct, from_batch
@@ -50,7 +49,7 @@ class Folding:
 
     `grain_s` overrides the grain of every kind (streams need the same grain for all). Records before `since`, or at or after
     `until`, both in the format of the field `time`, are skipped. `utc_offset_s` is the UTC offset of Kafka's request log,
-    `group_by` the keys of cells of that kind. With `trusts_clock`, the clock of the machine that reads bounds the times of lines.
+    `group_by` the keys of cells of that kind.
     """
 
     grain_s: int = 0
@@ -58,7 +57,6 @@ class Folding:
     until: str = ""
     utc_offset_s: int = 0
     group_by: tuple[str, ...] = ()
-    trusts_clock: bool = False
 
     def shards_of_lines(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Fold batches with one column of lines, or of blocks of lines, into shards of cells."""
@@ -104,31 +102,18 @@ class Folding:
         waiting: list[Frame] = []
         count = 0
         for frame in frames:
-            timed = frame if (frame.sequence != NO_SEQUENCE).any() else self._timed(frame, made)
-            if len(timed):
-                waiting.append(timed)
-                count += len(timed)
+            wanted = self._in_period(frame)
+            if len(wanted):
+                waiting.append(wanted)
+                count += len(wanted)
             if count >= FOLD_ROWS:
-                made += self._cells_of(waiting, made)
+                made += _cells_of(concatenated(waiting), self.grain_s, self.group_by)
                 waiting, count = [], 0
             if len(made) > _MOST_TABLES:
                 made = list(bundles.merged(made).items())
-        if count:
-            made += self._cells_of(waiting, made)
+        if waiting:
+            made += _cells_of(concatenated(waiting), self.grain_s, self.group_by)
         return made + _refused(reader.found)
-
-    def _cells_of(self, frames: Sequence[Frame], made: bundles.Cells) -> bundles.Cells:
-        """Return the cells of frames; add those of corrected times to `made`."""
-        frame = concatenated(frames)
-        wanted = self._timed(frame, made) if (frame.sequence != NO_SEQUENCE).any() else frame
-        return _cells_of(wanted, self.grain_s, self.group_by) if len(wanted) else []
-
-    def _timed(self, frame: Frame, made: bundles.Cells) -> Frame:
-        """Return the records of the period, with corrected times; add the cells that count those to `made`."""
-        frame, skews = clocks.corrected(frame, time.time_ns() // _MILLISECOND if self.trusts_clock else 0)
-        if skews:
-            made.append(_skewed(skews, self.grain_s))
-        return self._in_period(frame)
 
     def _in_period(self, frame: Frame) -> Frame:
         if self.since:
@@ -484,18 +469,6 @@ def _start_of(seconds: Numbers, grain_s: int) -> pa.Scalar:
 def _lines_read(frame: Frame, seconds: Numbers, grain_s: int) -> pa.Table:
     at = _start_of(seconds, grain_s or KINDS["lines"].grain_s)
     return pa.table({"at": pa.array([at]), "error": [READ], "requests": [len(frame)]})
-
-
-def _skewed(skews: Mapping[clocks.Skew, int], grain_s: int) -> tuple[str, pa.Table]:
-    grain = grain_s or KINDS["lines"].grain_s
-    return "lines", pa.table(
-        {
-            "at": pa.array([each.since_s // grain * grain * _MICROSECOND for each in skews], pa.timestamp("us", "UTC")),
-            "error": [clocks.SKEWED] * len(skews),
-            "note": [each.note for each in skews],
-            "requests": list(skews.values()),
-        }
-    )
 
 
 def _refused(found: Records) -> bundles.Cells:

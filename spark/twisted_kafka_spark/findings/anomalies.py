@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.cells.clocks import SKEWED
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, quoted, spans, text, unusual
 from twisted_kafka_spark.records.kafka_names import WAITS_BY_DESIGN
 
@@ -327,7 +326,7 @@ def unreadable_lines(tables: Tables) -> Iterator[Finding]:
     counts: dict[str, int] = defaultdict(int)
     for row in tables["line"]:
         counts[row["error"]] += row["requests"]
-    bad, whole = counts["garbled"] + counts["foreign"], sum(counts.values()) - counts[SKEWED]
+    bad, whole = counts["garbled"] + counts["foreign"], sum(counts.values())
     if old := counts["before-2.8"]:
         yield Finding(
             "unreadable-lines",

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from twisted_kafka_spark.findings.anomalies import SLOW_PHASES, error_bursts, skew, slow_phases, unreadable_lines, unusual_traffic
-from twisted_kafka_spark.findings.clocks import wrong_clocks
 from twisted_kafka_spark.findings.detectors import MINUTE_DETECTORS, PERIOD_DETECTORS
 from twisted_kafka_spark.findings.finding import SEVERITIES, Finding, severity
 from twisted_kafka_spark.findings.security import SECURITY_DETECTORS
@@ -35,7 +34,6 @@ NAMES: tuple[str, ...] = (
     "traffic-peak",
     "tiny-batches",
     "idle-poller",
-    "clock-skew",
     "unreadable-lines",
 )
 """The names of all findings, in the order in which those of one severity are reported; `--fail-on` accepts these."""
@@ -66,7 +64,7 @@ def find_over_all(tables: Tables) -> list[Finding]:
     found: list[Finding] = []
     for detector in (*PERIOD_DETECTORS, *TRANSACTION_DETECTORS, *SECURITY_DETECTORS):
         found += detector(tables)
-    return [*found, *skew(tables), *wrong_clocks(tables), *unreadable_lines(tables)]
+    return [*found, *skew(tables), *unreadable_lines(tables)]
 
 
 def in_order(found: Iterable[Finding]) -> list[Finding]:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from twisted_kafka_spark.cells.clocks import SKEWED
 from twisted_kafka_spark.cells.histogram import COARSE, quantile, quantiles
 from twisted_kafka_spark.cells.kinds import CLIENT, MINUTE_S
 from twisted_kafka_spark.cells.security import PLAIN_PROTOCOLS
@@ -111,9 +110,7 @@ def _source(tables: Tables, about: About) -> Values:
     samples: dict[str, list[str]] = {}
     for row in tables["line"]:
         lines[row["error"]] += row["requests"]
-        if (
-            row["note"] is not None and row["error"] != SKEWED
-        ):  # one, the first of all: how many there are depends on how lines are divided
+        if row["note"] is not None:  # one, the first of all: how many there are depends on how lines are divided
             samples[row["error"]] = [min([row["note"], *samples.get(row["error"], ())])]
     return {
         "from": about.source,

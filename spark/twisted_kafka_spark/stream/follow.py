@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twisted_kafka_spark.cells.clocks import EARLIEST_US
 from twisted_kafka_spark.cells.kinds import TIME
 from twisted_kafka_spark.findings.finding import Finding
 from twisted_kafka_spark.pipeline.followed import Followed
@@ -84,16 +83,13 @@ class Batches:
         from pyspark.sql import Observation
         from pyspark.sql import functions as sf
 
-        seconds, latest_s = sf.unix_seconds(TIME.name), int(self._watch.latest().timestamp())
-        is_timed = sf.col("kind").isin(list(TIMED)) & (seconds >= EARLIEST_US // 1_000_000)
-        now, ahead = sf.when(is_timed & (seconds <= latest_s), seconds), sf.when(is_timed & (seconds > latest_s), seconds)
+        seconds = sf.when(sf.col("kind").isin(list(TIMED)), sf.unix_seconds(TIME.name))
         seen = Observation()
-        columns = [sf.array(sf.min(each), sf.max(each)).alias(name) for name, each in (("now", now), ("ahead", ahead))]
-        self._followed.add(cells.observe(seen, *columns), number)
-        for first, last in (seen.get["now"], seen.get["ahead"]):
-            if first is not None:
-                self._watch.saw(moment(first), moment(last))
-                break
+        observed = cells.observe(seen, sf.min(seconds).alias("first"), sf.max(seconds).alias("last"))
+        self._followed.add(observed, number)
+        first, last = seen.get["first"], seen.get["last"]
+        if first is not None:
+            self._watch.saw(moment(first), moment(last))
 
 
 def _triggered(writer: Any, following: Following) -> Any:

@@ -47,7 +47,7 @@ class Source:
 
     def cells(self, spark: SparkSession, *, is_once: bool) -> DataFrame:
         """Return the cells as a stream; files of this machine end at their current sizes with `is_once`."""
-        fold = StreamFold(Folding(utc_offset_s=self.utc_offset_s, trusts_clock=True))
+        fold = StreamFold(Folding(utc_offset_s=self.utc_offset_s))
         if self.topic is not None:
             return follow_topic(spark, self.topic).mapInArrow(fold.of_lines, kinds.ddl())
         if not self.is_tail:

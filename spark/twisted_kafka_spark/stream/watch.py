@@ -2,16 +2,12 @@
 
 A minute is over when there is a line from a minute that began at least `late_s` after its end: the watermark of event time. Lines
 that are later count in reports, but are not searched again.
-
-Lines with a wrong time get here if they were alone in a task (`cells.clocks`). A line from before Kafka existed, or ahead of this
-machine by more than a day, ends no minutes, unless the whole log is ahead. Hours without lines are not searched.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
@@ -21,7 +17,6 @@ import pyarrow.compute as pc
 
 from twisted_kafka_spark import views
 from twisted_kafka_spark.cells import aggregate
-from twisted_kafka_spark.cells.clocks import MOST_AHEAD_US
 from twisted_kafka_spark.cells.kinds import HOUR_S, KINDS, MINUTE_S, TIME
 from twisted_kafka_spark.findings.find import find, in_order
 from twisted_kafka_spark.findings.finding import Finding
@@ -41,18 +36,9 @@ _AGAIN = datetime.timedelta(minutes=30)
 TIMED = ("traffic", "transactions")
 """The kinds of cells whose times are those of lines: in some, nothing happens but that a transaction times out."""
 _STATE = "watch.json"
-_MOST_AHEAD = datetime.timedelta(microseconds=MOST_AHEAD_US)
-_MOST_WINDOWS = 60
-"""Windows that are searched without looking first whether they have lines: a week."""
 
 Window = tuple[datetime.datetime, datetime.datetime]
 Report = Callable[[Sequence[Finding]], None]
-Now = Callable[[], datetime.datetime]
-
-
-def utc_now() -> datetime.datetime:
-    """Return the time of this machine."""
-    return datetime.datetime.now(datetime.UTC)
 
 
 @dataclass(slots=True)
@@ -69,26 +55,16 @@ class Watch:
     A crash between a report and the write of the state repeats the report.
     """
 
-    def __init__(self, followed: Followed, checkpoint: Folder, late_s: int, report: Report, now: Now = utc_now) -> None:
+    def __init__(self, followed: Followed, checkpoint: Folder, late_s: int, report: Report) -> None:
         self._followed, self._checkpoint = followed, checkpoint
         self._late = datetime.timedelta(seconds=late_s + MINUTE_S)
-        self._report, self._now = report, now
+        self._report = report
         content = checkpoint.read(_STATE)
         self._state = State(**json.loads(content)) if content is not None else State()
 
-    def latest(self) -> datetime.datetime:
-        """Return the latest time that a line may have, unless the whole log is ahead of this machine."""
-        return self._now() + _MOST_AHEAD
-
     def saw(self, first: datetime.datetime, last: datetime.datetime) -> None:
         """Take note of the first and the last minute of a batch that was written, and search the minutes that it ended."""
-        searched = datetime.datetime.fromisoformat(self._state.searched) if self._state.searched else None
-        latest = self.latest()
-        if searched is not None and (searched <= latest) != (first <= latest):
-            if first > latest:
-                return
-            searched, self._state.searched = None, ""  # a line ahead of time was alone in the first batch
-        begin = first if searched is None else searched
+        begin = datetime.datetime.fromisoformat(self._state.searched) if self._state.searched else first
         end = last - self._late + datetime.timedelta(seconds=MINUTE_S)
         if end <= begin and self._state.searched:
             return
@@ -103,8 +79,6 @@ class Watch:
         if cells is None or not searched:
             return
         with page.kept(_between(cells, searched[0][0], searched[-1][1])) as found:
-            if len(searched) > _MOST_WINDOWS:
-                searched = _with_lines(found, searched)
             if found.count() <= aggregate.MOST_CELLS:
                 few = FewCells.of(found)
                 yield from ((each, _findings(_of_few(few.table, each))) for each in searched)
@@ -125,15 +99,6 @@ class Watch:
         self._state.reported = {key: on for key, on in reported.items() if at - datetime.datetime.fromisoformat(on) < WINDOW}
         if new:
             self._report(new)
-
-
-def _with_lines(found: DataFrame, searched: Sequence[Window]) -> list[Window]:
-    """Return the windows of the hours that have lines."""
-    from pyspark.sql import functions as sf
-
-    hours = found.where(sf.col("kind").isin(list(TIMED))).select((sf.unix_seconds(TIME.name) / HOUR_S).cast("long").alias("hour"))
-    present = sorted(page.moment(row["hour"] * HOUR_S) for row in hours.distinct().collect())
-    return [each for each in searched if bisect_left(present, _hour(each[0])) < bisect_left(present, each[1])]
 
 
 def windows(begin: datetime.datetime, end: datetime.datetime) -> list[Window]:
