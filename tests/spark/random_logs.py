@@ -28,10 +28,6 @@ DAMAGES = (
     *('{"time":"2026-02-30T08:00:00.000Z","api":"Fetch"}', '{"time":"yesterday","api":"Fetch"}', "\ufeff{}", '{"api":1,"time":2}'),
 )
 FIRST_NUMBER = 1000
-WRONG = ("1970-01-01T00:00", "2000-02-29T23:59", "2026-11-19T12:00", "2026-11-22T12:30", "2099-01-01T00:00")
-"""Minutes of lines with a wrong time."""
-FEWEST_FOR_A_WRONG_CLOCK = 20
-"""Lines of a file in which one has a wrong time: if more than a tenth are wrong, the report changes none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +46,6 @@ class Shape:
     is_old: float
     """The share of lines of version 1."""
     has_repeats: bool
-    has_wrong_clocks: bool = False
 
 
 SHAPES = st.builds(
@@ -65,7 +60,6 @@ SHAPES = st.builds(
     damaged=st.sampled_from((0.0, 0.05)),
     is_old=st.sampled_from((0.0, 0.3, 1.0)),
     has_repeats=st.booleans(),
-    has_wrong_clocks=st.booleans(),
 )
 
 
@@ -94,16 +88,14 @@ class RandomLog:
         return directory
 
     def _file(self, path: Path, node: int, hour: str, incidents: list[dict[str, Any]]) -> None:
-        drawn: list[tuple[int, dict[str, Any]]] = [(self.chosen.randrange(60), {}) for _ in range(self.shape.lines)]
+        texts = [self._line(node, hour, {}) for _ in range(self.shape.lines)]
         for incident in incidents:
             first = self.chosen.randrange(56)
-            drawn += [(minute, incident) for minute in range(first, first + 4) for _ in range(self.chosen.randint(20, 60))]
-        # A broker numbers its lines as time passes; within a minute, the numbers are in another order than the times.
-        drawn.sort(key=lambda each: each[0])
-        moments = [f"{hour}:{minute:02}" for minute, _ in drawn]
-        if self.shape.has_wrong_clocks and not self.shape.has_repeats:
-            self._set_a_clock_wrong([minute for minute, _ in drawn], moments)
-        texts = [self._line(node, moment, incident) for moment, (_, incident) in zip(moments, drawn, strict=True)]
+            texts += [
+                self._line(node, f"{hour}:{minute:02}", incident)
+                for minute in range(first, first + 4)
+                for _ in range(self.chosen.randint(20, 60))
+            ]
         for at in range(len(texts) - 1, -1, -1):
             if self.chosen.random() < self.shape.damaged:
                 texts.insert(at, self.chosen.choice(DAMAGES))
@@ -113,13 +105,6 @@ class RandomLog:
             again.write_bytes(content[: self.chosen.randint(len(content) // 2, len(content))])
         form, pack = self.chosen.choice((("", bytes), ("", bytes), (".gz", gzip.compress), (".zst", zstandard.compress)))
         path.with_name(path.name + form).write_bytes(pack(content))
-
-    def _set_a_clock_wrong(self, minutes: list[int], moments: list[str]) -> None:
-        """Give a line a wrong time, where its file alone shows that: it is one of many, and far enough from both ends."""
-        distinct = sorted(set(minutes))
-        inner = [at for at, minute in enumerate(minutes) if minute in distinct[3:-3]]
-        if len(minutes) >= FEWEST_FOR_A_WRONG_CLOCK and inner:
-            moments[self.chosen.choice(inner)] = self.chosen.choice(WRONG)
 
     def _incident(self) -> dict[str, Any]:
         """Return the fields that the lines of an incident have in common."""
@@ -149,11 +134,12 @@ class RandomLog:
 
     def _line(self, node: int, moment: str, changes: dict[str, Any]) -> str:
         chosen = self.chosen
+        at = moment if len(moment) > 13 else f"{moment}:{chosen.randrange(60):02}"
         self.sequences[node] += 1
         times = {phase: int(chosen.lognormvariate(4, 2)) if chosen.random() < 0.8 else 0 for phase in PHASES}
         values: dict[str, Any] = {
             "v": 2,
-            "time": f"{moment}:{chosen.randrange(60):02}.{chosen.randrange(1000):03}Z",
+            "time": f"{at}:{chosen.randrange(60):02}.{chosen.randrange(1000):03}Z",
             "node": node,
             **self._client(),
             "api": chosen.choice(APIS),
