@@ -1,6 +1,5 @@
 """One entry of ``log.dirs``: its lock, its checkpoints and its clean-shutdown file."""
 
-import contextlib
 import errno
 import fcntl
 import json
@@ -87,38 +86,33 @@ class LogDirectory:
             os.scandir(self.path).close()
             with _held_here_lock:
                 self._lock_fd = self._take_lock()
-        except BlockingIOError:
-            raise DirectoryInUseError(f"The log directory {self.path} is in use: {self._holder()}") from None
         except OSError as error:
             raise UnusableDirectoryError(f"Cannot use the log directory {self.path}: {error.strerror}") from error
-
-    def _holder(self) -> str:
-        """Return the owner of the lock as text for an error message."""
-        if os.path.realpath(self.path) in _held_here:
-            return f"another broker of this process holds the lock on {LOCK_FILE} in it"
-        with contextlib.suppress(OSError), open(self.path / LOCK_FILE, "rb") as file:
-            pid = lock_holder(file.fileno())
-            if pid is not None:
-                return f"process {pid} holds the lock on {LOCK_FILE} in it; stop that broker, or take another directory"
-        return f"another broker holds the lock on {LOCK_FILE} in it"
 
     def _take_lock(self) -> int:
         # The lock belongs to the process, and closing any descriptor of the file drops it: another broker in this process must be
         # rejected before it opens the file.
         name = os.path.realpath(self.path)
         if name in _held_here:
-            raise BlockingIOError
+            raise self._in_use("another broker of this process holds the lock")
         fd = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            pid = lock_holder(fd)
             os.close(fd)
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise BlockingIOError from None
-            raise
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            if pid is None:
+                raise self._in_use("another broker holds the lock") from None
+            advice = "; stop that broker, or take another directory"
+            raise self._in_use(f"process {pid} holds the lock", advice) from None
         _held_here.add(name)
         close_in_children(self, LogDirectory.release)
         return fd
+
+    def _in_use(self, who: str, advice: str = "") -> DirectoryInUseError:
+        return DirectoryInUseError(f"The log directory {self.path} is in use: {who} on {LOCK_FILE} in it{advice}")
 
     def release(self) -> None:
         """Release the lock; does nothing if it is not held."""
