@@ -68,13 +68,15 @@ class MetricsPage(Resource):
         started_ns = now_ns()
         if started_ns >= self._expires_ns:
             self._page = render(self._registry) + render_process()
-            self._compressed = gzip.compress(self._page, compresslevel=GZIP_LEVEL)
+            self._compressed = b""
             ended_ns = now_ns()
             self._expires_ns = ended_ns + PAUSES * (ended_ns - started_ns)
         request.setHeader(b"vary", b"accept-encoding")  # type: ignore[no-untyped-call]
         if b"gzip" not in (request.getHeader(b"accept-encoding") or b""):
             return self._page
         request.setHeader(b"content-encoding", b"gzip")  # type: ignore[no-untyped-call]
+        if not self._compressed:
+            self._compressed = gzip.compress(self._page, compresslevel=GZIP_LEVEL)
         return self._compressed
 
     @override

@@ -68,7 +68,7 @@ def _trailing_error(rest: Buffer) -> int:
 
 
 def transactional_producer(records: Buffer) -> tuple[int, int] | None:
-    """Return the producer's id and epoch of a transactional batch; None for other batches, and for what is too short for one."""
+    """Return the producer's id and epoch of a transactional batch; None for other batches, and for bytes shorter than a header."""
     if len(records) < HEADER_SIZE or not records[ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
         return None
     producer_id: int = INT64.unpack_from(records, PRODUCER_ID_AT)[0]
