@@ -18,6 +18,7 @@ from typing import Any
 
 from twisted_kafka_spark.arguments import PROGRAM, duration_s, moment, parser, whole_hours
 from twisted_kafka_spark.findings.find import NAMES
+from twisted_kafka_spark.records.conditions import check_condition
 from twisted_kafka_spark.records.read import NoAccessLogError
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.terminal import as_text
@@ -95,11 +96,12 @@ def _computed(options: argparse.Namespace, *, is_merge: bool = False, **more: An
     is_elsewhere = any(is_remote(path) for path in options.paths) or session.may_have_other_default(options.conf)
     if topic is None and not is_merge and not is_elsewhere:
         find_sources(None, options.paths, with_open=not more["rollup_out"])  # fails before Spark takes seconds to start
+    job = _job(options, topic=topic, is_merge=is_merge, **more)  # likewise
     with _spark(options) as spark:
         from twisted_kafka_spark.pipeline.job import run
 
         with Progress(spark, is_wanted=not options.quiet):
-            return run(spark, _job(options, topic=topic, is_merge=is_merge, **more))
+            return run(spark, job)
 
 
 @contextmanager
@@ -118,7 +120,10 @@ def _job(options: argparse.Namespace, **more: Any) -> Any:
     from twisted_kafka_spark.pipeline.job import Job
     from twisted_kafka_spark.pipeline.rollup import Selection
 
+    check_condition(options.filter)
     since, until = moment(options.since), moment(options.until)
+    if since and until and since >= until:
+        raise ValueError(f"--since must be before --until: {since} is not before {until}")
     if more.get("rollup_out"):
         since, until = whole_hours(since, until)
     return Job(
@@ -149,6 +154,7 @@ def _follow(options: argparse.Namespace) -> int:
     if not options.directory and not options.bootstrap_servers:
         raise ValueError("follow requires a directory or --bootstrap-servers")
     topic, findings_topic = _topic(options, options.topic), _topic(options, options.findings_topic)
+    late_s, trigger_s = duration_s(options.late), duration_s(options.every)
     with _spark(options, application="access log follow") as spark:
         from twisted_kafka_spark.stream.follow import Following, follow
         from twisted_kafka_spark.stream.source import Source
@@ -158,8 +164,8 @@ def _follow(options: argparse.Namespace) -> int:
             source,
             options.out,
             checkpoint=options.checkpoint,
-            late_s=duration_s(options.late),
-            trigger_s=duration_s(options.every),
+            late_s=late_s,
+            trigger_s=trigger_s,
             is_once=options.once,
             findings_topic=findings_topic,
         )

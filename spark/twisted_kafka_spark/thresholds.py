@@ -38,6 +38,35 @@ EXPECTED_ERRORS = frozenset(
     }
 )
 """Errors that are part of a protocol, for example to signal a rebalance or to require a new session."""
+RETRY_ERRORS = frozenset(
+    {
+        "COORDINATOR_NOT_AVAILABLE",
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "NOT_COORDINATOR",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_LEADER_OR_FOLLOWER",
+        "FENCED_LEADER_EPOCH",
+        "UNKNOWN_LEADER_EPOCH",
+        "OFFSET_NOT_AVAILABLE",
+        "CONCURRENT_TRANSACTIONS",
+        "UNSTABLE_OFFSET_COMMIT",
+        "FENCED_MEMBER_EPOCH",
+        "STALE_MEMBER_EPOCH",
+        "UNKNOWN_SUBSCRIPTION_ID",
+        "ELECTION_NOT_NEEDED",
+    }
+)
+"""Errors that ask a client to look for the leader or coordinator again, or to wait for it. A few are part of each start and each
+move; a burst of them is a finding."""
+PROBING_ERRORS = frozenset(
+    {
+        ("Metadata", "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("ConsumerGroupDescribe", "GROUP_ID_NOT_FOUND"),
+        ("ShareGroupDescribe", "GROUP_ID_NOT_FOUND"),
+        ("DescribeAcls", "SECURITY_DISABLED"),
+    }
+)
+"""APIs and errors that answer a client's question: whether a topic exists yet, of which type a group is, whether there are ACLs."""
 
 REBALANCE_APIS = ("JoinGroup", "SyncGroup", "LeaveGroup")
 REBALANCES_A_MINUTE = 40

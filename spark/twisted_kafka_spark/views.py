@@ -20,9 +20,9 @@ from twisted_kafka_spark.cells import transactions
 from twisted_kafka_spark.cells.aggregate import SAMPLED_NAMES
 from twisted_kafka_spark.cells.kinds import CLIENT, KINDS, MEASURES, SERVED, SOFTWARE, TIME
 from twisted_kafka_spark.cells.security import GROUP_REFUSAL, OTHER_REFUSALS, TOPIC_REFUSAL
+from twisted_kafka_spark.expected import expected_rows
 from twisted_kafka_spark.records.schema import PHASES
 from twisted_kafka_spark.thresholds import (
-    EXPECTED_ERRORS,
     MINUTE_FLOOR,
     NEW_CONNECTIONS_FLOOR,
     REBALANCE_APIS,
@@ -91,7 +91,7 @@ VIEWS: dict[str, View] = {
     "principal": View("principals", ("principal",), ranks=_BUSY, derived=_BOTH),
     "software": View("software", SOFTWARE, ranks=("requests",), top=60),
     "old_version": View("old_versions", (*CLIENT, *SOFTWARE, "api", "version")),
-    "expected_client": View("errors", CLIENT, where=_one_of("error", sorted(EXPECTED_ERRORS))),
+    "expected_client": View("errors", CLIENT, where=expected_rows()),
     "error_client": View("errors", ("api", "error", *CLIENT), ranks=("requests",), top=500),
     "client_minute": View("client_minutes", (TIME.name, *CLIENT, "api"), least=MINUTE_FLOOR),
     "throttled_minute": View("client_minutes", (TIME.name, *CLIENT, "api"), where=pc.field("throttled") > 0),

@@ -66,7 +66,7 @@ def _summed(rows: Sequence[Values], keys: Sequence[str], names: Sequence[str]) -
         mine["requests"] += row["requests"]
         mine["failed"] += row["failed"]
     for row in rows:
-        # Each row of a client has all of its errors that are part of a protocol.
+        # Each row of a client has all of its expected errors.
         mine = found[tuple(row[key] for key in keys)]
         mine["expected"] = row["expected"]
     return [{**row, "failed": max(row["failed"] - row["expected"], 0)} for row in found.values()]

@@ -12,11 +12,11 @@ from twisted_kafka_spark.cells.histogram import COARSE, quantile, quantiles
 from twisted_kafka_spark.cells.kinds import CLIENT, MINUTE_S
 from twisted_kafka_spark.cells.security import PLAIN_PROTOCOLS
 from twisted_kafka_spark.cells.transactions import REFUSED
+from twisted_kafka_spark.expected import is_expected
 from twisted_kafka_spark.findings.detectors import throttled_shares
 from twisted_kafka_spark.pipeline import series
 from twisted_kafka_spark.records.kafka_names import WAITS_BY_DESIGN
 from twisted_kafka_spark.records.schema import OUTCOMES, PHASES
-from twisted_kafka_spark.thresholds import EXPECTED_ERRORS
 from twisted_kafka_spark.views import TOP
 
 if TYPE_CHECKING:
@@ -132,16 +132,16 @@ def _total(tables: Tables) -> Values:
 
 
 def _expected(tables: Tables) -> dict[str, int]:
-    """Return the numbers of requests of each API with an error that is part of a protocol."""
+    """Return the numbers of requests of each API with an error that is not a failure."""
     found: dict[str, int] = defaultdict(int)
     for row in tables["error_minute"]:
-        found[row["api"]] += row["requests"] if row["error"] in EXPECTED_ERRORS else 0
+        found[row["api"]] += row["requests"] if is_expected(row["api"], row["error"]) else 0
     return found
 
 
 def _error(row: Row, *keys: str) -> Values:
-    """Return a row of a table of errors; `is_expected`: whether it is part of a protocol."""
-    return {**{name: row[name] for name in (*keys, "error", "requests")}, "is_expected": row["error"] in EXPECTED_ERRORS}
+    """Return a row of a table of errors; `is_expected`: whether they are no failures."""
+    return {**{name: row[name] for name in (*keys, "error", "requests")}, "is_expected": is_expected(row["api"], row["error"])}
 
 
 def _mean(row: Row, name: str) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark.cells.histogram import COARSE, middle, quantiles
-from twisted_kafka_spark.thresholds import EXPECTED_ERRORS
+from twisted_kafka_spark.expected import is_expected
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables
@@ -38,7 +38,7 @@ def text(second: int) -> str:
 
 
 def over_time(tables: Tables, every: Sequence[int], tick_s: int) -> Values:
-    """Return the series of the charts: errors that are part of a protocol are apart from the others."""
+    """Return the series of the charts: errors that are no failures are apart from the others."""
     place = {tick: at for at, tick in enumerate(every)}
 
     def at(row: Row) -> int:
@@ -48,10 +48,10 @@ def over_time(tables: Tables, every: Sequence[int], tick_s: int) -> Values:
     for row in tables["tick"]:
         for name, values in sums.items():
             values[at(row)] += row[name] or 0
-    failed = [row for row in tables["error_minute"] if row["error"] not in EXPECTED_ERRORS]
+    failed = [row for row in tables["error_minute"] if not is_expected(row["api"], row["error"])]
     expected = [0] * len(every)
     for row in tables["error_minute"]:
-        expected[at(row)] += row["requests"] if row["error"] in EXPECTED_ERRORS else 0
+        expected[at(row)] += row["requests"] if is_expected(row["api"], row["error"]) else 0
     return {
         "ticks": [text(tick) for tick in every],
         "requests": _by_name(tables["tick"], "api", at, len(every)),

@@ -71,7 +71,7 @@ def _facts(document: Values) -> str:
     facts = {
         "requests": f"{total['requests']:,}",
         "failed": f"{failed:,} ({percent:.2%})",
-        "with an error of a protocol": f"{total['expected']:,}",
+        "asked to retry or rejoin": f"{total['expected']:,}",
         "throttled": f"{total['throttled']:,}",
         "received": size(total["request_bytes"]),
         "sent": size(total["response_bytes"]),
@@ -365,7 +365,7 @@ def _comparison(document: Values) -> str:
         for what, name, form in (
             ("requests", "requests", number),
             ("with an error", "failed", number),
-            ("of these, part of a protocol", "expected", number),
+            ("of these, no failures", "expected", number),
             ("throttled", "throttled", number),
             ("time throttled", "throttle_us", TIMES.text),
             ("received", "request_bytes", BYTES.text),
@@ -408,9 +408,7 @@ def _errors(document: Values) -> str:
         + table("Failed requests by API", found["errors"], what)
         + table("Failed requests by client", found["client_errors"], [*_CLIENT, *what])
         + table("Failed requests by topic", found["topic_errors"], [text("topic", "topic"), *what])
-        + folded(
-            "Errors that are part of a protocol", table("They direct clients to the next step; nothing failed", expected, what)
-        )
+        + folded("Errors that are no failures", table("They direct clients to the next step, or to try again", expected, what))
     )
 
 
