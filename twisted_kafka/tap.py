@@ -5,10 +5,11 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from twisted.logger import Logger
+from twisted.logger import FileLogObserver, Logger
 from twisted.python import usage
 from typing_extensions import override
 
@@ -16,6 +17,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.command_line import make_config
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.properties import load_properties
+from twisted_kafka.system.log_file import log_file_observer
 from twisted_kafka.system.start_up import SERVE_COMMAND, compile_loops, restart_interpreter, without_collector
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ EXIT_STATUS_BAD_START = 1
 EXIT_STATUS_FATAL = 1
 EXIT_STATUS_STOPPED = 0
 """Of an orderly stop on a signal. twistd itself would end as if the signal had killed it (143 for SIGTERM)."""
+
+DAEMON_LOG = "twistd.log"
+"""Where twistd logs as a daemon without --logfile."""
 
 OPEN_FILES = 10_240
 """What macOS really allows a process whose hard limit is "unlimited"."""
@@ -116,6 +121,30 @@ class Options(usage.Options):
             if self[name] == "":
                 raise usage.UsageError(f"option --{name} must not be empty")
         self.config = make_config(self, self.overrides, os.environ if self["environment"] else {})
+        self._log_to_a_file_that_may_be_rotated()
+
+    def _log_to_a_file_that_may_be_rotated(self) -> None:
+        """Replace the file to which twistd would log, as it is not safe to rotate; a log to stdout, syslog or a --logger stays."""
+        twistd = self.parent
+        if twistd is None or twistd.get("logger") or twistd.get("syslog"):
+            return
+        path = twistd.get("logfile") or ("" if twistd.get("nodaemon") else DAEMON_LOG)
+        if path not in ("", "-"):
+            _daemon_log.path = Path(path).absolute()
+            twistd["logger"] = f"{__name__}.{_daemon_log_observer.__name__}"  # it wants a name, before it makes the service
+
+
+class _DaemonLog:
+    """The path of the log of this process, which twistd passes on to no logger."""
+
+    path = Path(DAEMON_LOG)
+
+
+_daemon_log = _DaemonLog()
+
+
+def _daemon_log_observer() -> FileLogObserver:
+    return log_file_observer(_daemon_log.path)
 
 
 def makeService(options: Options, reactor: Any) -> "BrokerService":

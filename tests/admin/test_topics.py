@@ -224,7 +224,7 @@ def test_only_the_controller_does_it(topics: Topics) -> None:
 def test_any_broker_creates_what_clients_use(topics: Topics) -> None:
     controller = topics.cluster.controller
     controller.active_controller_id = 2
-    assert topics.manager.auto_create(["t", "bad/"]) == {
+    assert {each.name: each.error for each in topics.manager.auto_create(["t", "bad/"])} == {
         "t": ErrorCode.LEADER_NOT_AVAILABLE,
         "bad/": ErrorCode.INVALID_TOPIC_EXCEPTION,
     }
@@ -265,7 +265,7 @@ def test_an_internal_topic_that_cannot_be_made_is_one_line_however_often_it_is_a
 
 
 def test_topics_that_are_asked_about_come_by_themselves(topics: Topics) -> None:
-    answers = topics.manager.auto_create(["a.b", "a_b", "c"])
+    answers = {each.name: each.error for each in topics.manager.auto_create(["a.b", "a_b", "c"])}
     assert answers == {
         "a.b": ErrorCode.LEADER_NOT_AVAILABLE,
         "a_b": ErrorCode.INVALID_TOPIC_EXCEPTION,

@@ -18,6 +18,7 @@ from tests.support.processes import signals_end, start_tied
 
 pytestmark = pytest.mark.long
 
+REMEDY = "Remove broker.id from the settings to keep the directories' id, or use other log directories for another broker\n"
 TAP = Path(__file__).resolve().parents[2] / "tap"
 
 
@@ -170,7 +171,20 @@ def test_another_brokers_directory_is_one_line_and_status_1(twistd: Twistd) -> N
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=WAIT_S)
     errors = twistd.fails("--broker-id", "4", "--listeners", "PLAINTEXT://127.0.0.1:0")
-    assert errors == "twistd kafka: Invalid value '4' for broker.id: must be 3, as the log directories have it\n"
+    assert errors == "twistd kafka: Invalid value '4' for broker.id: must be 3, as the log directories have it. " + REMEDY
+
+
+def test_a_daemons_log_may_be_rotated(twistd: Twistd) -> None:
+    log = twistd.folder / "kafka.log"
+    process = twistd.start("--logfile", str(log), "kafka", "--listeners", "PLAINTEXT://127.0.0.1:0")
+    eventually(lambda: log.exists() and "listens on PLAINTEXT" in log.read_text())
+    log.rename(twistd.folder / "kafka.log.1")
+    process.send_signal(signal.SIGUSR1)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0
+    assert "Server Shut Down" in log.read_text()
+    assert "Server Shut Down" not in (twistd.folder / "kafka.log.1").read_text()
 
 
 def test_a_bad_option_is_one_line_and_status_1(twistd: Twistd) -> None:

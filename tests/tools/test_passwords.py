@@ -8,6 +8,7 @@ import pytest
 
 from twisted_kafka.broker.registration.metadata_store import METADATA_FILE
 from twisted_kafka.log.directories.log_directory import LogDirectory
+from twisted_kafka.log.directories.meta_properties import MetaProperties, write_meta_properties
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.znodes import ConfigNode
 from twisted_kafka.security.scram.credentials import make_credential, parse_credential
@@ -80,6 +81,21 @@ def test_a_broker_that_runs_is_left_alone(set_password: Command, tmp_path: Path,
     advice = "use twisted-kafka users set-password while it runs"
     assert capsys.readouterr().err == f"twisted-kafka: The log directory {tmp_path / 'log'} is in use: {whose}, or {advice}\n"
     assert not (tmp_path / "log" / METADATA_FILE).exists()
+
+
+def test_the_settings_of_another_broker_are_refused_as_a_start_would(
+    set_password: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "log").mkdir()
+    write_meta_properties(tmp_path / "log", MetaProperties("cluster", 1001))
+    settings = tmp_path / "server.properties"
+    settings.write_text("broker.id=1\n")
+    assert set_password("admin", "--config", str(settings), password="first") == EXIT_USAGE
+    told = capsys.readouterr()
+    assert "must be 1001, as the log directories have it. Remove broker.id from the settings" in told.err
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    settings.write_text("")
+    assert set_password("admin", "--config", str(settings), password="first") == 0
 
 
 @pytest.mark.parametrize(

@@ -229,15 +229,17 @@ class TopicManager:
             self._logged_failures[topic] = reason
             self.log.error("Topic {topic} cannot be created: {reason}", topic=topic, reason=reason)
 
-    def auto_create(self, topics: Iterable[str], mutations: ControllerMutationQuota = UNBOUNDED) -> dict[str, ErrorCode]:
-        """Start to create topics that a client asked for; the result is LEADER_NOT_AVAILABLE for those in progress.
+    def auto_create(self, topics: Iterable[str], mutations: ControllerMutationQuota = UNBOUNDED) -> list[TopicResult]:
+        """Start to create topics that a client asked for; the error is LEADER_NOT_AVAILABLE for those in progress.
 
-        Internal topics get their own configs, others the defaults (Kafka: ``AutoTopicCreationManager``).
+        A result of this call's own topics has a topic id. Internal topics get their own configs, others the defaults (Kafka:
+        ``AutoTopicCreationManager``).
         """
-        return {
-            each.name: ErrorCode.LEADER_NOT_AVAILABLE if each.error in _IN_PROGRESS else each.error
-            for each in self._create_automatically(topics, mutations)
-        }
+        results = self._create_automatically(topics, mutations)
+        for each in results:
+            if each.error in _IN_PROGRESS:
+                each.error = ErrorCode.LEADER_NOT_AVAILABLE
+        return results
 
     def _create_automatically(self, topics: Iterable[str], mutations: ControllerMutationQuota) -> list[TopicResult]:
         """Any broker creates topics that clients use, as in ZooKeeper mode; it need not be the controller."""

@@ -6,6 +6,7 @@ from twisted_kafka.coordinator.damage import SKIP_KEY, DamagePolicy
 from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter, follow_leadership
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from twisted_kafka.group_coordinator.assignors.loading import AssignorError, load_assignors
+from twisted_kafka.group_coordinator.consumer_lag import ConsumerLag
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
 from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
@@ -15,7 +16,7 @@ from twisted_kafka.group_coordinator.group_shard import GroupShardFactory
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.records.compression import Compression
-from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
@@ -63,6 +64,12 @@ def make_group_coordinator(
     )
     groups = GroupCoordinator(runtime, scheduler, environment)
     follow_leadership(replica_manager, runtime)
+
+    def high_watermark(topic_partition: TopicPartition) -> int | None:
+        partition = replica_manager.get_partition(topic_partition)
+        return None if partition is None else partition.log.high_watermark
+
+    ConsumerLag(lambda: [shard.store for shard in runtime.peek()], high_watermark).register(metrics)
     return groups
 
 

@@ -7,12 +7,15 @@ import argparse
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from twisted_kafka.admin.scram_credentials import ScramCredentialAdmin, Upsertion
+from twisted_kafka.broker.registration.identity import check_broker_id
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.command_line import make_config
 from twisted_kafka.log.directories.log_directory import DirectoryInUseError
+from twisted_kafka.log.directories.meta_properties import load_meta_properties
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.registration import prepare_store
 from twisted_kafka.metadata.store import IMetadataStore
@@ -42,9 +45,13 @@ def add_command(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def _store(config: KafkaConfig) -> Iterator[IMetadataStore]:
-    """Open the stopped broker's store. Raises DirectoryInUseError with advice for a running one."""
+    """Open the stopped broker's store.
+
+    Raises ValueError with advice for a running broker, and ConfigError if the broker would not start with these directories.
+    """
     try:
         with stopped_brokers_store(config) as store:
+            check_broker_id(config, load_meta_properties(map(Path, config.log_dirs)))
             yield store
     except DirectoryInUseError as error:
         raise ValueError(f"{error}, or use twisted-kafka users set-password while it runs") from None

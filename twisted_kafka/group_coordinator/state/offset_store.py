@@ -1,7 +1,7 @@
 """Committed offsets of the groups in one partition of ``__consumer_offsets``, and pending ones of open transactions."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from twisted_kafka.group_coordinator.state.group import OffsetRetention
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
@@ -126,6 +126,12 @@ class OffsetStore:
     def of(self, group_id: str) -> Offsets:
         """Return a group's committed offsets; the caller must not change them."""
         return self._committed.get(group_id) or {}
+
+    def committed(self) -> Iterator[tuple[str, TopicPartition, int]]:
+        """Yield group, partition and offset of all committed offsets, also while another thread changes them."""
+        for group_id, offsets in list(self._committed.items()):
+            for partition, value in list(offsets.items()):
+                yield group_id, partition, value.offset
 
     def partitions_of(self, group_id: str) -> list[TopicPartition]:
         """Return the partitions for which a group has an offset, committed or pending, in order."""

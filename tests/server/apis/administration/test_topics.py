@@ -3,8 +3,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from tests.server.apis.topic_harness import OneBroker
+from twisted_kafka.admin.topic_orders import log_topic_change
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.topics import (
@@ -179,3 +182,34 @@ def test_topics_that_are_created_automatically_cost_too(broker: OneBroker) -> No
     assert broker.ask(asked, 8).topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
     assert create(broker, 6, topic("c"))[0].error_code == 89
     assert broker.throttle_ms == 2000
+
+
+def test_the_log_says_who_changed_which_topics(broker: OneBroker) -> None:
+    with capturedLogs() as events:
+        create(broker, 7, topic("t", 2), topic("u"), topic("b/"))
+        create(broker, 7, topic("only-checked"), validate_only=True)
+        create(broker, 7, topic("t"))
+        broker.ask(CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="u", count=2, assignments=None)], timeout_ms=1000), 3)
+        broker.ask(DeleteTopicsRequest(topic_names=["t", "nope"], timeout_ms=1000), 5)
+        asked = [MetadataRequestTopic(name="used"), MetadataRequestTopic(name="u")]
+        broker.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=True), 4)
+        broker.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=True), 4)
+    who = "for User:ANONYMOUS, client test at 127.0.0.1"
+    assert [formatEvent(event) for event in events if "principal" in event] == [
+        f"Created topics t, u {who}",
+        f"Added partitions to topic u {who}",
+        f"Deleted topic t {who}",
+        f"Created topic used {who}",
+    ]
+
+
+def test_a_client_cannot_fill_the_log() -> None:
+    connection = ConnectionInfo("c", "PLAINTEXT", "PLAINTEXT", "127.0.0.1")
+    context = RequestContext(19, 7, 1, "y" * 30_000, connection)
+    with capturedLogs() as events:
+        log_topic_change(context, "Created", [f"t{number}" for number in range(10_000)])
+        log_topic_change(context, "Created", [])
+    (line,) = map(formatEvent, events)
+    assert line.startswith("Created topics t0, t1, ")
+    assert "t19 and 9980 more for User:ANONYMOUS, client yyy" in line
+    assert len(line) < 1000

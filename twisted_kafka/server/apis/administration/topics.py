@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 
-from twisted_kafka.admin.topic_orders import NewPartitions, NewTopic, TopicResult
+from twisted_kafka.admin.topic_orders import NewPartitions, NewTopic, TopicResult, log_topic_change
 from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext
@@ -38,6 +38,9 @@ _STRICT_CREATION_SINCE = 6
 _STRICT_DELETION_SINCE = 5
 _STRICT_GROWTH_SINCE = 3
 """From these versions on, clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
+_BEGUN = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
+"""The errors of a change that was written; after a timeout it will still happen."""
 
 _BY_ID_SINCE = 6
 _DETAILS_SINCE = 5
@@ -92,6 +95,8 @@ class TopicApis:
         def answer(done: list[TopicResult]) -> CreateTopicsResponse | Limited:
             done = _in_order(names, [*done, *denied.values()])
             _note(context, done)
+            if not request.validate_only:
+                log_topic_change(context, "Created", (each.name for each in done if each.topic_id != NO_UUID))
             described: _Described = {}
             created = [self._created(context.api_version, each, each.name in describable, described) for each in done]
             for each in created:
@@ -159,6 +164,7 @@ class TopicApis:
                     result = by_name[answer.name]
                     answer.error_code, answer.error_message = result.error, result.message
                 context.note_topic(answer.name or "", (), 0, 0, answer.error_code)
+            log_topic_change(context, "Deleted", (answer.name for answer in answers if answer.name and answer.error_code in _BEGUN))
             response = DeleteTopicsResponse(responses=answers)
             return response if quota is UNBOUNDED else Limited(response, quota)
 
@@ -206,6 +212,8 @@ class TopicApis:
         def answer(done: list[TopicResult]) -> CreatePartitionsResponse | Limited:
             done = _in_order(names, [*done, *denied.values()])
             _note(context, done)
+            if not request.validate_only:
+                log_topic_change(context, "Added partitions to", (each.name for each in done if each.error in _BEGUN))
             response = CreatePartitionsResponse(
                 results=[
                     CreatePartitionsTopicResult(name=each.name, error_code=each.error, error_message=each.message) for each in done

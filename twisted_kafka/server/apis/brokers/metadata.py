@@ -5,6 +5,7 @@ error. DescribeCluster v0-2: v1 endpoint type. DescribeTopicPartitions v0, paged
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+from twisted_kafka.admin.topic_orders import log_topic_change
 from twisted_kafka.admin.topic_rules import name_error
 from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -197,7 +198,9 @@ class MetadataApis:
         errors = {name: ErrorCode.INVALID_TOPIC_EXCEPTION for name in names if name_error(name) is not None}
         creatable = [name for name in names if name not in errors]
         if may_create and creatable:
-            errors |= self._topics.auto_create(creatable, self._mutations.permissive_quota_for(context))
+            made = self._topics.auto_create(creatable, self._mutations.permissive_quota_for(context))
+            errors |= {each.name: each.error for each in made}
+            log_topic_change(context, "Created", (each.name for each in made if each.topic_id != NO_UUID))
         return [
             MetadataResponseTopic(
                 error_code=errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), name=name, is_internal=name in INTERNAL_TOPICS
