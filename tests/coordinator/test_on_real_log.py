@@ -10,7 +10,7 @@ from tests.support.coordinator_fakes import join
 from tests.support.real_log import TOPIC, RealBroker
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.damage import SKIP_KEY
-from twisted_kafka.coordinator.replica_log import ReplicaReader
+from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import Sender, SyncRequest
 from twisted_kafka.log.producer_state.producer_state_manager import NO_SEQUENCE
@@ -239,4 +239,20 @@ def test_a_batch_of_unknown_size_hides_the_rest_of_its_segment_only(tmp_path: Pa
         assert found == {f"g{number}" for number in range(30) if number not in damaged}
     else:
         assert broker.groups.runtime.partition_states() == {"loading": 0, "active": 0, "failed": 1}
+    broker.stop()
+
+
+def test_a_coordinator_deletes_records_of_its_internal_topic(tmp_path: Path, clock: ManualClock) -> None:
+    broker = RealBroker(tmp_path, clock)
+    broker.lead()
+    for index in range(3):
+        value = OffsetCommitValue(offset=index, commit_timestamp=clock.wall_ms())
+        assert broker.groups.commit_offsets(Sender("g"), {PARTITION: value}, 9) == ErrorCode.NONE
+    partition = TopicPartition(TOPIC, broker.groups.partition_for("g"))
+    writer = ReplicaWriter(broker.replicas, 1_000)
+    assert writer.delete_records(partition, 2).result(0) == ErrorCode.NONE
+    assert writer.delete_records(partition, 4).result(0) == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert [
+        batch.base_offset for chunk in ReplicaReader(broker.replicas).read_all(partition, 1000) for batch in batches(chunk)
+    ] == [2]
     broker.stop()

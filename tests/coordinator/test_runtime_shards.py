@@ -1109,3 +1109,15 @@ def test_a_shard_that_fails_to_unload_keeps_no_other_from_being_unloaded(monkeyp
     monkeypatch.setattr(setup.shards[0], "unloaded", lambda: 1 // 0)
     setup.runtime.shutdown()
     assert setup.shards[1].events == ["loaded", "unloaded"]
+
+
+def test_a_shard_deletes_records_of_its_partition() -> None:
+    setup = Setup()
+    shard = setup.elect()
+    for number in range(3):
+        setup.write(number)
+    outcomes: list[ErrorCode] = []
+    setup.runtime.call("key", lambda _: shard.effects.delete_records(2, outcomes.append))
+    setup.runtime.call("key", lambda _: shard.effects.delete_records(4, outcomes.append))
+    assert outcomes == [NONE, ErrorCode.OFFSET_OUT_OF_RANGE]
+    assert setup.reload(1).offsets == [2]

@@ -31,6 +31,7 @@ from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPa
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.scheduler import ManualScheduler
 from twisted_kafka.timing.timer import Timer
+from twisted_kafka.waiting.futures import completed
 
 
 class NoBrokers:
@@ -70,6 +71,12 @@ class MemoryLog(Fake):
             return Appended(base_offset, future)
         self.uncommitted.pop(partition, None)
         return Appended(base_offset)
+
+    def delete_records(self, partition: TopicPartition, before: int) -> "Future[ErrorCode]":
+        if not self.is_committed(partition, before - 1) or before > self.end_offsets[partition]:
+            return completed(ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.batches[partition] = [data for data in self.batches[partition] if next(iter(batches(data))).last_offset >= before]
+        return completed(ErrorCode.NONE)
 
     def is_committed(self, partition: TopicPartition, offset: int) -> bool:
         return offset < self.uncommitted.get(partition, offset + 1)

@@ -14,7 +14,7 @@ from typing_extensions import override
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, encode_batch
 from twisted_kafka.coordinator.shard import CoordinatorShard
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard, marker_guard
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.errors import ErrorCode, error_of
 from twisted_kafka.protocol.records.builder import end_transaction_marker
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.regions import Buffer
@@ -185,10 +185,12 @@ class Effects:
     still performed.
     """
 
-    __slots__ = ("replies", "sends", "timers", "writes")
+    __slots__ = ("_delete_before", "replies", "sends", "timers", "writes")
 
-    def __init__(self, timers: ShardTimers) -> None:
+    def __init__(self, timers: ShardTimers, delete_before: "Callable[[int], Future[ErrorCode]]") -> None:
+        """``delete_before`` deletes the records of the shard's partition before an offset."""
         self.timers = timers
+        self._delete_before = delete_before
         self.writes: deque[Write[object]] = deque()
         self.replies: deque[tuple[Future[Any], object]] = deque()
         self.sends: deque[Send] = deque()
@@ -212,3 +214,16 @@ class Effects:
         operations on different threads may start in any order. When the shard is no longer active, neither is called.
         """
         self.sends.append(Send(start, completed))
+
+    def delete_records(self, before: int, completed: Callable[[ErrorCode], object]) -> None:
+        """Delete the records of the shard's partition before an offset, once the lock is released (Kafka: PartitionWriter).
+
+        ``completed`` is called with the outcome, with the state locked. The topic's ``cleanup.policy`` has to be ``delete``. Only
+        committed records can be deleted: OFFSET_OUT_OF_RANGE means that ``before`` is after the high watermark.
+        """
+
+        def deleted(outcome: "Future[ErrorCode]") -> None:
+            failure = outcome.exception()
+            completed(outcome.result() if failure is None else error_of(failure))
+
+        self.send(lambda: self._delete_before(before), deleted)

@@ -1,6 +1,7 @@
 """Appends to and reads from the coordinators' internal topics, through the replica manager."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from typing import TypeVar
 
 from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagePolicy
@@ -15,9 +16,10 @@ from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.operations.appender import NO_GUARDS
+from twisted_kafka.replication.operations.delayed_delete_records import DeleteRecordsResult
 from twisted_kafka.replication.operations.delayed_produce import PendingResults
 from twisted_kafka.replication.replica_manager import ReplicaManager
-from twisted_kafka.waiting.futures import then
+from twisted_kafka.waiting.futures import completed, then, when_done
 
 S = TypeVar("S", bound=CoordinatorShard)
 
@@ -44,6 +46,16 @@ class ReplicaWriter:
             return Appended(results.appended[partition].base_offset, then(results, lambda done: ErrorCode(done[partition].error)))
         result = results[partition]
         return ErrorCode(result.error) if result.error else Appended(result.base_offset)
+
+    def delete_records(self, partition: TopicPartition, before: int) -> "Future[ErrorCode]":
+        """Delete the partition's records before an offset; the future has the outcome once all replicas have done so."""
+
+        def outcome(results: dict[TopicPartition, DeleteRecordsResult]) -> ErrorCode:
+            return ErrorCode(results[partition].error)
+
+        offsets = self._replica_manager.offsets
+        answer = when_done(offsets.delete_records(self._timeout_ms, {partition: before}, internal_topics_allowed=True), outcome)
+        return answer if isinstance(answer, Future) else completed(answer)
 
     def is_committed(self, partition: TopicPartition, offset: int) -> bool:
         """Return whether this broker leads the partition and its high watermark is above ``offset``."""

@@ -338,7 +338,10 @@ class CoordinatorRuntime(Generic[S]):
         context = CoordinatorContext[S](
             TopicPartition(self.topic, partition), leader_epoch, self._clock.monotonic_ns, self._send, self._settlers.settle
         )
-        context.effects = Effects(ShardTimers(self._timer, partial(self._run_timer, context)))
+        context.effects = Effects(
+            ShardTimers(self._timer, partial(self._run_timer, context)),
+            lambda before: self._writer.delete_records(context.partition, before),
+        )
         context.shard = self._shards.shard(partition, leader_epoch, context.effects)
         return context
 

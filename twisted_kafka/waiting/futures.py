@@ -10,6 +10,13 @@ R = TypeVar("R")
 E = TypeVar("E", bound=Exception)
 
 
+def completed(result: R) -> "Future[R]":
+    """Return a future that has its result already."""
+    future: Future[R] = Future()
+    future.set_result(result)
+    return future
+
+
 def forward(future: "Future[R]", answer: "Future[R]") -> None:
     """Complete ``answer`` as ``future`` completes."""
 

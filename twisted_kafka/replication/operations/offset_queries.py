@@ -88,13 +88,16 @@ class OffsetQueries:
         return self._partitions.get_or_raise(topic_partition).end_offset_for_epoch(current_leader_epoch, leader_epoch)
 
     def delete_records(
-        self, timeout_ms: int, offsets: Mapping[TopicPartition, int]
+        self, timeout_ms: int, offsets: Mapping[TopicPartition, int], internal_topics_allowed: bool = False
     ) -> "dict[TopicPartition, DeleteRecordsResult] | Future[dict[TopicPartition, DeleteRecordsResult]]":
-        """Delete the records before each offset; a future while replicas lag behind (KIP-107). Errors are values in the results."""
+        """Delete the records before each offset; a future while replicas lag behind (KIP-107). Errors are values in the results.
+
+        Only a coordinator may delete records of internal topics.
+        """
         results = {}
         waiting = {}
         for topic_partition, offset in offsets.items():
-            results[topic_partition], wanted = self._delete_locally(topic_partition, offset)
+            results[topic_partition], wanted = self._delete_locally(topic_partition, offset, internal_topics_allowed)
             if not results[topic_partition].error and results[topic_partition].low_watermark < wanted:
                 waiting[topic_partition] = wanted
         if not waiting:
@@ -103,9 +106,11 @@ class OffsetQueries:
         self._purgatories.delete_records.try_complete_else_watch(operation, list(waiting))
         return operation.future
 
-    def _delete_locally(self, topic_partition: TopicPartition, offset: int) -> tuple[DeleteRecordsResult, int]:
+    def _delete_locally(
+        self, topic_partition: TopicPartition, offset: int, internal_topics_allowed: bool
+    ) -> tuple[DeleteRecordsResult, int]:
         try:
-            if topic_partition.topic in INTERNAL_TOPICS:
+            if topic_partition.topic in INTERNAL_TOPICS and not internal_topics_allowed:
                 self._partitions.ensure_known(topic_partition)
                 raise InvalidTopicError(f"Cannot delete records of internal topic {topic_partition.topic}")
             wanted, low_watermark = self._partitions.get_or_raise(topic_partition).delete_records(offset)
