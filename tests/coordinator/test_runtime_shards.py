@@ -16,7 +16,8 @@ from twisted_kafka.coordinator.effects import MAX_BATCH_RECORDS, Effects, Write,
 from twisted_kafka.coordinator.loader import Loaded, load_partition
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings, UncommittedStateError
 from twisted_kafka.coordinator.settlers import MAX_SETTLERS
-from twisted_kafka.group_coordinator.group_records import GROUP_RECORD_KINDS, offset_commit
+from twisted_kafka.group_coordinator.group_records import offset_commit
+from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,

@@ -22,10 +22,10 @@ from tests.support.coordinator_fakes import Bench, join
 from tests.support.fake import Fake
 from twisted_kafka.coordinator.coordinator_record import Producer, decode_record
 from twisted_kafka.coordinator.interfaces import Appended
-from twisted_kafka.group_coordinator.group_records import GROUP_RECORD_KINDS
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import LeavingMember, Sender
 from twisted_kafka.group_coordinator.results import JoinResult
+from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import LegacyOffsetCommitKey, OffsetCommitKey, OffsetCommitValue
 from twisted_kafka.protocol.records.batch import RecordBatch, batches

@@ -11,10 +11,10 @@ import pytest
 from tests.support.coordinator_fakes import Bench, MemoryLog
 from twisted_kafka.coordinator.coordinator_record import UnknownRecordKindError, decode_record
 from twisted_kafka.coordinator.hashing import partition_for
-from twisted_kafka.group_coordinator.group_records import GROUP_RECORD_KINDS
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import Sender
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.group_coordinator.subscription import subscribed_topics
 from twisted_kafka.protocol.json_form import to_json
 from twisted_kafka.protocol.records.batch import DefaultBatch, batches

@@ -18,10 +18,10 @@ from twisted_kafka.group_coordinator.group_config_manager import GroupConfigMana
 from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
 from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
 from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
-from twisted_kafka.group_coordinator.group_records import GROUP_RECORD_KINDS
 from twisted_kafka.group_coordinator.group_shard import GroupShardFactory
 from twisted_kafka.group_coordinator.requests import JoinRequest
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms
+from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.metadata.cache import MetadataSnapshot, Node
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.compiler.codec import Message

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from operator import itemgetter
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from twisted.logger import Logger
 
@@ -20,6 +20,7 @@ from twisted_kafka.group_coordinator.group_shard import GroupShard
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import Deleted, Fetched, OffsetFetch
 from twisted_kafka.group_coordinator.requests import Client, JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.group_coordinator.results import GroupDescription, GroupListing, JoinResult, SyncResult
+from twisted_kafka.group_coordinator.state.group import Group
 from twisted_kafka.group_coordinator.state.offset_store import Offsets
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.protocol.errors import (
@@ -279,9 +280,11 @@ class GroupCoordinator:
         """
         wanted_states = {state.lower() for state in states}
         wanted_types = {kind.lower() for kind in types}
-        found = self.runtime.look_everywhere(
-            lambda shard, committed: shard.queries.list_groups(committed, wanted_states, wanted_types)
-        )
+
+        def look(shard: GroupShard, committed: Callable[[], dict[str, object]]) -> list[GroupListing]:
+            return shard.queries.list_groups(lambda: cast("dict[str, Group | None]", committed()), wanted_states, wanted_types)
+
+        found = self.runtime.look_everywhere(look)
         return (_LOADING if self.runtime.is_loading() else _NONE), [each for listings in found for each in listings]
 
     def describe_group(self, group_id: str) -> "GroupDescription | Future[GroupDescription]":

@@ -1,14 +1,14 @@
-"""Lists, descriptions and counts of groups of both types."""
+"""Lists, descriptions and counts of groups of all types."""
 
 from collections.abc import Callable, Collection, Mapping
 
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCounts
 from twisted_kafka.group_coordinator.results import GroupDescription, GroupListing
-from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.classic_group_state import DEAD, EMPTY
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.state.consumer_group_member import ConsumerGroupMember, Partitions
+from twisted_kafka.group_coordinator.state.group import Group
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.metadata.cache import MetadataSnapshot
 from twisted_kafka.protocol.errors import ErrorCode
@@ -32,7 +32,7 @@ class GroupQueries:
 
     def list_groups(
         self,
-        committed: Callable[[], Mapping[str, object]],
+        committed: Callable[[], Mapping[str, Group | None]],
         states: Collection[str],
         types: Collection[str],
     ) -> list[GroupListing]:
@@ -52,7 +52,7 @@ class GroupQueries:
             listings.extend(
                 group.listing()._replace(state=EMPTY.value)
                 for group_id, group in before.items()
-                if isinstance(group, ClassicGroup | ConsumerGroup) and group_id not in known
+                if group is not None and group_id not in known
             )
         if not states and not types:
             return listings

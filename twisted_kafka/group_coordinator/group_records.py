@@ -4,7 +4,6 @@ from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
 from twisted_kafka.protocol.compiler.schema import maker
-from twisted_kafka.protocol.messages import consumer_group_records as consumer
 from twisted_kafka.protocol.messages.coordinator_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -18,18 +17,12 @@ _GROUP_METADATA_KIND: Final = 2
 _OFFSET_COMMIT_VALUE_VERSION: Final = 3
 _GROUP_METADATA_VALUE_VERSION: Final = 3
 
-GROUP_RECORD_KINDS: Final[RecordKinds] = {
+CLASSIC_RECORD_KINDS: Final[RecordKinds] = {
     0: (LegacyOffsetCommitKey, OffsetCommitValue),
-    1: (OffsetCommitKey, OffsetCommitValue),
-    2: (GroupMetadataKey, GroupMetadataValue),
-    3: (consumer.ConsumerGroupMetadataKey, consumer.ConsumerGroupMetadataValue),
-    4: (consumer.ConsumerGroupPartitionMetadataKey, consumer.ConsumerGroupPartitionMetadataValue),
-    5: (consumer.ConsumerGroupMemberMetadataKey, consumer.ConsumerGroupMemberMetadataValue),
-    6: (consumer.ConsumerGroupTargetAssignmentMetadataKey, consumer.ConsumerGroupTargetAssignmentMetadataValue),
-    7: (consumer.ConsumerGroupTargetAssignmentMemberKey, consumer.ConsumerGroupTargetAssignmentMemberValue),
-    8: (consumer.ConsumerGroupCurrentMemberAssignmentKey, consumer.ConsumerGroupCurrentMemberAssignmentValue),
-    16: (consumer.ConsumerGroupRegularExpressionKey, consumer.ConsumerGroupRegularExpressionValue),
+    _OFFSET_COMMIT_KIND: (OffsetCommitKey, OffsetCommitValue),
+    _GROUP_METADATA_KIND: (GroupMetadataKey, GroupMetadataValue),
 }
+"""The record types of offsets and of classic groups."""
 
 _offset_commit_key = maker(OffsetCommitKey)
 

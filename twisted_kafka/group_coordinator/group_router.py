@@ -1,4 +1,4 @@
-"""Requests of the classic protocol, on groups of either type: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+"""Requests of the classic protocol, on groups of any type: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -11,10 +11,10 @@ from twisted_kafka.group_coordinator.consumer.classic_clients import ClassicClie
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.requests import JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.group_coordinator.results import JoinResult, LeftMember, SyncResult
-from twisted_kafka.group_coordinator.state import consumer_group_records as consumer_records
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.classic_group_state import EMPTY
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.group import Group
+from twisted_kafka.group_coordinator.state.group_kinds import tombstones
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.waiting.futures import when_done
@@ -42,18 +42,18 @@ class GroupRouter:
 
     def join(self, request: JoinRequest) -> "JoinAnswer | Write[JoinResult]":
         """Answer a JoinGroup; the first member without an id creates the group."""
-        group = self._store.groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup):
-            if group.members:
-                return self._consumer_groups.join(group, request)
-            if request.member_id:
-                return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-            return self._replace(group, request)
-        if group is None:
-            if request.member_id:
-                return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-            return self._create(request)
-        return self._classic_groups.join(group, request)
+        groups = self._store.groups
+        consumer = groups.consumer.get(request.group_id)
+        if consumer is not None and consumer.members:
+            return self._consumer_groups.join(consumer, request)
+        classic = groups.classic.get(request.group_id)
+        if classic is not None:
+            return self._classic_groups.join(classic, request)
+        if consumer is None and request.group_id in groups:
+            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+        if request.member_id:
+            return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+        return self._create(request) if consumer is None else self._replace(consumer, request)
 
     def _create(self, request: JoinRequest) -> JoinAnswer:
         group = ClassicGroup(request.group_id, EMPTY, self._environment.clock.wall_ms())
@@ -62,7 +62,7 @@ class GroupRouter:
             self._store.groups[request.group_id] = group
         return answer
 
-    def _replace(self, group: ConsumerGroup, request: JoinRequest) -> Write[JoinResult]:
+    def _replace(self, group: Group, request: JoinRequest) -> Write[JoinResult]:
         """Replace an empty consumer group by a classic group, which keeps its offsets."""
 
         def completed(error: ErrorCode) -> JoinAnswer:
@@ -71,7 +71,7 @@ class GroupRouter:
             classic = self._store.classic(request.group_id)
             return self._create(request) if classic is None else self._classic_groups.join(classic, request)
 
-        return Write(consumer_records.group_removed(group), completed)
+        return Write(tombstones(group), completed)
 
     def rebalance(self, group_id: str) -> ErrorCode:
         """Ask the members of a classic group to join again. A group without members, or of another kind, is not found."""
@@ -83,31 +83,30 @@ class GroupRouter:
 
     def sync(self, request: SyncRequest) -> "SyncResult | Future[SyncResult]":
         """Answer a SyncGroup."""
-        group = self._store.groups.get(request.sender.group_id)
-        if group is None:
-            return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
-        if isinstance(group, ConsumerGroup):
-            return self._consumer_groups.sync(group, request)
-        return self._classic_groups.sync(group, request)
+        consumer = self._store.consumer(request.sender.group_id)
+        if consumer is not None:
+            return self._consumer_groups.sync(consumer, request)
+        classic = self._store.classic(request.sender.group_id)
+        return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID) if classic is None else self._classic_groups.sync(classic, request)
 
     def heartbeat(self, sender: Sender) -> ErrorCode:
         """Answer a Heartbeat."""
-        group = self._store.groups.get(sender.group_id)
-        if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if isinstance(group, ConsumerGroup):
-            return self._consumer_groups.heartbeat(group, sender)
-        return self._classic_groups.heartbeat(group, sender)
+        consumer = self._store.consumer(sender.group_id)
+        if consumer is not None:
+            return self._consumer_groups.heartbeat(consumer, sender)
+        classic = self._store.classic(sender.group_id)
+        return ErrorCode.UNKNOWN_MEMBER_ID if classic is None else self._classic_groups.heartbeat(classic, sender)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Left | Write[Left]:
         """Answer a LeaveGroup with the group's error and one for each member."""
-        group = self._store.groups.get(group_id)
-        if group is None:
-            return _NONE, [LeftMember(one.member_id, one.instance_id, ErrorCode.UNKNOWN_MEMBER_ID) for one in leaving]
-        if isinstance(group, ConsumerGroup):
-            answer = self._consumer_groups.leave(group, leaving)
+        consumer = self._store.consumer(group_id)
+        if consumer is not None:
+            answer = self._consumer_groups.leave(consumer, leaving)
             if isinstance(answer, Write):
                 completed = answer.completed
                 return Write(answer.records, lambda error: when_done(completed(error), lambda left: (_NONE, left)))
             return _NONE, answer
-        return _NONE, self._classic_groups.leave(group, leaving)
+        classic = self._store.classic(group_id)
+        if classic is None:
+            return _NONE, [LeftMember(one.member_id, one.instance_id, ErrorCode.UNKNOWN_MEMBER_ID) for one in leaving]
+        return _NONE, self._classic_groups.leave(classic, leaving)

@@ -15,11 +15,10 @@ from twisted_kafka.group_coordinator.consumer.consumer_group_protocol import Con
 from twisted_kafka.group_coordinator.consumer.member_manager import MemberManager
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_queries import GroupQueries
-from twisted_kafka.group_coordinator.group_records import GROUP_RECORD_KINDS
 from twisted_kafka.group_coordinator.group_router import GroupRouter
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetMetadataManager
-from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.group import Group
+from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.protocol.errors import ErrorCode
 
@@ -55,7 +54,7 @@ class GroupShard:
         """Return the ids of the groups with offsets of the transaction."""
         return self.store.offsets.groups_of_transaction(producer_id)
 
-    def stored(self, key: str) -> ClassicGroup | ConsumerGroup | None:
+    def stored(self, key: str) -> Group | None:
         """Return the group."""
         return self.store.find(key)
 

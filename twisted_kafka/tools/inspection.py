@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from twisted_kafka.coordinator.coordinator_record import UnknownRecordKindError, decode_record
-from twisted_kafka.group_coordinator.group_records import GROUP_RECORD_KINDS
+from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.files import parse_partition_directory
 from twisted_kafka.protocol.compiler.codec import MalformedMessageError

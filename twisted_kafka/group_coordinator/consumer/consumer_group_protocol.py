@@ -24,6 +24,7 @@ from twisted_kafka.group_coordinator.state.consumer_group_member import (
     Profile,
     partitions_of,
 )
+from twisted_kafka.group_coordinator.state.group_kinds import tombstones
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.protocol.errors import (
     ErrorCode,
@@ -85,20 +86,20 @@ class ConsumerGroupProtocol:
 
     def _group(self, group_id: str, joins: bool, written: list[CoordinatorRecord]) -> tuple[ConsumerGroup, ClassicGroup | None]:
         """Return the group, created or converted if necessary; the records of doing so are added to ``written``."""
-        group = self._store.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            return group, None
-        if not joins:
-            raise GroupIdNotFoundError(
-                f"Consumer group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
-            )
-        if group is None:
+        known = self._store.consumer(group_id)
+        if known is not None:
+            return known, None
+        classic = self._store.classic(group_id)
+        if group_id not in self._store.groups:
+            if joins:
+                return ConsumerGroup(group_id), None
+            raise GroupIdNotFoundError(f"Consumer group {group_id} not found.")
+        if classic is None or not joins:
+            raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
+        if classic.state is CLASSIC_EMPTY:
+            written.extend(tombstones(classic))
             return ConsumerGroup(group_id), None
-        if group.state is CLASSIC_EMPTY:
-            if group.generation:  # otherwise it was never written
-                written.append(group_tombstone(group_id))
-            return ConsumerGroup(group_id), None
-        return self._upgrade(group, written), group
+        return self._upgrade(classic, written), classic
 
     def _upgrade(self, group: ClassicGroup, written: list[CoordinatorRecord]) -> ConsumerGroup:
         config = self._environment.config

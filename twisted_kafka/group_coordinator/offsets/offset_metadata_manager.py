@@ -1,4 +1,4 @@
-"""Commits, fetches, deletes and expires offsets of groups of both types (Kafka: OffsetMetadataManager)."""
+"""Commits, fetches, deletes and expires offsets of groups (Kafka: OffsetMetadataManager)."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -13,12 +13,10 @@ from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.effects import Effects, Write, Writes
 from twisted_kafka.group_coordinator.classic.rebalance import Rebalancer
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
-from twisted_kafka.group_coordinator.group_records import group_tombstone, offset_commit, offset_tombstone
+from twisted_kafka.group_coordinator.group_records import offset_commit, offset_tombstone
 from twisted_kafka.group_coordinator.requests import Sender
-from twisted_kafka.group_coordinator.state import consumer_group_records as consumer_records
-from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.state.group import Group
+from twisted_kafka.group_coordinator.state.group_kinds import tombstones
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.group_coordinator.state.offset_store import Offsets
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
@@ -209,7 +207,7 @@ class OffsetMetadataManager:
                 count += self._expire_group(group, now_ms)
         return Expired(count, bool(self._to_check))
 
-    def _expire_group(self, group: ClassicGroup | ConsumerGroup, now_ms: int) -> int:
+    def _expire_group(self, group: Group, now_ms: int) -> int:
         retention = group.offset_retention()
         expired: list[TopicPartition] = []
         next_ms: int | None = None
@@ -230,7 +228,7 @@ class OffsetMetadataManager:
 
     def _removal(
         self,
-        group: ClassicGroup | ConsumerGroup,
+        group: Group,
         partitions: list[TopicPartition],
         answer: Callable[[ErrorCode], T],
         is_over: bool = False,
@@ -240,19 +238,16 @@ class OffsetMetadataManager:
         written = [offset_tombstone(group_id, *partition) for partition in partitions]
         if not is_over and not self._is_over(group, len(partitions)):
             return Writes(written, answer)
-        if isinstance(group, ConsumerGroup):
-            written.extend(consumer_records.group_removed(group))
-        elif group.generation:
-            written.append(group_tombstone(group_id))
+        written.extend(tombstones(group))
 
         def removed(error: ErrorCode) -> T:
-            if not error and isinstance(group, ClassicGroup):
+            if not error:
                 self._forget(group, is_over)
             return answer(error)
 
         return Writes(written, removed)
 
-    def _forget(self, group: ClassicGroup, is_over: bool) -> None:
+    def _forget(self, group: Group, is_over: bool) -> None:
         """Remove a group that was never written and has no offsets: no record's replay removes it."""
         if self._store.groups.get(group.group_id) is not group:
             return

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
 from twisted_kafka.coordinator.effects import ShardTimer
 from twisted_kafka.group_coordinator.results import GroupDescription, GroupListing, JoinedMember, MemberDescription
@@ -26,6 +27,8 @@ def _nothing(_: str) -> bool:
 
 class ClassicGroup:
     """One classic group; it counts protocols and joins incrementally, so that no query is quadratic in the number of members."""
+
+    type: Final = CLASSIC
 
     __slots__ = (
         "_counts",

@@ -6,7 +6,7 @@ the number of members.
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from twisted_kafka.group_coordinator.results import GroupListing
 from twisted_kafka.group_coordinator.state.consumer_group_member import (
@@ -46,6 +46,8 @@ class ResolvedRegex(NamedTuple):
 
 class ConsumerGroup:
     """One consumer group."""
+
+    type: Final = CONSUMER
 
     __slots__ = (
         "_assignor_votes",
@@ -177,6 +179,12 @@ class ConsumerGroup:
             self.classic_count += by
             for name in {name for name, _ in profile.classic.protocols}:
                 _add(self._classic_protocols, name, by)
+
+    def count_in(self, counts: Counter[Any] | None) -> None:
+        """Do nothing: the state is derived."""
+
+    def close(self) -> None:
+        """Do nothing: ``MemberTimers`` has the timers."""
 
     # queries
 

@@ -1,9 +1,9 @@
 """Records of consumer groups: types 3 to 8 of Kafka 3.9, and 16 for regular expressions, which Kafka 4 introduced."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
-from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
 from twisted_kafka.group_coordinator.state.classic_group_member import Protocols
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup, ResolvedRegex
 from twisted_kafka.group_coordinator.state.consumer_group_member import (
@@ -38,18 +38,24 @@ from twisted_kafka.protocol.messages.consumer_group_records import (
     TopicMetadata,
 )
 
-Key = (
-    ConsumerGroupCurrentMemberAssignmentKey
-    | ConsumerGroupMemberMetadataKey
-    | ConsumerGroupMetadataKey
-    | ConsumerGroupPartitionMetadataKey
-    | ConsumerGroupRegularExpressionKey
-    | ConsumerGroupTargetAssignmentMemberKey
-    | ConsumerGroupTargetAssignmentMetadataKey
-)
+GROUP_EPOCH: Final = ConsumerGroupMetadataKey.KEY
+"""The record type whose tombstone removes a group."""
+
+KINDS: Final[RecordKinds] = {
+    key.KEY: (key, value)
+    for key, value in (
+        (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+        (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+        (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+        (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+        (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+        (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+        (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+    )
+}
 
 
-def _record(key: Key, value: Message | None) -> CoordinatorRecord:
+def _record(key: Message, value: Message | None) -> CoordinatorRecord:
     return CoordinatorRecord(key, key.KEY, value)
 
 
@@ -180,31 +186,65 @@ def group_created(group: ConsumerGroup) -> list[CoordinatorRecord]:
     ]
 
 
-def replay(group: ConsumerGroup, key: Key, value: Any | None) -> None:
+def replay(group: ConsumerGroup, key: Message, value: Message | None) -> None:
     """Apply a record to its group; the caller handles the group's own tombstone."""
-    if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
-        if value is None:
-            group.forget_current(key.member_id)
-        else:
-            group.put_current(key.member_id, _current(value))
-    elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
-        group.put_target(key.member_id, None if value is None else partitions_of(value.topic_partitions))
-    elif isinstance(key, ConsumerGroupMemberMetadataKey):
-        if value is None:
-            group.remove(key.member_id)
-        else:
-            group.put_profile(key.member_id, _profile(value))
-    elif isinstance(key, ConsumerGroupMetadataKey):
-        group.put_epochs(epoch=0 if value is None else value.epoch)
-    elif isinstance(key, ConsumerGroupTargetAssignmentMetadataKey):
-        group.put_epochs(target_epoch=-1 if value is None else value.assignment_epoch)
-    elif isinstance(key, ConsumerGroupPartitionMetadataKey):
-        group.topics = {
-            topic.topic_name: TopicInfo(topic.topic_id, topic.num_partitions) for topic in (() if value is None else value.topics)
-        }
+    _REPLAYS[key.KEY](group, key, value)
+
+
+def _replay_current(
+    group: ConsumerGroup, key: ConsumerGroupCurrentMemberAssignmentKey, value: ConsumerGroupCurrentMemberAssignmentValue | None
+) -> None:
+    if value is None:
+        group.forget_current(key.member_id)
     else:
-        resolved = None if value is None else ResolvedRegex(frozenset(value.topics), value.timestamp)
-        group.put_regex(key.regular_expression, resolved)
+        group.put_current(key.member_id, _current(value))
+
+
+def _replay_target(
+    group: ConsumerGroup, key: ConsumerGroupTargetAssignmentMemberKey, value: ConsumerGroupTargetAssignmentMemberValue | None
+) -> None:
+    group.put_target(key.member_id, None if value is None else partitions_of(value.topic_partitions))
+
+
+def _replay_profile(
+    group: ConsumerGroup, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
+) -> None:
+    if value is None:
+        group.remove(key.member_id)
+    else:
+        group.put_profile(key.member_id, _profile(value))
+
+
+def _replay_epoch(group: ConsumerGroup, _: object, value: ConsumerGroupMetadataValue | None) -> None:
+    group.put_epochs(epoch=0 if value is None else value.epoch)
+
+
+def _replay_target_epoch(group: ConsumerGroup, _: object, value: ConsumerGroupTargetAssignmentMetadataValue | None) -> None:
+    group.put_epochs(target_epoch=-1 if value is None else value.assignment_epoch)
+
+
+def _replay_topics(group: ConsumerGroup, _: object, value: ConsumerGroupPartitionMetadataValue | None) -> None:
+    group.topics = {
+        topic.topic_name: TopicInfo(topic.topic_id, topic.num_partitions) for topic in (() if value is None else value.topics)
+    }
+
+
+def _replay_regex(
+    group: ConsumerGroup, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+) -> None:
+    resolved = None if value is None else ResolvedRegex(frozenset(value.topics), value.timestamp)
+    group.put_regex(key.regular_expression, resolved)
+
+
+_REPLAYS: Final[Mapping[int, Callable[..., None]]] = {
+    ConsumerGroupCurrentMemberAssignmentKey.KEY: _replay_current,
+    ConsumerGroupTargetAssignmentMemberKey.KEY: _replay_target,
+    ConsumerGroupMemberMetadataKey.KEY: _replay_profile,
+    ConsumerGroupMetadataKey.KEY: _replay_epoch,
+    ConsumerGroupTargetAssignmentMetadataKey.KEY: _replay_target_epoch,
+    ConsumerGroupPartitionMetadataKey.KEY: _replay_topics,
+    ConsumerGroupRegularExpressionKey.KEY: _replay_regex,
+}
 
 
 def _current(value: ConsumerGroupCurrentMemberAssignmentValue) -> CurrentAssignment:

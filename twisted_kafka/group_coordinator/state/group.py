@@ -1,7 +1,8 @@
-"""What groups of both types have in common: the rules about their offsets, and how they are listed."""
+"""What groups of all types have in common: the rules about their offsets, and how they are listed."""
 
+from collections import Counter
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from twisted_kafka.group_coordinator.results import GroupListing
 from twisted_kafka.protocol.errors import ErrorCode
@@ -23,9 +24,19 @@ class OffsetRetention(NamedTuple):
 
 
 class Group(Protocol):
-    """A group of either type."""
+    """A group of any type."""
 
     group_id: str
+
+    @property
+    def type(self) -> str:
+        """The group's type, as ListGroups shows it."""
+
+    def count_in(self, counts: Counter[Any] | None) -> None:
+        """Count the group by its state from now on, if that is no derived state; with None, stop counting it."""
+
+    def close(self) -> object:
+        """Stop the group's own timers: it is no longer stored."""
 
     def is_empty(self) -> bool:
         """Return whether the group has no members, so that an administrator may delete it or its offsets."""

@@ -3,15 +3,13 @@
 from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
-from twisted_kafka.group_coordinator.state import consumer_group_records as consumer_records
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.group import Group
+from twisted_kafka.group_coordinator.state.group_kinds import KIND_OF_RECORD, GroupKind
 from twisted_kafka.group_coordinator.state.group_table import GroupTable
 from twisted_kafka.group_coordinator.state.offset_store import OffsetStore
-from twisted_kafka.protocol.compiler.codec import Message
-from twisted_kafka.protocol.messages.consumer_group_records import ConsumerGroupMetadataKey
 from twisted_kafka.protocol.messages.coordinator_records import (
-    GroupMetadataKey,
     GroupMetadataValue,
     LegacyOffsetCommitKey,
     OffsetCommitKey,
@@ -19,8 +17,10 @@ from twisted_kafka.protocol.messages.coordinator_records import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
-LAST_CLASSIC_KIND: Final = 2
-"""Records of these kinds, offsets and classic groups, name their group ``group``, later ones ``group_id``."""
+LAST_OFFSET_RECORD: Final = 1
+"""Records of these types are offsets, of the next one classic groups."""
+CLASSIC_RECORD: Final = 2
+"""Records of the types so far name their group ``group``, later ones ``group_id``."""
 
 
 class GroupStore:
@@ -37,28 +37,26 @@ class GroupStore:
 
     def classic(self, group_id: str) -> ClassicGroup | None:
         """Return the group if it is a classic group."""
-        group = self.groups.get(group_id)
-        return group if isinstance(group, ClassicGroup) else None
+        return self.groups.classic.get(group_id)
 
     def consumer(self, group_id: str) -> ConsumerGroup | None:
         """Return the group if it is a consumer group."""
-        group = self.groups.get(group_id)
-        return group if isinstance(group, ConsumerGroup) else None
+        return self.groups.consumer.get(group_id)
 
     def classic_groups(self) -> list[ClassicGroup]:
         """Return the classic groups."""
-        return [group for group in list(self.groups.values()) if isinstance(group, ClassicGroup)]
+        return list(self.groups.classic.values())
 
     def consumer_groups(self) -> list[ConsumerGroup]:
         """Return the consumer groups."""
-        return [group for group in list(self.groups.values()) if isinstance(group, ConsumerGroup)]
+        return list(self.groups.consumer.values())
 
     @staticmethod
     def group_id_of(record: CoordinatorRecord) -> str:
         """Return the id of the group that a record belongs to."""
-        return record.key.group if record.kind <= LAST_CLASSIC_KIND else record.key.group_id  # type: ignore[no-any-return]
+        return record.key.group if record.kind <= CLASSIC_RECORD else record.key.group_id  # type: ignore[no-any-return]
 
-    def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+    def find(self, group_id: str) -> Group | None:
         """Return the group; while the records are being loaded, a group as it would be if there were no more of them."""
         group = self.groups.get(group_id)
         if group is not None or self._loading is None:
@@ -70,13 +68,13 @@ class GroupStore:
 
     def replay(self, record: CoordinatorRecord, producer_id: int, offset: int) -> None:
         """Apply a record that is at ``offset`` in the log; ``producer_id`` is -1 outside a transaction."""
-        key, value = record.key, record.value
-        if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey):
-            self._replay_offset(key, value, producer_id, offset)
-        elif isinstance(key, GroupMetadataKey):
-            self._replay_classic(key.group, value)
+        kind = record.kind
+        if kind <= LAST_OFFSET_RECORD:
+            self._replay_offset(record.key, record.value, producer_id, offset)
+        elif kind == CLASSIC_RECORD:
+            self._replay_classic(record.key.group, record.value)
         else:
-            self._replay_consumer(key, value)
+            self._replay_modern(KIND_OF_RECORD[kind], record)
 
     def _replay_offset(
         self, key: OffsetCommitKey | LegacyOffsetCommitKey, value: OffsetCommitValue | None, producer_id: int, offset: int
@@ -119,12 +117,12 @@ class GroupStore:
                 if group_id in self.groups:
                     del self.groups[group_id]
             return
-        group = self.groups.get(group_id)
+        group = self.groups.classic.get(group_id)
         if value is None:
-            if isinstance(group, ClassicGroup):
+            if group is not None:
                 group.close()
                 self._end(group_id)
-        elif not isinstance(group, ClassicGroup) or group.generation == 0:  # 0: the group had only offsets
+        elif group is None or group.generation == 0:  # 0: the group had only offsets
             self.groups[group_id] = ClassicGroup.from_value(group_id, value)
         elif group.generation == value.generation:
             for described in value.members:
@@ -132,21 +130,21 @@ class GroupStore:
                 if member is not None:
                     member.assignment = described.assignment
 
-    def _replay_consumer(self, key: consumer_records.Key, value: Message | None) -> None:
-        group_id = key.group_id
+    def _replay_modern(self, kind: GroupKind, record: CoordinatorRecord) -> None:
+        group_id = record.key.group_id
         group = self.groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
-            if value is None:
+        if group is None or group.type != kind.type:
+            if record.value is None:
                 return
             if group is not None:
                 group.close()
             if self._loading is not None:
                 self._loading.pop(group_id, None)
-            group = self.groups[group_id] = ConsumerGroup(group_id)
-        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+            group = self.groups[group_id] = kind.make(group_id)
+        if record.value is None and record.kind == kind.last:
             self._end(group_id)
         else:
-            consumer_records.replay(group, key, value)
+            kind.replay(group, record.key, record.value)
 
     def _end(self, group_id: str) -> None:
         """Remove a group; if it has offsets left, they belong to an empty classic group from now on."""

@@ -1,6 +1,7 @@
 """A shard's groups by id, their number in each state, and the groups that the next check for expired offsets examines."""
 
 from collections import Counter
+from typing import cast
 
 from typing_extensions import override
 
@@ -8,30 +9,29 @@ from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.classic_group_state import ClassicGroupState
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.state.consumer_group_state import ConsumerGroupState
+from twisted_kafka.group_coordinator.state.group import CLASSIC, CONSUMER, Group
 
-_Group = ClassicGroup | ConsumerGroup
 
-
-class GroupTable(dict[str, _Group]):
-    """Groups by id. Only item assignment adds, only ``del`` and ``clear`` remove."""
+class GroupTable(dict[str, Group]):
+    """Groups by id, and by type and id. Only item assignment adds, only ``del`` and ``clear`` remove."""
 
     def __init__(self, check_interval_ms: int) -> None:
         super().__init__()
         self._check_interval_ms = check_interval_ms
         self.classic_counts: Counter[ClassicGroupState] = Counter()
-        self._consumer: dict[str, ConsumerGroup] = {}
+        self.classic: dict[str, ClassicGroup] = {}
+        self.consumer: dict[str, ConsumerGroup] = {}
+        self._by_type = cast("dict[str, dict[str, Group]]", {CLASSIC: self.classic, CONSUMER: self.consumer})
         self._to_check: dict[str, None] = {}
         self._due: dict[int, dict[str, None]] = {}
         """Ids by when their first offset may have expired, in intervals of the check since the epoch."""
 
     @override
-    def __setitem__(self, group_id: str, group: _Group) -> None:
+    def __setitem__(self, group_id: str, group: Group) -> None:
         self._release(group_id)
         super().__setitem__(group_id, group)
-        if isinstance(group, ClassicGroup):
-            group.count_in(self.classic_counts)
-        else:
-            self._consumer[group_id] = group
+        self._by_type[group.type][group_id] = group
+        group.count_in(self.classic_counts)
         self._to_check[group_id] = None
 
     @override
@@ -44,19 +44,20 @@ class GroupTable(dict[str, _Group]):
         """Remove all groups."""
         super().clear()
         self.classic_counts.clear()
-        for indexes in (self._consumer, self._to_check, self._due):
-            indexes.clear()
+        for groups in self._by_type.values():
+            groups.clear()
+        self._to_check.clear()
+        self._due.clear()
 
     def _release(self, group_id: str) -> None:
         group = self.get(group_id)
-        if isinstance(group, ClassicGroup):
+        if group is not None:
             group.count_in(None)
-        elif group is not None:
-            del self._consumer[group_id]
+            del self._by_type[group.type][group_id]
 
     def consumer_counts(self) -> Counter[ConsumerGroupState]:
         """Return the number of consumer groups in each state; without the shard's lock it may see a change half done."""
-        return Counter(group.peek_state() for group in list(self._consumer.values()))
+        return Counter(group.peek_state() for group in list(self.consumer.values()))
 
     # checks for expired offsets
 
