@@ -5,6 +5,7 @@ from pathlib import Path
 
 from twisted_kafka.config.effects import HONOURED, TOPIC_HONOURED
 from twisted_kafka.config.keys import BROKER_SYNONYMS, TOPIC_KEYS
+from twisted_kafka.config.keys.groups import GROUP_KEYS
 
 PACKAGE = Path(__file__).parents[2] / "twisted_kafka"
 
@@ -25,4 +26,5 @@ def test_broker_keys_with_an_effect_are_read() -> None:
     through_topics = {synonym for name in TOPIC_HONOURED for synonym, _ in TOPIC_KEYS[name].synonyms}
     direct = {name for name in HONOURED if f'"{name}"' in CODE}
     through_synonyms = {name for name in HONOURED if direct & set(BROKER_SYNONYMS.get(name, ()))}
-    assert HONOURED - through_topics - direct - through_synonyms == set()
+    through_groups = {each for key in GROUP_KEYS.values() if f'"{key.name}"' in CODE for each in (key.synonym, key.low, key.high)}
+    assert HONOURED - through_topics - direct - through_synonyms - through_groups == set()

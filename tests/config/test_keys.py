@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from twisted_kafka.config import effects
-from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS, EXTENSION_KEYS, TOPIC_KEYS
+from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS, EXTENSION_KEYS, KAFKA_4_KEYS, TOPIC_KEYS
 from twisted_kafka.config.keys.declare import Between, ConfigKey, EachOf, MetadataVersion, OneOf, TopicKey
+from twisted_kafka.config.keys.groups import GROUP_KEYS, GroupKey
 from twisted_kafka.config.values import value_text
 
 _DATA = Path(__file__).parent.parent / "data" / "config"
@@ -21,9 +22,11 @@ def _rows(name: str) -> dict[str, dict[str, str]]:
 
 BROKER_ROWS = _rows("broker-3.9.2.tsv")
 TOPIC_ROWS = _rows("topic-3.9.2.tsv")
+KAFKA_4_ROWS = {name: row for name, row in _rows("broker-4.4.0.tsv").items() if name in KAFKA_4_KEYS}
+GROUP_ROWS = _rows("group-4.4.0.tsv")
 
 
-def _rule(key: ConfigKey | TopicKey) -> str:
+def _rule(key: ConfigKey | TopicKey | GroupKey) -> str:
     match key.valid:
         case Between(low, None, None):
             return f"[{low},...]"
@@ -37,26 +40,40 @@ def _rule(key: ConfigKey | TopicKey) -> str:
 
 
 def test_exactly_the_keys_of_kafka_are_declared() -> None:
-    assert set(BROKER_KEYS) - EXTENSION_KEYS == set(BROKER_ROWS)
+    assert set(BROKER_KEYS) - EXTENSION_KEYS - KAFKA_4_KEYS == set(BROKER_ROWS)
+    assert set(KAFKA_4_ROWS) == KAFKA_4_KEYS
+    assert set(GROUP_KEYS) == set(GROUP_ROWS)
     assert set(TOPIC_KEYS) == set(TOPIC_ROWS)
 
 
-@pytest.mark.parametrize(("keys", "rows"), [(BROKER_KEYS, BROKER_ROWS), (TOPIC_KEYS, TOPIC_ROWS)], ids=["broker", "topic"])
-def test_declarations_are_kafkas(keys: dict[str, ConfigKey | TopicKey], rows: dict[str, dict[str, str]]) -> None:
+@pytest.mark.parametrize(
+    ("keys", "rows"),
+    [(BROKER_KEYS, BROKER_ROWS), (BROKER_KEYS, KAFKA_4_ROWS), (TOPIC_KEYS, TOPIC_ROWS), (GROUP_KEYS, GROUP_ROWS)],
+    ids=["broker", "broker-4", "topic", "group"],
+)
+def test_declarations_are_kafkas(keys: dict[str, ConfigKey | TopicKey | GroupKey], rows: dict[str, dict[str, str]]) -> None:
     for name, row in rows.items():
         key = keys[name]
         default = value_text(key, key.default)
         expected = None if row["default"] == "null" else row["default"].removeprefix('""')
         assert (name, key.type, default, key.importance) == (name, row["type"], expected, row["importance"])
         # Rules that the list describes in prose have another form here; all others are compared literally.
-        if row["valid"].startswith(("[", "(case")) and "partitionId" not in row["valid"] and " or " not in row["valid"]:
+        is_prose = any(each in row["valid"] for each in ("by_duration", "partitionId", " or "))
+        if row["valid"].startswith(("[", "(case")) and not is_prose:
             assert (name, _rule(key)) == (name, row["valid"])
 
 
 def test_update_modes_and_internal_keys_are_kafkas() -> None:
-    for name, row in BROKER_ROWS.items():
+    for name, row in (BROKER_ROWS | KAFKA_4_ROWS).items():
         key = BROKER_KEYS[name]
         assert (name, key.update_mode, str(key.internal).lower()) == (name, row["update_mode"], row["internal"])
+
+
+def test_group_keys_have_kafkas_internal_ones_and_the_brokers_bounds() -> None:
+    for name, row in GROUP_ROWS.items():
+        key = GROUP_KEYS[name]
+        assert (name, str(key.internal).lower()) == (name, row["internal"])
+        assert {each for each in (key.synonym, key.low, key.high) if each is not None} <= set(BROKER_KEYS)
 
 
 def test_topic_defaults_come_from_kafkas_broker_keys() -> None:
@@ -66,7 +83,7 @@ def test_topic_defaults_come_from_kafkas_broker_keys() -> None:
 
 
 def test_every_key_has_one_line_of_documentation() -> None:
-    for key in [*BROKER_KEYS.values(), *TOPIC_KEYS.values()]:
+    for key in [*BROKER_KEYS.values(), *TOPIC_KEYS.values(), *GROUP_KEYS.values()]:
         is_a_line = re.fullmatch(r"[A-Z][^\n]{10,130}\.", key.doc)  # type: ignore[attr-defined]
         assert is_a_line, f"the documentation of {key.name} must be a sentence of 12 to 132 characters"  # type: ignore[attr-defined]
 

@@ -25,7 +25,7 @@ from twisted_kafka.group_coordinator.subscription import decode_assignment, enco
 from twisted_kafka.protocol.errors import ErrorCode
 
 FAILURES = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
-SETTINGS: dict[str, Any] = {"consumer_session_timeout_ms": 45_000, "initial_rebalance_delay_ms": 0}
+SETTINGS: dict[str, Any] = {"initial_rebalance_delay_ms": 0}
 
 
 class Classic:

@@ -413,7 +413,7 @@ def test_whatever_happens() -> None:
 
 def simulate_members(seed: int) -> None:
     """No partition is used twice, whoever leads; left alone, the group settles."""
-    cluster = Cluster(seed, consumer_session_timeout_ms=45_000)
+    cluster = Cluster(seed)
     chance = cluster.chance
     members = [Modern(number, chance, is_static=number % 4 == 0) for number in range(8)]
     for _ in range(STEPS):

@@ -1,13 +1,10 @@
 """The configs of one group: what the broker allows, and what applies."""
 
-from typing import Any
-
 import pytest
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.group_configs import ShareGroupConfigs
 from twisted_kafka.group_coordinator.group_config_manager import (
-    HEARTBEAT_INTERVAL,
-    SESSION_TIMEOUT,
     GroupConfigManager,
     GroupConfigResource,
     group_entity_path,
@@ -17,68 +14,112 @@ from twisted_kafka.group_coordinator.group_config_manager import (
 from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig, MigrationPolicy
 from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
 
+SESSION_TIMEOUT = "consumer.session.timeout.ms"
+HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
+
+
+def manager(**properties: str) -> GroupConfigManager:
+    return GroupConfigManager(KafkaConfig.embedded({key.replace("_", "."): text for key, text in properties.items()}))
+
+
+def consumer_values(configs: GroupConfigManager, group_id: str = "g") -> tuple[int, int]:
+    return configs.number(group_id, SESSION_TIMEOUT), configs.number(group_id, HEARTBEAT_INTERVAL)
+
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"consumer.session.timeout.ms": "x"}, "Not a number"),
-        ({"consumer.session.timeout.ms": "44999"}, "from 45000 to 60000"),
-        ({"consumer.session.timeout.ms": "60001"}, "from 45000 to 60000"),
-        ({"consumer.heartbeat.interval.ms": "4999"}, "from 5000 to 15000"),
-        ({"consumer.heartbeat.interval.ms": "15001"}, "from 5000 to 15000"),
+        ({"consumer.session.timeout.ms": "x"}, "whole number"),
+        ({"consumer.session.timeout.ms": "0"}, "at least 1"),
+        ({"consumer.session.timeout.ms": "44999"}, "at least 45000, the broker's group.consumer.min.session.timeout.ms"),
+        ({"consumer.session.timeout.ms": "60001"}, "at most 60000, the broker's group.consumer.max.session.timeout.ms"),
+        ({"consumer.heartbeat.interval.ms": "4999"}, "at least 5000, the broker's group.consumer.min.heartbeat.interval.ms"),
+        ({"consumer.heartbeat.interval.ms": "15001"}, "at most 15000, the broker's group.consumer.max.heartbeat.interval.ms"),
+        ({"share.record.lock.duration.ms": "14999"}, "15000, the broker's group.share.min.record.lock.duration.ms"),
+        ({"share.delivery.count.limit": "11"}, "10, the broker's group.share.max.delivery.count.limit"),
+        ({"share.auto.offset.reset": "by_duration:-PT1H"}, "latest, earliest, or by_duration"),
+        ({"share.auto.offset.reset": "by_duration:P"}, "latest, earliest, or by_duration"),
+        ({"share.auto.offset.reset": "by_duration:PT"}, "latest, earliest, or by_duration"),
+        ({"share.isolation.level": "serializable"}, "read_committed, read_uncommitted"),
+        ({"streams.num.standby.replicas": "3"}, "2, the broker's group.streams.max.standby.replicas"),
         ({"retention.ms": "1"}, "Unknown group config name"),
     ],
 )
 def test_configs_that_are_refused(settings: dict[str, str], message: str) -> None:
-    configs = GroupConfigManager(GroupCoordinatorConfig())
+    configs = manager()
     resource = GroupConfigResource(configs)
     with pytest.raises(InvalidConfigurationError, match=message):
         resource.validate("g", settings, settings)
+    before = configs.share("g")
     configs.update("g", settings)
-    assert (configs.session_timeout_ms("g"), configs.heartbeat_interval_ms("g")) == (45_000, 5_000)
+    assert consumer_values(configs) == (45_000, 5_000)
+    assert configs.share("g") == before
 
 
 @pytest.mark.parametrize(("session_ms", "interval_ms"), [(45_000, 5_000), (60_000, 15_000)])
 def test_the_bounds_themselves_are_allowed(session_ms: int, interval_ms: int) -> None:
-    configs = GroupConfigManager(GroupCoordinatorConfig())
+    configs = manager()
     settings = {SESSION_TIMEOUT: str(session_ms), HEARTBEAT_INTERVAL: str(interval_ms)}
     GroupConfigResource(configs).validate("g", settings, settings)
     configs.update("g", settings)
-    assert (configs.session_timeout_ms("g"), configs.heartbeat_interval_ms("g")) == (session_ms, interval_ms)
+    assert consumer_values(configs) == (session_ms, interval_ms)
 
 
-def test_a_session_is_longer_than_a_heartbeat_interval() -> None:
-    limits: dict[str, Any] = {"consumer_min_session_timeout_ms": 1, "consumer_session_timeout_ms": 6_000}
-    configs = GroupConfigManager(GroupCoordinatorConfig(**limits))
-    both = {SESSION_TIMEOUT: "7000", HEARTBEAT_INTERVAL: "8000"}
-    for settings in ({SESSION_TIMEOUT: "5000"}, {HEARTBEAT_INTERVAL: "6000"}, both):
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+def test_a_session_is_longer_than_a_heartbeat_interval(kind: str) -> None:
+    limits = {f"group_{kind}_min_session_timeout_ms": "1", f"group_{kind}_session_timeout_ms": "6000"}
+    configs = manager(**limits)
+    session, interval = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+    for settings in ({session: "5000"}, {interval: "6000"}, {session: "7000", interval: "8000"}):
         with pytest.raises(InvalidConfigurationError, match="must be greater"):
             configs.validate(settings)
-    configs.validate({SESSION_TIMEOUT: "5001"})
+    configs.validate({session: "5001"})
 
 
 def test_configs_apply_to_their_group_until_they_are_removed() -> None:
-    configs = GroupConfigManager(GroupCoordinatorConfig())
+    configs = manager()
     configs.update("g", {SESSION_TIMEOUT: "50000", HEARTBEAT_INTERVAL: "6000"})
-    assert (configs.session_timeout_ms("g"), configs.heartbeat_interval_ms("g")) == (50_000, 6_000)
-    assert (configs.session_timeout_ms("h"), configs.heartbeat_interval_ms("h")) == (45_000, 5_000)
+    assert consumer_values(configs) == (50_000, 6_000)
+    assert consumer_values(configs, "h") == (45_000, 5_000)
     configs.update("g", {HEARTBEAT_INTERVAL: "6000"})
-    assert (configs.session_timeout_ms("g"), configs.heartbeat_interval_ms("g")) == (45_000, 6_000)
+    assert consumer_values(configs) == (45_000, 6_000)
     configs.update("g", {})
-    assert configs.heartbeat_interval_ms("g") == 5_000
+    assert consumer_values(configs) == (45_000, 5_000)
+
+
+def test_a_share_group_has_the_brokers_values_and_its_own() -> None:
+    configs = manager(group_share_delivery_count_limit="7")
+    assert configs.share("g") == ShareGroupConfigs(30_000, 7, 200, "read_uncommitted", "latest", True, "", False)
+    settings = {
+        "share.record.lock.duration.ms": "15000",
+        "share.delivery.count.limit": "2",
+        "share.partition.max.record.locks": "100",
+        "share.isolation.level": "read_committed",
+        "share.auto.offset.reset": "by_duration:P1DT1H2M3.5S",
+        "share.renew.acknowledge.enable": "false",
+        "errors.deadletterqueue.topic.name": "dlq.orders",
+        "errors.deadletterqueue.copy.record.enable": "true",
+    }
+    configs.update("g", settings)
+    assert list(configs.share("g")) == [15_000, 2, 100, "read_committed", "by_duration:P1DT1H2M3.5S", False, "dlq.orders", True]
+    assert configs.share("g").reset_by_ms == ((25 * 60 + 2) * 60 + 3) * 1000 + 500
+    assert configs.share("h").reset_by_ms is None
 
 
 def test_a_group_s_node_has_any_id() -> None:
     assert group_id_of(node_name("a/b c")) == "a/b c"
     assert "/" not in node_name("a/b c")
-    assert GroupConfigResource(GroupConfigManager(GroupCoordinatorConfig())).entity_path("a/b") == "groups/a%2Fb"
+    assert GroupConfigResource(manager()).entity_path("a/b") == "groups/a%2Fb"
     with pytest.raises(InvalidRequestError, match="empty"):
         group_entity_path("")
 
 
-def test_no_config_of_a_group_is_a_list() -> None:
-    with pytest.raises(InvalidConfigurationError, match=SESSION_TIMEOUT):
-        GroupConfigResource(GroupConfigManager(GroupCoordinatorConfig())).list_default(SESSION_TIMEOUT)
+def test_one_config_of_a_group_is_a_list() -> None:
+    resource = GroupConfigResource(manager())
+    assert resource.list_default("streams.rack.aware.assignment.tags") == ""
+    for key in (SESSION_TIMEOUT, "retention.ms"):
+        with pytest.raises(InvalidConfigurationError, match=key):
+            resource.list_default(key)
 
 
 def test_the_broker_s_values_are_those_of_its_keys() -> None:
@@ -95,17 +136,11 @@ def test_the_broker_s_values_are_those_of_its_keys() -> None:
         "offsets.topic.compression.codec": 2,
         "offsets.load.buffer.size": 11,
         "group.consumer.max.size": 12,
-        "group.consumer.session.timeout.ms": 45_001,
-        "group.consumer.min.session.timeout.ms": 45_000,
-        "group.consumer.max.session.timeout.ms": 45_002,
-        "group.consumer.heartbeat.interval.ms": 5_001,
-        "group.consumer.min.heartbeat.interval.ms": 5_000,
-        "group.consumer.max.heartbeat.interval.ms": 5_002,
         "group.consumer.migration.policy": "Upgrade",
     }
     config = KafkaConfig.embedded({key: str(value) for key, value in properties.items()})
     values = list(properties.values())
-    expected = [*values[:5], 6 * 60_000, *values[6:18], MigrationPolicy.UPGRADE]
+    expected = [*values[:5], 6 * 60_000, *values[6:12], MigrationPolicy.UPGRADE]
     assert list(GroupCoordinatorConfig.from_config(config)) == expected
     assert GroupCoordinatorConfig.from_config(KafkaConfig.embedded({})).offsets_retention_ms == 7 * 24 * 3_600_000
 

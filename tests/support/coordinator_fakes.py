@@ -9,6 +9,7 @@ from typing import Any
 import twisted_kafka.coordinator.coordinator_record
 import twisted_kafka.protocol.errors.base
 from tests.support.fake import Fake
+from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, decode_record
 from twisted_kafka.coordinator.interfaces import Appended
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
@@ -32,6 +33,9 @@ from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.scheduler import ManualScheduler
 from twisted_kafka.timing.timer import Timer
 from twisted_kafka.waiting.futures import completed
+
+BROKER_CONFIG = KafkaConfig.embedded({"broker.id": "1"})
+"""The broker's values of the groups' own keys; a Bench may be given others, such as share_max_size."""
 
 
 class NoBrokers:
@@ -137,14 +141,17 @@ class Bench:
         self.metrics = MetricsRegistry(self.clock)
         self.log = log or MemoryLog()
         self.partitions = partitions
-        self.config = GroupCoordinatorConfig(**settings)
+        own = {name: value for name, value in settings.items() if name in GroupCoordinatorConfig._fields}
+        self.config = GroupCoordinatorConfig(**own)
+        rest = {f"group.{name.replace('_', '.')}": str(value) for name, value in settings.items() if name not in own}
+        self.broker_config = BROKER_CONFIG.updated(rest) if rest else BROKER_CONFIG
         self._ids = itertools.count(1)
         self.start()
 
     def start(self, load: bool = True) -> None:
         self.scheduler = ManualScheduler(self.clock)
         self.timer = Timer(self.clock)
-        self.group_config_manager = GroupConfigManager(self.config)
+        self.group_config_manager = GroupConfigManager(self.broker_config)
         self.environment = GroupEnvironment(
             self.clock,
             self.config,

@@ -1,10 +1,13 @@
-"""Which keys of brokers and topics which Kafka has, and the defaults that have changed. From what brokers of 0.11.0.3, 2.8.2, 3.9.2
-and 4.1.0 answer to DescribeConfigs; tests/oracle/test_personas.py compares."""
+"""Which keys of brokers, topics and groups which Kafka has, and the defaults that have changed.
+
+From what brokers of 0.11.0.3, 2.8.2, 3.9.2 and 4.1.0 answer to DescribeConfigs; tests/oracle/test_personas.py compares.
+"""
 
 from typing import Final
 
 from twisted_kafka.config.broker_config import Edition
-from twisted_kafka.config.keys import EXTENSION_KEYS
+from twisted_kafka.config.keys import EXTENSION_KEYS, KAFKA_4_KEYS
+from twisted_kafka.config.keys.groups import GROUP_KEYS
 
 _SINCE_2_8: Final = """
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds client.quota.callback.class
@@ -81,6 +84,26 @@ zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type
 """
 
 
+_SINCE_4_4: Final = """
+group.consumer.assignment.interval.ms group.consumer.assignor.offload.enable group.consumer.max.assignment.interval.ms
+group.consumer.min.assignment.interval.ms group.share.assignment.interval.ms group.share.assignor.offload.enable
+group.share.max.assignment.interval.ms group.share.max.delivery.count.limit group.share.max.partition.max.record.locks
+group.share.min.assignment.interval.ms group.share.min.delivery.count.limit group.share.min.partition.max.record.locks
+group.streams.acceptable.recovery.lag group.streams.assignment.interval.ms group.streams.assignor.offload.enable
+group.streams.assignors group.streams.max.assignment.interval.ms group.streams.max.warmup.replicas
+group.streams.min.assignment.interval.ms group.streams.min.task.offset.interval.ms group.streams.num.warmup.replicas
+group.streams.rack.aware.assignment.tags group.streams.task.offset.interval.ms
+group.streams.topology.description.plugin.class
+consumer.assignment.interval.ms consumer.assignor.offload.enable errors.deadletterqueue.copy.record.enable
+errors.deadletterqueue.topic.name share.assignment.interval.ms share.assignor.offload.enable share.delivery.count.limit
+share.partition.max.record.locks share.renew.acknowledge.enable streams.acceptable.recovery.lag
+streams.assignment.interval.ms streams.assignor.name streams.assignor.offload.enable streams.num.warmup.replicas
+streams.rack.aware.assignment.tags streams.task.offset.interval.ms
+"""
+
+_SINCE_4: Final = " ".join(KAFKA_4_KEYS | GROUP_KEYS.keys() - {"consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"})
+
+
 def _hidden(*words: str) -> frozenset[str]:
     return EXTENSION_KEYS.union(*(each.split() for each in words))
 
@@ -101,12 +124,13 @@ EDITIONS: Final = {
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "60000",
             "zookeeper.session.timeout.ms": "6000",
         },
-        _hidden(_SINCE_2_8, _SINCE_3_9),
+        _hidden(_SINCE_2_8, _SINCE_3_9, _SINCE_4),
     ),
     "2.8": Edition(
-        {**_CLASSIC, "inter.broker.protocol.version": "2.8-IV1", "log.message.format.version": "2.8-IV1"}, _hidden(_SINCE_3_9)
+        {**_CLASSIC, "inter.broker.protocol.version": "2.8-IV1", "log.message.format.version": "2.8-IV1"},
+        _hidden(_SINCE_3_9, _SINCE_4),
     ),
-    "3.9": Edition(_CLASSIC, _hidden()),
+    "3.9": Edition(_CLASSIC, _hidden(_SINCE_4)),
     "4.1": Edition(
         {
             "group.coordinator.append.linger.ms": "5",
@@ -115,7 +139,7 @@ EDITIONS: Final = {
             "log.message.timestamp.after.max.ms": "3600000",  # KIP-1030, as the rest
             "num.recovery.threads.per.data.dir": "2",
         },
-        _hidden(_GONE_IN_4_1),
+        _hidden(_GONE_IN_4_1, _SINCE_4_4),
     ),
 }
 """By the persona's name."""

@@ -19,12 +19,13 @@ from twisted_kafka.config.endpoints import (
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS
 from twisted_kafka.config.keys.declare import CLASS, PASSWORD, ConfigKey, TopicKey, Value
+from twisted_kafka.config.keys.groups import GROUP_KEYS, GroupKey
 from twisted_kafka.config.prefixes import base_key, similar_key, why_without_effect
 from twisted_kafka.config.typed import TypedValues
 from twisted_kafka.config.values import HIDDEN, parse_value, value_text
 from twisted_kafka.system.interpreter import HAS_INTERPRETER_LOCK
 
-_K = TypeVar("_K", ConfigKey, TopicKey)
+_K = TypeVar("_K", ConfigKey, TopicKey, GroupKey)
 
 _MS_PER_MINUTE = 60_000
 _MS_PER_HOUR = 3_600_000
@@ -72,7 +73,7 @@ class Edition(NamedTuple):
     defaults: Mapping[str, str]
     """Texts of defaults, by key."""
     hidden: frozenset[str]
-    """Keys of brokers and of topics that it does not have."""
+    """Keys of brokers, topics and groups that it does not have."""
 
 
 OWN_EDITION: Final = Edition({}, frozenset())
@@ -181,6 +182,11 @@ class KafkaConfig(TypedValues):
     def topic_keys(self) -> Mapping[str, TopicKey]:
         """The keys that topics can have."""
         return _shown(TOPIC_KEYS, self._edition.hidden)
+
+    @property
+    def group_keys(self) -> Mapping[str, GroupKey]:
+        """The keys that groups can have."""
+        return _shown(GROUP_KEYS, self._edition.hidden)
 
     def default(self, key: str) -> Value:
         """Return the key's default value."""

@@ -5,6 +5,7 @@ import re
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import declare
 from twisted_kafka.config.keys.declare import ConfigKey, TopicKey, Value
+from twisted_kafka.config.keys.groups import GroupKey
 
 HIDDEN = "[hidden]"
 """The text shown in place of a PASSWORD."""
@@ -21,7 +22,7 @@ _KINDS = {
 }
 
 
-def parse_value(key: ConfigKey | TopicKey, text: str) -> Value:
+def parse_value(key: ConfigKey | TopicKey | GroupKey, text: str) -> Value:
     """Return the parsed value of `key`; raise ConfigError when `text` is not of the key's type or violates its rule."""
     value = _parse(key, text.strip() if key.type != declare.PASSWORD else text)
     if key.valid is not None and not key.valid.accepts(value):
@@ -29,7 +30,7 @@ def parse_value(key: ConfigKey | TopicKey, text: str) -> Value:
     return value
 
 
-def value_text(key: ConfigKey | TopicKey, value: Value) -> str | None:
+def value_text(key: ConfigKey | TopicKey | GroupKey, value: Value) -> str | None:
     """Return a value in Kafka's text form (ConfigDef.convertToString), with a password hidden."""
     if value is None:
         return None
@@ -44,7 +45,7 @@ def value_text(key: ConfigKey | TopicKey, value: Value) -> str | None:
     return str(value)
 
 
-def _parse(key: ConfigKey | TopicKey, text: str) -> Value:
+def _parse(key: ConfigKey | TopicKey | GroupKey, text: str) -> Value:
     match key.type:
         case declare.BOOLEAN:
             if text.lower() not in ("true", "false"):
@@ -63,7 +64,7 @@ def _parse(key: ConfigKey | TopicKey, text: str) -> Value:
             return text
 
 
-def _whole_number(key: ConfigKey | TopicKey, text: str) -> int:
+def _whole_number(key: ConfigKey | TopicKey | GroupKey, text: str) -> int:
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 20:  # int() would also accept "1_000" and other alphabets
         raise _invalid(key, text, _KINDS[key.type])
@@ -74,7 +75,7 @@ def _whole_number(key: ConfigKey | TopicKey, text: str) -> int:
     return number
 
 
-def _invalid(key: ConfigKey | TopicKey, text: str, allowed: str) -> ConfigError:
+def _invalid(key: ConfigKey | TopicKey | GroupKey, text: str, allowed: str) -> ConfigError:
     shown = HIDDEN if key.type == declare.PASSWORD else " ".join(text.split())
     return ConfigError(f"Invalid value {shown!r} for {key.name}: must be {allowed}")
 

@@ -80,5 +80,5 @@ def _make_environment(config: KafkaConfig, metadata: MetadataCache, clock: ICloc
     except AssignorError as error:
         raise ConfigError(str(error)) from error
     return GroupEnvironment(
-        clock, group_config, GroupConfigManager(group_config), metadata, assignors, GroupCoordinatorMetrics(metrics, clock), _new_id
+        clock, group_config, GroupConfigManager(config), metadata, assignors, GroupCoordinatorMetrics(metrics, clock), _new_id
     )

@@ -1,8 +1,4 @@
-"""Per-group configs (resource type GROUP, stored in the metadata store under ``/config/groups``; Kafka: GroupConfigManager).
-
-``consumer.session.timeout.ms`` and ``consumer.heartbeat.interval.ms`` override the broker's ``group.consumer.*`` keys, within
-the broker's minimum and maximum.
-"""
+"""Per-group configs (resource type GROUP, stored in the metadata store under ``/config/groups``; Kafka: GroupConfigManager)."""
 
 import threading
 from collections.abc import Iterable, Mapping
@@ -12,12 +8,17 @@ from urllib.parse import quote, unquote
 from twisted.logger import Logger
 
 from twisted_kafka.admin.configs import ensure_list
-from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.group_configs import ShareGroupConfigs, group_value, validated_group_configs
+from twisted_kafka.config.keys.declare import LIST, Value
+from twisted_kafka.config.keys.groups import GROUP_KEYS
+from twisted_kafka.config.typed import TypedValues
+from twisted_kafka.config.values import value_text
 from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
 
-SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
-HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
 ENTITY_TYPE: Final = "groups"
+
+_SHARE_KEYS: Final = tuple(name for name in GROUP_KEYS if name.startswith(("share.", "errors.")))
 
 
 def node_name(group_id: str) -> str:
@@ -42,49 +43,20 @@ class GroupConfigManager:
 
     log = Logger()
 
-    def __init__(self, config: GroupCoordinatorConfig) -> None:
+    def __init__(self, config: KafkaConfig) -> None:
+        """``config`` is the broker's, which may change."""
         self._config = config
         self._lock = threading.Lock()
-        self._values: dict[str, dict[str, int]] = {}
+        self._values: dict[str, dict[str, Value]] = {}
 
-    @property
-    def defaults(self) -> dict[str, int]:
-        """The broker's values by key: those of a group without configs."""
-        return {
-            SESSION_TIMEOUT: self._config.consumer_session_timeout_ms,
-            HEARTBEAT_INTERVAL: self._config.consumer_heartbeat_interval_ms,
-        }
-
-    def validate(self, settings: Mapping[str, str]) -> dict[str, int]:
-        """Return the parsed values. Raises InvalidConfigurationError."""
-        config = self._config
-        bounds = {
-            SESSION_TIMEOUT: (config.consumer_min_session_timeout_ms, config.consumer_max_session_timeout_ms),
-            HEARTBEAT_INTERVAL: (config.consumer_min_heartbeat_interval_ms, config.consumer_max_heartbeat_interval_ms),
-        }
-        values: dict[str, int] = {}
-        for key, text in settings.items():
-            if key not in bounds:
-                raise InvalidConfigurationError(f"Unknown group config name: {key}")
-            least, most = bounds[key]
-            try:
-                value = int(text)
-            except ValueError:
-                raise InvalidConfigurationError(f"Invalid value {text} for configuration {key}: Not a number of type INT") from None
-            if not least <= value <= most:
-                raise InvalidConfigurationError(
-                    f"Invalid value {value} for configuration {key}: the broker allows values from {least} to {most}."
-                )
-            values[key] = value
-        effective = self.defaults | values
-        if effective[SESSION_TIMEOUT] <= effective[HEARTBEAT_INTERVAL]:
-            raise InvalidConfigurationError(f"{SESSION_TIMEOUT} must be greater than {HEARTBEAT_INTERVAL}.")
-        return values
+    def validate(self, settings: Mapping[str, str]) -> None:
+        """Raise InvalidConfigurationError if a group may not have the settings."""
+        validated_group_configs(self._config, settings)
 
     def update(self, group_id: str, settings: Mapping[str, str]) -> None:
         """Apply the content of a group's node; invalid configs are ignored with a line in the log."""
         try:
-            values = self.validate(settings)
+            values = validated_group_configs(self._config, settings)
         except InvalidConfigurationError as error:
             self.log.warn("Ignoring the configs of group {group}: {error}", group=group_id, error=error)
             values = {}
@@ -94,13 +66,26 @@ class GroupConfigManager:
             else:
                 self._values.pop(group_id, None)
 
-    def session_timeout_ms(self, group_id: str) -> int:
-        """Return the session timeout of the group's members that use the consumer group protocol."""
-        return self._values.get(group_id, {}).get(SESSION_TIMEOUT, self._config.consumer_session_timeout_ms)
+    def number(self, group_id: str, key: str) -> int:
+        """Return the effective value of a key that is a number."""
+        value = group_value(self._config, self._values.get(group_id, {}), key)
+        assert isinstance(value, int), key
+        return value
 
-    def heartbeat_interval_ms(self, group_id: str) -> int:
-        """Return the heartbeat interval of the group's members that use the consumer group protocol."""
-        return self._values.get(group_id, {}).get(HEARTBEAT_INTERVAL, self._config.consumer_heartbeat_interval_ms)
+    def share(self, group_id: str) -> ShareGroupConfigs:
+        """Return the effective configs of a share group's partitions."""
+        own = self._values.get(group_id, {})
+        values = TypedValues({name: group_value(self._config, own, name) for name in _SHARE_KEYS})
+        return ShareGroupConfigs(
+            values.int("share.record.lock.duration.ms"),
+            values.int("share.delivery.count.limit"),
+            values.int("share.partition.max.record.locks"),
+            values.string("share.isolation.level"),
+            values.string("share.auto.offset.reset"),
+            values.boolean("share.renew.acknowledge.enable"),
+            values.string("errors.deadletterqueue.topic.name"),
+            values.boolean("errors.deadletterqueue.copy.record.enable"),
+        )
 
 
 class GroupConfigResource:
@@ -114,9 +99,11 @@ class GroupConfigResource:
         return group_entity_path(name)
 
     def list_default(self, key: str) -> str:
-        """Raise InvalidConfigurationError: no group config is a list."""
-        ensure_list(False, key)
-        return ""
+        """Return the broker's value of a list-valued key; raise InvalidConfigurationError for any other key."""
+        declared = GROUP_KEYS.get(key)
+        ensure_list(declared is not None and declared.type == LIST, key)
+        assert declared is not None
+        return value_text(declared, declared.default) or ""
 
     def validate(self, name: str, config: Mapping[str, str], changed: Iterable[str]) -> None:
         """Raise InvalidConfigurationError if the config is invalid for a group."""

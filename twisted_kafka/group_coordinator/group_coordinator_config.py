@@ -46,12 +46,6 @@ class GroupCoordinatorConfig(NamedTuple):
     offsets_topic_compression_codec: int = 0
     offsets_load_buffer_size: int = 5_242_880
     consumer_max_size: int = 2_147_483_647
-    consumer_session_timeout_ms: int = 45_000
-    consumer_min_session_timeout_ms: int = 45_000
-    consumer_max_session_timeout_ms: int = 60_000
-    consumer_heartbeat_interval_ms: int = 5_000
-    consumer_min_heartbeat_interval_ms: int = 5_000
-    consumer_max_heartbeat_interval_ms: int = 15_000
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
     @classmethod
@@ -70,11 +64,5 @@ class GroupCoordinatorConfig(NamedTuple):
             offsets_topic_compression_codec=config.int("offsets.topic.compression.codec"),
             offsets_load_buffer_size=config.int("offsets.load.buffer.size"),
             consumer_max_size=config.int("group.consumer.max.size"),
-            consumer_session_timeout_ms=config.int("group.consumer.session.timeout.ms"),
-            consumer_min_session_timeout_ms=config.int("group.consumer.min.session.timeout.ms"),
-            consumer_max_session_timeout_ms=config.int("group.consumer.max.session.timeout.ms"),
-            consumer_heartbeat_interval_ms=config.int("group.consumer.heartbeat.interval.ms"),
-            consumer_min_heartbeat_interval_ms=config.int("group.consumer.min.heartbeat.interval.ms"),
-            consumer_max_heartbeat_interval_ms=config.int("group.consumer.max.heartbeat.interval.ms"),
             migration_policy=MigrationPolicy(config.string("group.consumer.migration.policy").lower()),
         )

@@ -18,7 +18,6 @@ from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.controller.channels.interfaces import ControlRequest, OnResponse
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager, GroupConfigResource
-from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
@@ -117,7 +116,7 @@ class OneBroker:
         self.topics = TopicManager(self.config, self.store, self.cache, self.controller, waits, policies=policies)
         self.quotas = QuotaManagers(self.config, self.clock, MetricsRegistry(self.clock), Timer(self.clock))
         self.loggers = LoggerLevels()
-        groups = GroupConfigManager(GroupCoordinatorConfig.from_config(self.config))
+        groups = GroupConfigManager(self.config)
         resources: dict[int, IConfigResource] = {
             TOPIC: TopicConfigs(self.config, self.cache),
             BROKER: BrokerConfigs(DynamicBrokerConfig(self.config), 1),
@@ -128,7 +127,7 @@ class OneBroker:
         families = [
             MetadataApis(self.cache, self.config, self.topics, self.quotas.controller_mutation),
             TopicApis(self.topics, self.cache, describer, self.quotas.controller_mutation),
-            DescribeConfigApis(self.config, self.configs, self.cache, describer, self.loggers, groups),
+            DescribeConfigApis(self.config, self.configs, self.cache, describer, self.loggers),
             AlterConfigApis(ConfigAdmin(self.configs, policies), resources, self.loggers, 1),
             PartitionApis(PartitionAdmin(self.cache, self.controller, waits), self.cache),
             FeatureApis(self.controller, self.features),

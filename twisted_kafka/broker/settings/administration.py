@@ -68,7 +68,7 @@ class Administration:
         }
         admin = ConfigAdmin(self._configs, self.policies)
         return [
-            DescribeConfigApis(self._config, self._configs, metadata, describer, self.loggers, groups, authorization),
+            DescribeConfigApis(self._config, self._configs, metadata, describer, self.loggers, authorization),
             AlterConfigApis(admin, resources, self.loggers, self._config.broker_id, authorization),
             ClientMetricsApis(self._client_metrics, authorization),
             # As in Kafka, clients are asked for metrics only where something reports them.

@@ -1,22 +1,36 @@
 """All keys of the broker and of topics; the modules of this package declare them by area.
 
-The keys, types, defaults and ranges are those of Apache Kafka 3.9 (KafkaConfig, LogConfig); `extensions.py` adds keys that Apache
-Kafka does not have.
+The keys, types, defaults and ranges are those of Apache Kafka 3.9 (KafkaConfig, LogConfig); `kafka_4.py` adds keys of Kafka 4, and
+`extensions.py` keys that Apache Kafka does not have. `groups.py` has the keys of groups.
 """
 
-from twisted_kafka.config.keys import cluster, coordinators, extensions, log, monitoring, network, replication, security, tiering
+from twisted_kafka.config.keys import (
+    cluster,
+    coordinators,
+    extensions,
+    kafka_4,
+    log,
+    monitoring,
+    network,
+    replication,
+    security,
+    tiering,
+)
 from twisted_kafka.config.keys.declare import ConfigKey, TopicKey
 from twisted_kafka.config.keys.topic import TOPIC_KEYS as _TOPIC_KEYS
 
 BROKER_KEYS: dict[str, ConfigKey] = {
     key.name: key
-    for area in (network, log, replication, coordinators, cluster, security, monitoring, tiering, extensions)
+    for area in (network, log, replication, coordinators, cluster, security, monitoring, tiering, kafka_4, extensions)
     for key in area.KEYS
 }
 """Every broker key by name."""
 
 TOPIC_KEYS: dict[str, TopicKey] = {key.name: key for key in _TOPIC_KEYS}
 """Every topic key by name."""
+
+KAFKA_4_KEYS: frozenset[str] = frozenset(key.name for key in kafka_4.KEYS)
+"""The broker keys that Apache Kafka has had since 4.0 or later."""
 
 EXTENSION_KEYS: frozenset[str] = frozenset(key.name for key in extensions.KEYS)
 """The broker keys that Apache Kafka does not have."""

@@ -159,6 +159,39 @@ class MetadataVersion(NamedTuple):
         return any(version == release or version.startswith(release + "-") for version in self.versions)
 
 
+class OffsetReset(NamedTuple):
+    """Where a share group starts: latest, earliest, or by_duration: with a duration of ISO 8601 (KIP-932)."""
+
+    @property
+    def allowed(self) -> str:
+        """The forms."""
+        return "latest, earliest, or by_duration:PnDTnHnMn.nS"
+
+    def accepts(self, value: Value) -> bool:
+        """Return whether the value has one of the forms."""
+        assert isinstance(value, str)
+        return value in ("latest", "earliest") or reset_duration_ms(value) is not None
+
+
+def reset_duration_ms(value: str) -> int | None:
+    """Return the duration of ``by_duration:...`` in milliseconds; None for any other text, and for a negative duration."""
+    import re  # the other declarations of a starting broker do not need it
+
+    match = re.fullmatch(_BY_DURATION, value, re.ASCII | re.IGNORECASE)
+    if match is None or not any(match.group("days", "hours", "minutes", "seconds")) or value[-1:] in "tT":
+        return None
+    days, hours, minutes = (int(match[name] or 0) for name in ("days", "hours", "minutes"))
+    seconds = float((match["seconds"] or "0").replace(",", "."))
+    duration_ms = ((days * 24 + hours) * 60 + minutes) * 60_000 + int(seconds * 1000)
+    return duration_ms if 0 <= duration_ms <= MAX_LONG else None
+
+
+_BY_DURATION: Final = (
+    r"by_duration:P(?:(?P<days>\d{1,12})D)?(?:T(?:(?P<hours>\d{1,12})H)?(?:(?P<minutes>\d{1,12})M)?"
+    r"(?:(?P<seconds>\d{1,12}(?:[.,]\d{0,9})?)S)?)?"
+)
+
+
 def at_least(low: float) -> Between:
     """Return the rule for numbers that are not less than `low`."""
     return Between(low)

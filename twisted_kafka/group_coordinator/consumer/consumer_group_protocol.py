@@ -67,7 +67,7 @@ class ConsumerGroupProtocol:
         response = Response(
             member_id=member_id,
             member_epoch=current.epoch,
-            heartbeat_interval_ms=self._environment.group_config_manager.heartbeat_interval_ms(group.group_id),
+            heartbeat_interval_ms=self._environment.group_config_manager.number(group.group_id, "consumer.heartbeat.interval.ms"),
         )
         if old is None or current.assigned != old.current.assigned or is_full(request):
             response.assignment = _assignment(current.assigned)

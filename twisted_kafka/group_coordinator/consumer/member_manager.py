@@ -204,9 +204,10 @@ class MemberManager:
     def touch(self, group_id: str, member: ConsumerGroupMember) -> None:
         """Restart a member's session."""
         classic = member.profile.classic
-        timeout_ms = (
-            self._environment.group_config_manager.session_timeout_ms(group_id) if classic is None else classic.session_timeout_ms
-        )
+        if classic is None:
+            timeout_ms = self._environment.group_config_manager.number(group_id, "consumer.session.timeout.ms")
+        else:
+            timeout_ms = classic.session_timeout_ms
         member_id = member.member_id
         self.timers.touch(group_id, member_id, timeout_ms, lambda: self.fence(SESSION, group_id, member_id, "its session expired"))
 

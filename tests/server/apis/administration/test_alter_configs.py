@@ -9,6 +9,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from tests.server.apis.topic_harness import OneBroker
 from twisted_kafka.admin.policies import ConfigOrder, TopicOrder
+from twisted_kafka.config.keys.groups import GROUP_KEYS
 from twisted_kafka.metadata.znodes import ConfigChangeNode, ConfigNode
 from twisted_kafka.protocol.errors import ErrorCode, PolicyViolationError
 from twisted_kafka.protocol.messages.configs import (
@@ -211,13 +212,18 @@ def test_subscriptions_to_client_metrics(broker: OneBroker) -> None:
 
 
 def test_settings_of_a_group(broker: OneBroker) -> None:
-    assert described(broker, GROUP, "a/b") == {"consumer.session.timeout.ms": "45000", "consumer.heartbeat.interval.ms": "5000"}
+    shown = described(broker, GROUP, "a/b")
+    assert shown.keys() == {name for name, key in GROUP_KEYS.items() if not key.internal}
+    assert shown["streams.assignor.name"] == "sticky"
+    assert (shown["consumer.session.timeout.ms"], shown["share.delivery.count.limit"]) == ("45000", "5")
     assert change(broker, GROUP, "a/b", ("consumer.session.timeout.ms", SET, "50000")) == ErrorCode.NONE
     assert described(broker, GROUP, "a/b", "consumer.session.timeout.ms") == {"consumer.session.timeout.ms": "50000"}
     assert described(broker, GROUP, "other", "consumer.session.timeout.ms") == {"consumer.session.timeout.ms": "45000"}
     for key, value in (("consumer.session.timeout.ms", "x"), ("consumer.session.timeout.ms", "1"), ("unheard.of", "1")):
         assert change(broker, GROUP, "a/b", (key, SET, value)) == ErrorCode.INVALID_CONFIG
     assert change(broker, GROUP, "a/b", ("consumer.session.timeout.ms", APPEND, "1")) == ErrorCode.INVALID_CONFIG
+    assert change(broker, GROUP, "a/b", ("streams.num.warmup.replicas", SET, "1")) == ErrorCode.NONE
+    assert described(broker, GROUP, "a/b", "streams.num.warmup.replicas") == {"streams.num.warmup.replicas": "1"}
     assert change(broker, GROUP, "", ("consumer.session.timeout.ms", SET, "50000")) == ErrorCode.INVALID_REQUEST
 
 

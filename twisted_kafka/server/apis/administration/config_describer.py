@@ -6,8 +6,10 @@ from typing import Final, NamedTuple, TypeVar
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.client_metrics import CLIENT_METRICS_KEYS
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.group_configs import group_value
 from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS
 from twisted_kafka.config.keys.declare import PASSWORD, READ_ONLY, ConfigKey, TopicKey
+from twisted_kafka.config.keys.groups import GroupKey
 from twisted_kafka.config.topic_config import topic_defaults
 from twisted_kafka.config.values import parse_value, value_text
 from twisted_kafka.metadata.config_repository import ConfigRepository
@@ -116,16 +118,20 @@ class ConfigDescriber:
             if key.name in config
         ]
 
-    def group(self, own: Mapping[str, str], defaults: Mapping[str, int], wanted: Iterable[str] | None) -> list[Entry]:
+    def group(self, own: Mapping[str, str], wanted: Iterable[str] | None) -> list[Entry]:
         """Return a group's effective configs, all or the ``wanted`` ones; ``own`` are its own."""
-        entries = []
-        for name, default in _selected({name: (name, value) for name, value in defaults.items()}, wanted):
-            synonyms = [Synonym(name, own[name], DYNAMIC_GROUP)] if name in own else []
-            synonyms.append(Synonym(name, str(default), DEFAULT))
-            in_force = synonyms[0]
-            doc = BROKER_KEYS[f"group.{name}"].doc
-            entries.append(Entry(name, in_force.value, in_force.source, False, False, _TYPES["INT"], doc, synonyms))
-        return entries
+        dynamic = self._dynamic()
+        keys = {name: key for name, key in self._config.group_keys.items() if not key.internal or name in own}
+        return [self._group_entry(key, own.get(key.name), dynamic) for key in _selected(keys, wanted)]
+
+    def _group_entry(self, key: GroupKey, own: str | None, dynamic: "_Dynamic") -> Entry:
+        synonyms = [] if own is None else [Synonym(key.name, _normal(key, own), DYNAMIC_GROUP)]
+        if key.synonym is None:
+            synonyms.append(Synonym(key.name, value_text(key, group_value(self._config, {}, key.name)), DEFAULT))
+        else:
+            synonyms += self._broker_synonyms(key.synonym, dynamic)
+        in_force = synonyms[0]
+        return Entry(key.name, in_force.value, in_force.source, False, False, _TYPES[key.type], key.doc, synonyms)
 
     def _dynamic(self) -> "_Dynamic":
         own, everywhere = self._repository.configs([f"brokers/{self._config.broker_id}", "brokers/<default>"])
@@ -164,7 +170,7 @@ def _selected(keys: Mapping[str, _K], wanted: Iterable[str] | None) -> list[_K]:
     return [key for name, key in keys.items() if name in names]
 
 
-def _normal(key: ConfigKey | TopicKey, text: str) -> str | None:
+def _normal(key: ConfigKey | TopicKey | GroupKey, text: str) -> str | None:
     """Return the value in Kafka's canonical text form."""
     try:
         return value_text(key, parse_value(key, text))

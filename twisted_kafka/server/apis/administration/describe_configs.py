@@ -7,7 +7,7 @@ from twisted_kafka.admin.loggers import LoggerLevels
 from twisted_kafka.admin.topic_rules import ensure_valid_name
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.client_metrics import subscription_path
-from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager, group_entity_path
+from twisted_kafka.group_coordinator.group_config_manager import group_entity_path
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.network.requests.request_context import RequestContext
@@ -37,11 +37,9 @@ class DescribeConfigApis:
         metadata: MetadataCache,
         describer: ConfigDescriber,
         loggers: LoggerLevels,
-        groups: GroupConfigManager,
         authorization: IAuthorization = ALLOW_ALL,
     ) -> None:
         self._authorization = authorization
-        self._groups = groups
         self._config = config
         self._loggers = loggers
         self._repository = repository
@@ -92,7 +90,7 @@ class DescribeConfigApis:
             return self._describer.client_metrics(self._repository.config(subscription_path(name)), wanted)
         if resource.resource_type == GROUP:
             own = self._repository.config(group_entity_path(name))
-            return self._describer.group(own, self._groups.defaults, wanted)
+            return self._describer.group(own, wanted)
         raise InvalidRequestError(f"Unknown resource type {resource.resource_type}")
 
 
