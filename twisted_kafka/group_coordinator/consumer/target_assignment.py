@@ -3,24 +3,19 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from twisted.logger import Logger
-
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.group_coordinator.assignors.interface import (
-    AssignmentError,
     ConsumerGroupAssignor,
     GroupSpec,
     MemberSpec,
     check_assignment,
 )
+from twisted_kafka.group_coordinator.modern.assigning import assign
 from twisted_kafka.group_coordinator.state import consumer_group_records as records
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup, ResolvedRegex
 from twisted_kafka.group_coordinator.state.consumer_group_member import NO_PARTITIONS, ConsumerGroupMember, Partitions
 from twisted_kafka.group_coordinator.state.target_index import TargetIndex
 from twisted_kafka.group_coordinator.state.topic_image import TopicInfo
-from twisted_kafka.protocol.errors import UnknownServerError
-
-_log = Logger()
 
 
 class Basis(NamedTuple):
@@ -55,15 +50,7 @@ def compute_target(
         own = stepped.get(basis.member.member_id)
         return group.target_of(basis.member) if own is None else own, [*written, records.target_epoch(group.group_id, epoch)]
     spec = _spec(group, basis)
-    try:
-        assignment = assignor.assign(spec)
-        check_assignment(spec, assignment)
-    except AssignmentError as error:
-        _log.error("Group {group}: assignor {name} failed: {error}", group=group.group_id, name=assignor.name, error=error)
-        raise UnknownServerError(f"Failed to compute a new target assignment for epoch {epoch}: {error}") from error
-    except Exception as error:
-        _log.failure("Group {group}: assignor {name} failed", group=group.group_id, name=assignor.name)
-        raise UnknownServerError(f"Failed to compute a new target assignment for epoch {epoch}: {error}") from error
+    assignment = assign(group.group_id, epoch, assignor, spec, check_assignment)
     changed = [
         records.member_target(group.group_id, member_id, assignment.get(member_id, NO_PARTITIONS))
         for member_id in spec.members

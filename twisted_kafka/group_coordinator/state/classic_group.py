@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+
+from typing_extensions import override
 
 from twisted_kafka.coordinator.effects import ShardTimer
 from twisted_kafka.group_coordinator.results import GroupDescription, GroupListing, JoinedMember, MemberDescription
@@ -15,7 +16,7 @@ from twisted_kafka.group_coordinator.state.classic_group_state import (
     ClassicGroupState,
     may_follow,
 )
-from twisted_kafka.group_coordinator.state.group import CLASSIC, OffsetRetention
+from twisted_kafka.group_coordinator.state.group import CLASSIC, Group, OffsetRetention
 from twisted_kafka.group_coordinator.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, MemberMetadata
@@ -25,10 +26,10 @@ def _nothing(_: str) -> bool:
     return False
 
 
-class ClassicGroup:
+class ClassicGroup(Group):
     """One classic group; it counts protocols and joins incrementally, so that no query is quadratic in the number of members."""
 
-    type: Final = CLASSIC
+    type = CLASSIC
 
     __slots__ = (
         "_counts",
@@ -130,6 +131,7 @@ class ClassicGroup:
         self._set_state(state)
         self.state_since_ms = now_ms
 
+    @override
     def count_in(self, counts: Counter[ClassicGroupState] | None) -> None:
         """Count the group by its state from now on; with None, stop counting it."""
         if self._counts is not None:
@@ -274,18 +276,22 @@ class ClassicGroup:
 
     # offsets; see Group
 
+    @override
     def is_empty(self) -> bool:
         """Return whether the group is Empty."""
         return self.state is EMPTY
 
+    @override
     def is_over(self) -> bool:
         """Return whether the group is Empty, and no member id was given out."""
         return self.state is EMPTY and not self.pending_members
 
+    @override
     def is_subscribed(self, topic: str) -> bool:
         """Return whether a member subscribes to the topic; True if the subscriptions are unknown."""
         return self.state is not EMPTY and (self.subscribed_topics is None or topic in self.subscribed_topics)
 
+    @override
     def check_commit(self, member_id: str, instance_id: str | None, generation: int, version: int) -> ErrorCode:
         """Check a member and its generation; without members, anybody without a generation may commit."""
         if generation < 0 and self.state is EMPTY:
@@ -299,6 +305,7 @@ class ClassicGroup:
             return ErrorCode.ILLEGAL_GENERATION
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is COMPLETING_REBALANCE else ErrorCode.NONE
 
+    @override
     def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Check a member and its generation; a member may finish its transaction during a rebalance."""
         if generation < 0 and self.state is EMPTY:
@@ -308,14 +315,17 @@ class ClassicGroup:
             return ErrorCode.ILLEGAL_GENERATION
         return error
 
+    @override
     def check_fetch(self, member_id: str, generation: int) -> ErrorCode:
         """Return NONE: anybody may fetch."""
         return ErrorCode.NONE
 
+    @override
     def check_offset_deletion(self) -> ErrorCode:
         """Return NON_EMPTY_GROUP for a group with members whose subscriptions are unknown."""
         return ErrorCode.NONE if self.state is EMPTY or self.is_consumer_group() else ErrorCode.NON_EMPTY_GROUP
 
+    @override
     def offset_retention(self) -> OffsetRetention | None:
         """Return the retention of a group without members, which begins when the last one left, or of a stable one's other topics.
 
@@ -339,6 +349,7 @@ class ClassicGroup:
             JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol)) for member in self.members.values()
         )
 
+    @override
     def listing(self) -> GroupListing:
         """Return the group for ListGroups."""
         return GroupListing(self.group_id, self.protocol_type or "", self.state.value, CLASSIC)
@@ -365,6 +376,7 @@ class ClassicGroup:
             ),
         )
 
+    @override
     def close(self) -> Iterable[ClassicGroupMember]:
         """Make the group Dead and stop its timers; return its members, whose parked requests the caller answers."""
         self._set_state(DEAD)

@@ -1,14 +1,11 @@
-"""A consumer group's stored state: members, epochs, target assignment and owners of partitions.
-
-Only the replay of records calls the methods that change it. Counts are updated incrementally, so that no query is quadratic in
-the number of members.
-"""
+"""A consumer group's stored state: in addition to that of a modern group, owners of partitions, static ids and classic members."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from twisted_kafka.group_coordinator.results import GroupListing
+from typing_extensions import override
+
 from twisted_kafka.group_coordinator.state.consumer_group_member import (
     NO_PARTITIONS,
     ConsumerGroupMember,
@@ -18,12 +15,11 @@ from twisted_kafka.group_coordinator.state.consumer_group_member import (
 )
 from twisted_kafka.group_coordinator.state.consumer_group_state import ConsumerGroupState
 from twisted_kafka.group_coordinator.state.group import CONSUMER, MEMBER_EPOCHS_SINCE, OffsetRetention
+from twisted_kafka.group_coordinator.state.modern_group import ModernGroup, add
 from twisted_kafka.group_coordinator.state.target_index import TargetIndex
 from twisted_kafka.group_coordinator.state.topic_image import TopicInfo
 from twisted_kafka.group_coordinator.subscription import CONSUMER_PROTOCOL_TYPE
 from twisted_kafka.protocol.errors import ErrorCode
-
-_Counted = TypeVar("_Counted", bound=Hashable)
 
 
 class SeenTopics(NamedTuple):
@@ -44,38 +40,28 @@ class ResolvedRegex(NamedTuple):
     resolved_ms: int
 
 
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[ConsumerGroupMember, ConsumerGroupState]):
     """One consumer group."""
 
-    type: Final = CONSUMER
+    type = CONSUMER
+    protocol_type = CONSUMER_PROTOCOL_TYPE
 
     __slots__ = (
         "_assignor_votes",
         "_classic_protocols",
         "_owners",
         "_regex_subscribers",
-        "_state",
         "_static_ids",
         "_subscriptions",
-        "_topic_subscribers",
         "classic_count",
-        "epoch",
-        "group_id",
-        "members",
         "regexes",
         "seen",
-        "target",
-        "target_epoch",
         "target_index",
         "topics",
     )
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = 0
-        self.target_epoch = 0
-        self.members: dict[str, ConsumerGroupMember] = {}
-        self.target: dict[str, Partitions] = {}
+        super().__init__(group_id)
         self.target_index: TargetIndex | None = None
         """Not stored; built when it is first needed."""
         self.topics: Mapping[str, TopicInfo] = {}
@@ -86,11 +72,9 @@ class ConsumerGroup:
         self._classic_protocols: Counter[str] = Counter()
         self._static_ids: dict[str, str] = {}
         self._owners: dict[tuple[bytes, int], str] = {}
-        self._topic_subscribers: Counter[str] = Counter()
         self._regex_subscribers: Counter[str] = Counter()
         self._subscriptions: Counter[tuple[frozenset[str], str | None]] = Counter()
         self._assignor_votes: Counter[str] = Counter()
-        self._state: ConsumerGroupState | None = None
 
     # changes, called by replay only
 
@@ -135,22 +119,11 @@ class ConsumerGroup:
             del self._static_ids[instance_id]
         self._state = None
 
+    @override
     def put_target(self, member_id: str, partitions: Partitions | None) -> None:
-        """Set a member's target assignment; None removes it."""
         if self.target_index is not None:
             self.target_index.put(member_id, self.target.get(member_id, NO_PARTITIONS), partitions)
-        if partitions is None:
-            self.target.pop(member_id, None)
-        else:
-            self.target[member_id] = partitions
-
-    def put_epochs(self, epoch: int | None = None, target_epoch: int | None = None) -> None:
-        """Set the group epoch, the epoch of the target assignment, or both."""
-        if epoch is not None:
-            self.epoch = epoch
-        if target_epoch is not None:
-            self.target_epoch = target_epoch
-        self._state = None
+        super().put_target(member_id, partitions)
 
     def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
         """Set the topics that a regular expression matches; None removes it."""
@@ -168,37 +141,20 @@ class ConsumerGroup:
                         del owners[topic_id, index]
 
     def _count(self, profile: Profile, by: int) -> None:
-        _add(self._subscriptions, (profile.topics, profile.regex), by)
-        for topic in profile.topics:
-            _add(self._topic_subscribers, topic, by)
+        add(self._subscriptions, (profile.topics, profile.regex), by)
+        self._count_topics(profile.topics, by)
         if profile.regex:
-            _add(self._regex_subscribers, profile.regex, by)
+            add(self._regex_subscribers, profile.regex, by)
         if profile.assignor is not None:
-            _add(self._assignor_votes, profile.assignor, by)
+            add(self._assignor_votes, profile.assignor, by)
         if profile.classic is not None:
             self.classic_count += by
             for name in {name for name, _ in profile.classic.protocols}:
-                _add(self._classic_protocols, name, by)
-
-    def count_in(self, counts: Counter[Any] | None) -> None:
-        """Do nothing: the state is derived."""
-
-    def close(self) -> None:
-        """Do nothing: ``MemberTimers`` has the timers."""
+                add(self._classic_protocols, name, by)
 
     # queries
 
-    @property
-    def state(self) -> ConsumerGroupState:
-        """The group's state, derived from its epochs and members."""
-        if self._state is None:
-            self._state = self._compute_state()
-        return self._state
-
-    def peek_state(self) -> ConsumerGroupState:
-        """Return the state without caching it: for readers without the shard's lock, which may see a change half done."""
-        return self._state or self._compute_state()
-
+    @override
     def _compute_state(self) -> ConsumerGroupState:
         if not self.members:
             return ConsumerGroupState.EMPTY
@@ -236,12 +192,7 @@ class ConsumerGroup:
 
     # offsets; see Group
 
-    def is_empty(self) -> bool:
-        """Return whether the group has no members."""
-        return not self.members
-
-    is_over = is_empty
-
+    @override
     def check_commit(self, member_id: str, instance_id: str | None, generation: int, version: int) -> ErrorCode:
         """Check a member and its epoch; without members, anybody without an epoch may commit."""
         if generation < 0 and not self.members:
@@ -255,29 +206,30 @@ class ConsumerGroup:
             return ErrorCode.NONE
         return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
+    @override
     def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Check a member and its epoch; producers know ILLEGAL_GENERATION only."""
         error = self.check_commit(member_id, instance_id, generation, MEMBER_EPOCHS_SINCE)
         return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
 
+    @override
     def check_fetch(self, member_id: str, generation: int) -> ErrorCode:
         """Check a member and its epoch, if the sender says that it is one."""
         if member_id or generation >= 0:
             return self.check_commit(member_id, None, generation, MEMBER_EPOCHS_SINCE)
         return ErrorCode.NONE
 
+    @override
     def check_offset_deletion(self) -> ErrorCode:
         """Return NONE: the subscriptions are known."""
         return ErrorCode.NONE
 
+    @override
     def offset_retention(self) -> OffsetRetention:
         """Return the retention of offsets of topics without subscription, which begins with the commit."""
         return OffsetRetention(None, self.is_subscribed)
 
-    def listing(self) -> GroupListing:
-        """Return the group for ListGroups."""
-        return GroupListing(self.group_id, CONSUMER_PROTOCOL_TYPE, self.peek_state().value, CONSUMER)
-
+    @override
     def is_subscribed(self, topic: str) -> bool:
         """Return whether any member subscribes to the topic, by name or by regular expression."""
         if topic in self._topic_subscribers:
@@ -335,9 +287,3 @@ class ConsumerGroup:
     def supports_classic(self, names: Iterable[str]) -> bool:
         """Return whether all members that use the classic protocol support one of these protocol names."""
         return any(self._classic_protocols[name] == self.classic_count for name in names)
-
-
-def _add(counts: Counter[_Counted], key: _Counted, by: int) -> None:
-    counts[key] += by
-    if not counts[key]:
-        del counts[key]

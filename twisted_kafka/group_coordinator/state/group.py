@@ -1,10 +1,12 @@
 """What groups of all types have in common: the rules about their offsets, and how they are listed."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple
 
 from twisted_kafka.group_coordinator.results import GroupListing
+from twisted_kafka.group_coordinator.state.classic_group_state import ClassicGroupState
 from twisted_kafka.protocol.errors import ErrorCode
 
 CLASSIC: Final = "classic"
@@ -23,44 +25,55 @@ class OffsetRetention(NamedTuple):
     """Returns whether the group still uses the topic, so that its offsets do not expire."""
 
 
-class Group(Protocol):
+class Group(ABC):
     """A group of any type."""
 
+    __slots__ = ()
+
     group_id: str
+    type: ClassVar[str]
+    """The group's type, as ListGroups shows it."""
 
-    @property
-    def type(self) -> str:
-        """The group's type, as ListGroups shows it."""
-
-    def count_in(self, counts: Counter[Any] | None) -> None:
+    @abstractmethod
+    def count_in(self, counts: Counter[ClassicGroupState] | None) -> None:
         """Count the group by its state from now on, if that is no derived state; with None, stop counting it."""
 
+    @abstractmethod
     def close(self) -> object:
         """Stop the group's own timers: it is no longer stored."""
 
+    @abstractmethod
     def is_empty(self) -> bool:
         """Return whether the group has no members, so that an administrator may delete it or its offsets."""
 
+    @abstractmethod
     def is_over(self) -> bool:
         """Return whether the group may be deleted with its last offset: it is empty, and nobody is about to join."""
 
+    @abstractmethod
     def is_subscribed(self, topic: str) -> bool:
         """Return whether a member subscribes to the topic; True if the subscriptions are unknown."""
 
+    @abstractmethod
     def listing(self) -> GroupListing:
         """Return the group for ListGroups."""
 
+    @abstractmethod
     def check_commit(self, member_id: str, instance_id: str | None, generation: int, version: int) -> ErrorCode:
         """Return NONE if the sender may commit offsets with this version of OffsetCommit; generation -1: it is no member."""
 
+    @abstractmethod
     def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Return NONE if the sender may commit offsets in a transaction."""
 
+    @abstractmethod
     def check_fetch(self, member_id: str, generation: int) -> ErrorCode:
         """Return NONE if the sender may fetch offsets."""
 
+    @abstractmethod
     def check_offset_deletion(self) -> ErrorCode:
         """Return NONE if offsets of topics without subscription may be deleted."""
 
+    @abstractmethod
     def offset_retention(self) -> OffsetRetention | None:
         """Return when offsets expire; None if they do not."""

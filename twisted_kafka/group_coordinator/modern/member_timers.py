@@ -1,4 +1,4 @@
-"""Timers of consumer groups' members: sessions, revocations, joins and syncs.
+"""Timers of groups' members: sessions, revocations, joins and syncs.
 
 They are volatile: a broker that takes over the partition starts them again.
 """

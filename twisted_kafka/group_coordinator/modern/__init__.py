@@ -1,0 +1,1 @@
+"""What the coordinator does for all groups whose members it assigns partitions to."""
