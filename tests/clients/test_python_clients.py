@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.budget import covering
 from tests.support.clients.clients import READERS, SENDERS, new_group
 from tests.support.clients.served import ServedBroker
 
@@ -34,8 +35,7 @@ def test_group_reads_all_once_and_goes_on_after_a_break(served: ServedBroker, re
     assert READERS[reader](served.bootstrap, topic, len(more), group) == more
 
 
-@pytest.mark.parametrize("acks", [0, 1, "all"])
-@pytest.mark.parametrize("sender", SENDERS)
+@pytest.mark.parametrize(("sender", "acks"), covering(SENDERS, [0, 1, "all"]))
 def test_acks(served: ServedBroker, sender: str, acks: object) -> None:
     topic = f"acks.{sender}.{acks}"
     SENDERS["confluent-kafka"](served.bootstrap, topic, [b"first"])  # with acks=0 nobody would wait for the topic's creation

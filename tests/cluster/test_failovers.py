@@ -26,7 +26,7 @@ from tests.cluster.load import Load, Target
 
 pytestmark = [pytest.mark.long, pytest.mark.clients]
 
-FEW, MANY = 5, 100
+FEW, MANY = 3, 100
 QUICK: tuple[Do, ...] = (kill_a_leader, kill_a_leader_for_a_moment, kill_the_controller)
 MANY_OF = tuple(fault for fault in FAULTS if fault is not stop_each_in_turn)  # which takes long
 
