@@ -27,7 +27,7 @@ _ABORTED = 4
 """One transaction of so many is aborted."""
 _BETWEEN_COMMITS_S = 0.2
 _LEFT_S = 30
-"""How long a member waits for a commit, and for its consumer to close."""
+"""How long a member waits for a commit, and for its consumer to close, and how late a transactional producer may be."""
 
 
 @dataclass
@@ -106,7 +106,11 @@ class ConfluentProducer(Client):
 
 
 class TransactionalProducer(Client):
-    """librdkafka's, with transactions over all partitions; one of some is aborted."""
+    """librdkafka's, with transactions over all partitions; one of some is aborted.
+
+    librdkafka may send nothing more after an AddPartitionsToTxn that took too long was answered with COORDINATOR_NOT_AVAILABLE: its
+    commit then times out again and again. Such a producer is left after a while, and the broker aborts its transaction.
+    """
 
     def live(self, name: str) -> None:
         settings = {"transactional.id": self.name, "transaction.timeout.ms": 60_000, "message.timeout.ms": 60_000}
@@ -162,7 +166,7 @@ class TransactionalProducer(Client):
 
     def thread_is_late(self) -> bool:
         """Whether it should have ended long ago."""
-        return self._late_since is not None and time.monotonic() > self._late_since + END_S
+        return self._late_since is not None and time.monotonic() > self._late_since + _LEFT_S
 
     _late_since: float | None = None
 
