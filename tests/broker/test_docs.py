@@ -84,7 +84,8 @@ def test_modules_named_in_the_architecture_exist() -> None:
     named = re.findall(r"`([\w/]+\.py)`", (ROOT / "docs" / "architecture.md").read_text())
     package = ROOT / "twisted_kafka"
     group = package / "group_coordinator"
-    below = [ROOT, package, package / "transaction_coordinator", group, *group.iterdir()]
+    folders = [package / name for name in ("transaction_coordinator", "share_coordinator", "share")]
+    below = [ROOT, package, *folders, group, *group.iterdir()]
     assert [name for name in named if not any((folder / name).exists() for folder in below)] == []
 
 

@@ -58,7 +58,7 @@ from twisted_kafka.protocol.errors import (
     UnknownServerError,
     UnknownTopicOrPartitionError,
 )
-from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TRANSACTION_TOPIC
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from twisted_kafka.quota.controller_mutation_quota_manager import UNBOUNDED, ControllerMutationQuota
 
 MAX_NEW_PARTITIONS: Final = 10_000
@@ -261,6 +261,13 @@ class TopicManager:
             own["unclean.leader.election.enable"] = "false"
             partitions = config.int("transaction.state.log.num.partitions")
             return NewTopic(topic, partitions, config.int("transaction.state.log.replication.factor"), configs=own)
+        if topic == SHARE_TOPIC:
+            # The share coordinator deletes records that nobody needs: the log does not compact or expire any.
+            own = {"cleanup.policy": "delete", "retention.ms": "-1"}
+            own["min.insync.replicas"] = str(config.int("share.coordinator.state.topic.min.isr"))
+            own["segment.bytes"] = str(config.int("share.coordinator.state.topic.segment.bytes"))
+            partitions = config.int("share.coordinator.state.topic.num.partitions")
+            return NewTopic(topic, partitions, config.int("share.coordinator.state.topic.replication.factor"), configs=own)
         return NewTopic(topic)
 
     # Deletion

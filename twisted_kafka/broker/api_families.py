@@ -24,7 +24,7 @@ from twisted_kafka.metadata.features import FeatureCache
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TRANSACTION_TOPIC, TopicPartition
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from twisted_kafka.quota.client_quotas import ClientQuotas
 from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.replication.control_plane import ControlPlane
@@ -49,8 +49,9 @@ from twisted_kafka.server.apis.data.offsets import OffsetApis
 from twisted_kafka.server.apis.data.produce import ProduceApis
 from twisted_kafka.server.apis.groups.classic_groups import GroupApis
 from twisted_kafka.server.apis.groups.consumer_groups import ConsumerGroupApis
-from twisted_kafka.server.apis.groups.find_coordinator import GROUP, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
+from twisted_kafka.server.apis.groups.find_coordinator import GROUP, SHARE, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
 from twisted_kafka.server.apis.groups.group_offsets import GroupOffsetApis
+from twisted_kafka.server.apis.share.share_states import ShareStateApis
 from twisted_kafka.server.apis.transactions.describe_producers import ProducerApis
 from twisted_kafka.server.apis.transactions.describe_transactions import TransactionAdminApis
 from twisted_kafka.server.apis.transactions.init_producer_id import ProducerIdApis
@@ -59,6 +60,7 @@ from twisted_kafka.server.apis.transactions.transactional_offsets import Transac
 from twisted_kafka.server.apis.transactions.transactions import TransactionApis
 from twisted_kafka.server.authorization import authorization_of
 from twisted_kafka.server.fetch_session import FetchSessionCache
+from twisted_kafka.share_coordinator.share_coordinator import ShareCoordinator
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 from twisted_kafka.transaction_coordinator.add_partitions_manager import AddPartitionsToTxnManager
@@ -81,9 +83,12 @@ class ApiDependencies(NamedTuple):
     replicas: ReplicaManager
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    shares: ShareCoordinator
     added_partitions: AddPartitionsToTxnManager
     controller: KafkaController
     administration: Administration
+    topics: TopicManager
+    waits: TopicWaits
     timer: Timer
     quotas: QuotaManagers
     control: ControlPlane
@@ -104,8 +109,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
     replicas, groups, administration = dependencies.replicas, dependencies.groups, dependencies.administration
     authorization = authorization_of(dependencies.authorizer)
     sessions = FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), clock, dependencies.metrics)
-    waits = TopicWaits(metadata, clock, dependencies.timer)
-    topics = TopicManager(config, dependencies.store, metadata, dependencies.controller, waits, policies=administration.policies)
+    topics, waits = dependencies.topics, dependencies.waits
     if dependencies.access_log is not None and config.boolean("access.log.topic.enable"):
         append = partial(_append_to, replicas)
         create_topic = partial(_create_topic, topics)
@@ -135,6 +139,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
         TransactionApis(transactions, groups, metadata, authorization),
         TransactionAdminApis(transactions, authorization),
         TransactionMarkerApis(transactions.marker_appender, authorization),
+        ShareStateApis(dependencies.shares, authorization),
         FindCoordinatorApis(_coordinators(dependencies), metadata, topics, quotas.controller_mutation, authorization),
         ProducerIdApis(transactions, authorization),
         AclApis(dependencies.authorizer, authorization),
@@ -161,4 +166,5 @@ def _coordinators(dependencies: ApiDependencies) -> dict[int, CoordinatorTopic]:
     return {
         GROUP: CoordinatorTopic(GROUP_METADATA_TOPIC, dependencies.groups.partition_for),
         TRANSACTION: CoordinatorTopic(TRANSACTION_TOPIC, dependencies.transactions.partition_for),
+        SHARE: CoordinatorTopic(SHARE_TOPIC, dependencies.shares.partition_for),
     }

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from twisted.logger import Logger
 
 from twisted_kafka.access_log.access_log import AccessLog, make_access_log
+from twisted_kafka.admin.topic_waits import TopicWaits
+from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.broker.api_families import ApiDependencies
 from twisted_kafka.broker.errors import StartError, StartInterruptedError
 from twisted_kafka.broker.main_reactor import MainReactor
@@ -63,6 +65,7 @@ from twisted_kafka.network.loop.reactors import make_reactor
 from twisted_kafka.network.request_plane import DATA_PLANE, RequestPlane
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.socket_server import SocketServer
+from twisted_kafka.protocol.topic_partition import SHARE_TOPIC
 from twisted_kafka.quota.ip_rates import IpConnectionRates
 from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.replication.control_plane import ControlPlane
@@ -75,6 +78,9 @@ from twisted_kafka.server.apis.transactions.transaction_notes import end_note, t
 from twisted_kafka.server.diagnoses import Diagnoses
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
 from twisted_kafka.server.request_throttler import RequestThrottler
+from twisted_kafka.share_coordinator.assembly import make_share_coordinator
+from twisted_kafka.share_coordinator.share_coordinator import ShareCoordinator
+from twisted_kafka.share_coordinator.state_persister import StatePersister
 from twisted_kafka.system.interpreter import RETURN_MEMORY_MS
 from twisted_kafka.system.threads import UNCAUGHT_ERRORS
 from twisted_kafka.timing.clock import IClock
@@ -183,21 +189,18 @@ class KafkaServer:
         data_plane = self._make_data_plane()
         sockets = self._start_sockets(running, main, data_plane, scheduler)
         running.replicas = replicas = self._storage.make_replica_manager(logs, metadata, scheduler, timer)
-        running.groups = groups = make_group_coordinator(config, replicas, metadata, scheduler, timer, clock, metrics)
-        groups.startup()
-        ends = self._make_ends(running, groups, access_log)
-        running.transactions = transactions = make_transaction_coordinator(
-            config, replicas, store, features, ends, scheduler, timer, metrics
-        )
+        shares = self._make_shares(running, replicas, scheduler, timer, data_plane)
+        groups, transactions = self._make_coordinators(running, replicas, (store, features), (scheduler, timer), access_log)
         added_partitions = self._make_add_partitions_manager(running, transactions, metadata, data_plane)
         running.registrar = registrar = self._register(store, sockets)
         replication = self._make_replication(running, replicas, scheduler, retries, cluster, registrar)
-        control = self._make_control(replicas, groups, store, registrar, notifier)
+        control = self._make_control(replicas, groups, shares, store, registrar, notifier)
         controller = self._start_controller(running, store, configs, cluster.make_channels(control), registrar)
         transactions.startup()
+        shares.startup()
         warn_of_stray_logs(logs, store)
         administration, authorizer = self._start_administration(running, store, configs, broker_configs)
-
+        topics, waits = self._make_topics(running, store, controller, administration)
         dependencies = ApiDependencies(
             config=config,
             clock=clock,
@@ -210,9 +213,12 @@ class KafkaServer:
             replicas=replicas,
             groups=groups,
             transactions=transactions,
+            shares=shares,
             added_partitions=added_partitions,
             controller=controller,
             administration=administration,
+            topics=topics,
+            waits=waits,
             timer=timer,
             quotas=quotas,
             control=control,
@@ -247,6 +253,9 @@ class KafkaServer:
         stop_part(running.scheduler, KafkaScheduler.shutdown)
         stop_part(running.directory_failures, LogDirFailureHandler.shutdown)
         stop_part(running.notifier, Notifier.close)
+        stop_part(running.persister, StatePersister.shutdown)
+        stop_part(running.share_client, InterBrokerClient.stop)
+        stop_part(running.shares, ShareCoordinator.shutdown)
         stop_part(running.transactions, TransactionCoordinator.shutdown)
         stop_part(running.marker_client, InterBrokerClient.stop)
         stop_part(running.groups, GroupCoordinator.shutdown)
@@ -378,16 +387,53 @@ class KafkaServer:
         """Use certificates whose files have changed, and log which expire soon."""
         if running.sockets is not None:
             running.sockets.refresh_security(self.config)
-        for client in (running.marker_client, running.add_partitions_client, running.cluster, running.replication):
+        for client in (
+            running.share_client,
+            running.marker_client,
+            running.add_partitions_client,
+            running.cluster,
+            running.replication,
+        ):
             if client is not None:
                 client.refresh()
 
     def _make_client(self, thread: str, purpose: str) -> InterBrokerClient:
         return InterBrokerClient(self.config, f"{thread}-{self.config.broker_id}", purpose, self._clock)
 
-    def _make_ends(self, running: Running, groups: GroupCoordinator, access_log: AccessLog | None) -> Ends:
+    def _make_shares(
+        self, running: Running, replicas: ReplicaManager, scheduler: KafkaScheduler, timer: Timer, data_plane: RequestPlane
+    ) -> ShareCoordinator:
+        """Make the share coordinator, and what finds the share coordinators of all brokers."""
+        running.shares = shares = make_share_coordinator(self.config, replicas, scheduler, timer, self.metrics)
+        running.share_client = client = self._make_client("PersisterStateManager", "share-coordinator-client")
+        listener_name = self.config.inter_broker_listener_name
+        resume = data_plane.request_channel.send_callback
+
+        def create_topic() -> None:
+            if running.topics is not None:
+                running.topics.create_internal_topic(SHARE_TOPIC)
+
+        running.persister = StatePersister(
+            shares, replicas.metadata, listener_name, client, timer, self._clock, create_topic, resume
+        )
+        return shares
+
+    def _make_coordinators(
+        self,
+        running: Running,
+        replicas: ReplicaManager,
+        stored: tuple[IMetadataStore, FeatureCache],
+        timing: tuple[KafkaScheduler, Timer],
+        access_log: AccessLog | None,
+    ) -> tuple[GroupCoordinator, TransactionCoordinator]:
+        """Start the group coordinator, and make the transaction coordinator, which ends transactions in groups."""
+        config, metadata = self.config, replicas.metadata
+        running.groups = groups = make_group_coordinator(config, replicas, metadata, *timing, self._clock, self.metrics)
+        groups.startup()
         running.marker_client = client = self._make_client("TxnMarkerSenderThread", "txn-marker-sender")
-        return Ends(groups.end_transaction, _on_end(access_log), client)
+        ends = Ends(groups.end_transaction, _on_end(access_log), client)
+        running.transactions = transactions = make_transaction_coordinator(config, replicas, *stored, ends, *timing, self.metrics)
+        return groups, transactions
 
     def _make_add_partitions_manager(
         self, running: Running, transactions: TransactionCoordinator, metadata: MetadataCache, data_plane: RequestPlane
@@ -429,10 +475,23 @@ class KafkaServer:
         administration.loggers.follow(AUTHORIZER_LOGGER, audit.set_level)
         return administration, authorizer
 
+    def _make_topics(
+        self, running: Running, store: IMetadataStore, controller: KafkaController, administration: Administration
+    ) -> tuple[TopicManager, TopicWaits]:
+        """Return the part that creates and deletes topics, and the waits for them."""
+        assert self.metadata is not None
+        assert running.timer is not None
+        waits = TopicWaits(self.metadata, self._clock, running.timer)
+        running.topics = topics = TopicManager(
+            self.config, store, self.metadata, controller, waits, policies=administration.policies
+        )
+        return topics, waits
+
     def _make_control(
         self,
         replicas: ReplicaManager,
         groups: GroupCoordinator,
+        shares: ShareCoordinator,
         store: IMetadataStore,
         registrar: BrokerRegistrar,
         notifier: Notifier,
@@ -440,7 +499,7 @@ class KafkaServer:
         """Return what the controller's requests act on."""
         read_topics = partial(latest_children_of, store, znodes.TOPICS)
         run = partial(notifier.notify, "Topics that were deleted")
-        control = ControlPlane(replicas, [groups.on_partitions_deleted], read_topics, run)
+        control = ControlPlane(replicas, [groups.on_partitions_deleted, lambda _: shares.on_topics_deleted()], read_topics, run)
         registrar.set_renewal_listener(control.forget_deleted)
         return control
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from twisted.logger import Logger
 
 from twisted_kafka.access_log.access_log import AccessLog
+from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.broker.peers.cluster_parts import ClusterParts
 from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient
 from twisted_kafka.broker.peers.replication_parts import Replication
@@ -25,6 +26,8 @@ from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.security.delegation_tokens import DelegationTokenManager
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
+from twisted_kafka.share_coordinator.share_coordinator import ShareCoordinator
+from twisted_kafka.share_coordinator.state_persister import StatePersister
 from twisted_kafka.timing.scheduler import KafkaScheduler
 from twisted_kafka.timing.timer import Timer
 from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
@@ -56,6 +59,9 @@ class Running:
     sockets: SocketServer | None = None
     replicas: ReplicaManager | None = None
     groups: GroupCoordinator | None = None
+    share_client: InterBrokerClient | None = None
+    shares: ShareCoordinator | None = None
+    persister: StatePersister | None = None
     marker_client: InterBrokerClient | None = None
     transactions: TransactionCoordinator | None = None
     add_partitions_client: InterBrokerClient | None = None
@@ -64,6 +70,7 @@ class Running:
     replication: Replication | None = None
     controller: KafkaController | None = None
     administration: Administration | None = None
+    topics: TopicManager | None = None
     handlers: KafkaRequestHandlerPool | None = None
     control_plane_handlers: KafkaRequestHandlerPool | None = None
     metrics_listener: "MetricsListener | None" = None

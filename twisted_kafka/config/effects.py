@@ -54,6 +54,12 @@ _BROKER = """
     transaction.remove.expired.transaction.cleanup.interval.ms transaction.partition.verification.enable
     transactional.id.expiration.ms request.timeout.ms
 
+    share.coordinator.load.buffer.size share.coordinator.write.timeout.ms
+    share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.replication.factor
+    share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
+    share.coordinator.state.topic.segment.bytes share.coordinator.state.topic.compression.codec
+    share.coordinator.state.topic.prune.interval.ms share.coordinator.cold.partition.snapshot.interval.ms
+
     delegation.token.secret.key delegation.token.master.key delegation.token.expiry.time.ms delegation.token.max.lifetime.ms
     delegation.token.expiry.check.interval.ms
 

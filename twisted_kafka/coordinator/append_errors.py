@@ -56,3 +56,8 @@ def offset_commit_error(error: ErrorCode) -> ErrorCode:
 def transaction_log_error(error: ErrorCode) -> ErrorCode:
     """Return the error for a client when a transactional id's state could not be written."""
     return _TRANSACTION_LOG.get(error, error)
+
+
+def share_state_error(error: ErrorCode) -> ErrorCode:
+    """Return the error for a broker when a share partition's state could not be written."""
+    return _CONSUMER_GROUP.get(error, error)

@@ -35,6 +35,14 @@ _PARTITIONS = _Mirror("partitions", "partitions", "partition_index")
 _INDEXES = _Mirror("partitions", "partition_indexes", "partition_index=.")
 _CONFIG_RESOURCES = _Mirror("responses", "resources", "resource_type resource_name")
 
+_SHARE_STATE_APIS = (
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE,
+    ApiKey.WRITE_SHARE_GROUP_STATE,
+    ApiKey.DELETE_SHARE_GROUP_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+)
+
 _MIRRORS: dict[int, tuple[_Mirror, ...]] = {
     ApiKey.PRODUCE: (
         _Mirror("responses", "topic_data", "name topic_id", _Mirror("partition_responses", "partition_data", "index")),
@@ -90,6 +98,9 @@ _MIRRORS: dict[int, tuple[_Mirror, ...]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: (_Mirror("transaction_states", "transactional_ids", "transactional_id=."),),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (_Mirror("groups", "group_ids", "group_id=."),),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_Mirror("topics", "topics", "name"),),
+    **dict.fromkeys(
+        _SHARE_STATE_APIS, (_Mirror("results", "topics", "topic_id", _Mirror("partitions", "partitions", "partition")),)
+    ),
 }
 
 # The metrics count the top-level error of these even in versions that have no field for it.

@@ -49,3 +49,19 @@ class UnsupportedAssignorError(KafkaError, code=ErrorCode.UNSUPPORTED_ASSIGNOR):
 
 class InvalidRegularExpressionError(KafkaError, code=ErrorCode.INVALID_REGULAR_EXPRESSION):
     """The regular expression is invalid."""
+
+
+class InvalidRecordStateError(KafkaError, code=ErrorCode.INVALID_RECORD_STATE):
+    """The state of the record is invalid for this acknowledgement."""
+
+
+class ShareSessionNotFoundError(RetriableError, code=ErrorCode.SHARE_SESSION_NOT_FOUND):
+    """The share session was not found."""
+
+
+class InvalidShareSessionEpochError(RetriableError, code=ErrorCode.INVALID_SHARE_SESSION_EPOCH):
+    """The share session epoch is invalid."""
+
+
+class ShareSessionLimitReachedError(RetriableError, code=ErrorCode.SHARE_SESSION_LIMIT_REACHED):
+    """The broker has reached its limit of share sessions."""

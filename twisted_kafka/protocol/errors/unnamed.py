@@ -46,7 +46,6 @@ _FINAL: Final = {
     ErrorCode.UNKNOWN_CONTROLLER_ID: "The controller id is unknown.",
     ErrorCode.INVALID_REGISTRATION: "The controller considers the broker's registration invalid.",
     ErrorCode.TRANSACTION_ABORTABLE: "The transaction can only be aborted.",
-    ErrorCode.INVALID_RECORD_STATE: "The state of the record is invalid for this acknowledgement.",
     ErrorCode.FENCED_STATE_EPOCH: "The share coordinator has fenced the state epoch: there is a newer one.",
     ErrorCode.INVALID_VOTER_KEY: "The voter key does not match the known voter's.",
     ErrorCode.DUPLICATE_VOTER: "The voter is already in the set of voters.",
@@ -68,9 +67,6 @@ _RETRIABLE: Final = {
     ErrorCode.INVALID_FETCH_SESSION_EPOCH: "The fetch session epoch is invalid.",
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "There are unstable offsets: a transaction that commits them is still open.",
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: "The fetch session and the request do not both name topics by id, or both by name.",
-    ErrorCode.SHARE_SESSION_NOT_FOUND: "The share session was not found.",
-    ErrorCode.INVALID_SHARE_SESSION_EPOCH: "The share session epoch is invalid.",
-    ErrorCode.SHARE_SESSION_LIMIT_REACHED: "The broker has reached its limit of share sessions.",
 }
 """A retry may succeed."""
 

@@ -23,6 +23,7 @@ def make(**topics: Any) -> Any:
     kinds = {
         GROUP: CoordinatorTopic("__consumer_offsets", lambda key: len(key)),
         TRANSACTION: CoordinatorTopic("__transaction_state", lambda key: len(key)),
+        SHARE: CoordinatorTopic("__share_group_state", lambda key: key.count("!")),
     }
     return FindCoordinatorApis(kinds, FakeMetadata(**topics), creator, no_quotas().controller_mutation), creator  # type: ignore[arg-type]
 
@@ -69,8 +70,19 @@ def test_a_partition_without_leader_or_without_this_listener() -> None:
     assert find(family, 4, listener="OTHER")[0][0] == 15
 
 
+def test_the_coordinator_of_a_share_partition() -> None:
+    key = "a:group!:AAAAAAAAAAAAAAAAAAAAAg:0"
+    family, _ = make(__share_group_state=3)
+    assert find(family, 6, (key,), key_type=SHARE) == [(0, 1, "broker.example", 9092, "")]
+    assert find(family, 5, (key,), key_type=SHARE)[0][0] == 42
+    topic_id = "AAAAAAAAAAAAAAAAAAAAAg"
+    for malformed in ("g", "g:0", f":{topic_id}:0", "g:AAAA:0", f"g:{topic_id}:-1", f"g:{topic_id}:x"):
+        assert find(family, 6, (malformed,), key_type=SHARE)[0][0] == 42
+    family, creator = make()
+    assert find(family, 6, (key,), key_type=SHARE)[0][0] == 15
+    assert creator.created == ["__share_group_state"]
+
+
 def test_other_kinds() -> None:
     family, _ = make(__consumer_offsets=3)
-    assert find(family, 6, key_type=SHARE)[0][0] == 15
-    assert find(family, 5, key_type=SHARE)[0][0] == 42
     assert find(family, 3, key_type=9)[0][0] == 42

@@ -16,6 +16,7 @@ from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMuta
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
+from twisted_kafka.share.share_partition_key import is_coordinator_key
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -42,7 +43,7 @@ _NOT_AVAILABLE_MESSAGE: Final = "The coordinator is not available."
 
 
 class FindCoordinatorApis:
-    """Finds coordinators; ``kinds`` are the supported coordinator types by key type (GROUP, TRANSACTION)."""
+    """Finds coordinators; ``kinds`` are the supported coordinator types by key type (GROUP, TRANSACTION, SHARE)."""
 
     def __init__(
         self,
@@ -61,6 +62,8 @@ class FindCoordinatorApis:
     @api(FindCoordinatorRequest, FindCoordinatorResponse, versions=(0, 6))
     def find_coordinator(self, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         """Return the coordinator of each key."""
+        if request.key_type == SHARE:
+            self._authorization.require_cluster(context, AclOperation.CLUSTER_ACTION)
         if context.api_version < SEVERAL_KEYS_SINCE:
             error, node, message = self._find(context, request.key_type, request.key)
             context.note_error(error)
@@ -87,21 +90,18 @@ class FindCoordinatorApis:
         context.note_resource(_KINDS.get(key_type, ResourceKind.ANY), key)
         kind = self._kinds.get(key_type)
         if kind is None:
-            return _refusal(key_type)
-        try:
-            self._authorization.require(context, AclOperation.DESCRIBE, _RESOURCES[key_type], key)
-        except KafkaError as error:
-            return error.code, _NO_NODE, str(error)
+            return ErrorCode.INVALID_REQUEST, _NO_NODE, f"Unknown coordinator key type {key_type}."
+        if key_type == SHARE:
+            if not is_coordinator_key(key):
+                return ErrorCode.INVALID_REQUEST, _NO_NODE, "The key of a share partition is group:topicId:partition."
+        else:
+            try:
+                self._authorization.require(context, AclOperation.DESCRIBE, _RESOURCES[key_type], key)
+            except KafkaError as error:
+                return error.code, _NO_NODE, str(error)
         if not self._metadata.contains(kind.topic):
             self._topics.create_internal_topic(kind.topic, self._mutations.permissive_quota_for(context))
             return _NOT_AVAILABLE
         state = self._metadata.partition(TopicPartition(kind.topic, kind.partition_for(key)))
         node = None if state is None else self._metadata.node(state.leader, context.listener_name)
         return _NOT_AVAILABLE if node is None else (ErrorCode.NONE, node, None)
-
-
-def _refusal(key_type: int) -> Found:
-    """Return an error for unsupported types that clients report immediately, instead of retrying until they time out."""
-    if key_type == SHARE:
-        return _NOT_AVAILABLE
-    return ErrorCode.INVALID_REQUEST, _NO_NODE, f"Unknown coordinator key type {key_type}."
