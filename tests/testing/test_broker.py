@@ -40,7 +40,8 @@ from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.testing import Broker, Rule
 from twisted_kafka.testing.broker import BrokerError
-from twisted_kafka.testing.faults import Arrival, Fault
+from twisted_kafka.testing.faults import Arrival
+from twisted_kafka.testing.injection import Fault
 from twisted_kafka.testing.rules_file import RulesError
 
 confluent_kafka = pytest.importorskip("confluent_kafka")

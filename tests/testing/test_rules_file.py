@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from twisted_kafka.testing import Broker, Cluster, Rule
-from twisted_kafka.testing.faults import MAX_RULES, Faults
+from twisted_kafka.testing.faults import Faults
+from twisted_kafka.testing.injection import MAX_RULES
 from twisted_kafka.testing.rules_file import MAX_FILE_BYTES, RulesError, load_rules, rules_of
 
 _YAML = """

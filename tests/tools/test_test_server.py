@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -199,3 +200,11 @@ def test_a_wrong_option_is_told_in_one_line(options: list[str], told: str, capsy
     assert (status, printed.out) == (2, "")
     assert printed.err.startswith(f"twisted-kafka: {told}")
     assert printed.err.count("\n") == 1
+
+
+def test_it_serves_a_schema_registry(start: Any) -> None:
+    started = start("--schema-registry")
+    url = started.told["schema_registry_url"]
+    with urllib.request.urlopen(f"{url}/subjects", timeout=_TIMEOUT_S) as answer:
+        assert json.loads(answer.read()) == []
+    assert started.control.get("/schema-registry/requests", api="list")["requests"][0]["status"] == 200

@@ -3,17 +3,24 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from twisted_kafka.system.installation import install_command
 from twisted_kafka.testing.clock import Clock
 
 if TYPE_CHECKING:
     from twisted_kafka.recording.recording_proxy import RecordingProxy
+    from twisted_kafka.schema_registry.errors import RegistryError
+    from twisted_kafka.schema_registry.stored import StoredSchema
     from twisted_kafka.testing.broker import Broker
     from twisted_kafka.testing.cluster import Cluster
     from twisted_kafka.testing.control.server import ControlServer
-    from twisted_kafka.testing.faults import Arrival, Fault, Faults, Rule
+    from twisted_kafka.testing.faults import Arrival, Faults, Rule
     from twisted_kafka.testing.groups import DescribedGroup, GroupMember
+    from twisted_kafka.testing.injection import Fault
     from twisted_kafka.testing.kafka import BrokerError, Kafka
     from twisted_kafka.testing.records import Record
+    from twisted_kafka.testing.registry.requests import RegistryRequest, RegistryRequests, RegistrySelection
+    from twisted_kafka.testing.registry.rules import RegistryAnswer, RegistryArrival, RegistryFaults, RegistryRule
+    from twisted_kafka.testing.registry.schema_registry import SchemaRegistry
     from twisted_kafka.testing.requests import RecordedRequest, Requests, Selection
     from twisted_kafka.testing.rules_file import RulesError, load_rules
     from twisted_kafka.testing.snapshot import Snapshot, SnapshotError
@@ -35,12 +42,22 @@ __all__ = [
     "Record",
     "RecordedRequest",
     "RecordingProxy",
+    "RegistryAnswer",
+    "RegistryArrival",
+    "RegistryError",
+    "RegistryFaults",
+    "RegistryRequest",
+    "RegistryRequests",
+    "RegistryRule",
+    "RegistrySelection",
     "Requests",
     "Rule",
     "RulesError",
+    "SchemaRegistry",
     "Selection",
     "Snapshot",
     "SnapshotError",
+    "StoredSchema",
     "load_rules",
 ]
 
@@ -52,19 +69,29 @@ _MODULES = {
     "Cluster": "testing.cluster",
     "ControlServer": "testing.control.server",
     "DescribedGroup": "testing.groups",
-    "Fault": "testing.faults",
+    "Fault": "testing.injection",
     "Faults": "testing.faults",
     "GroupMember": "testing.groups",
     "Kafka": "testing.kafka",
     "Record": "testing.records",
     "RecordedRequest": "testing.requests",
     "RecordingProxy": "recording.recording_proxy",
+    "RegistryAnswer": "testing.registry.rules",
+    "RegistryArrival": "testing.registry.rules",
+    "RegistryError": "schema_registry.errors",
+    "RegistryFaults": "testing.registry.rules",
+    "RegistryRequest": "testing.registry.requests",
+    "RegistryRequests": "testing.registry.requests",
+    "RegistryRule": "testing.registry.rules",
+    "RegistrySelection": "testing.registry.requests",
     "Requests": "testing.requests",
     "Rule": "testing.faults",
     "RulesError": "testing.rules_file",
+    "SchemaRegistry": "testing.registry.schema_registry",
     "Selection": "testing.requests",
     "Snapshot": "testing.snapshot",
     "SnapshotError": "testing.snapshot",
+    "StoredSchema": "schema_registry.stored",
     "load_rules": "testing.rules_file",
 }
 
@@ -72,5 +99,11 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     # On first use: a broker takes a third of a second to import.
     if name in _MODULES:
-        return getattr(import_module(f"twisted_kafka.{_MODULES[name]}"), name)
+        try:
+            return getattr(import_module(f"twisted_kafka.{_MODULES[name]}"), name)
+        except ModuleNotFoundError as error:
+            if "registry" not in _MODULES[name]:
+                raise
+            text = f"the schema registry needs the package {error.name}: {install_command('schema-registry')}"
+        raise ImportError(text)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -45,7 +45,8 @@ from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsReque
 from twisted_kafka.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from twisted_kafka.recording.replay import Replay, Report
 from twisted_kafka.testing.clock import Clock
-from twisted_kafka.testing.faults import Fault, Faults, Rule
+from twisted_kafka.testing.faults import Faults, Rule
+from twisted_kafka.testing.injection import Fault
 from twisted_kafka.testing.interception import OWN_CLIENT_ID, Interceptor
 from twisted_kafka.testing.kafka import REQUEST_TIMEOUT_S, BrokerError, Kafka
 from twisted_kafka.testing.requests import Requests
@@ -112,7 +113,7 @@ class Broker(Kafka):
         self._cluster = cluster
         self.network = Faults() if cluster is None else cluster.network
         self._each_faults = (self.network, self.faults) if cluster is None else (self.network, self.faults, cluster.faults)
-        self._frozen: list[Fault] = []
+        self._frozen: list[Fault[Rule]] = []
         self._properties = dict(properties or {})
         self._data_dir = data_dir
         self._persona = persona

@@ -6,14 +6,9 @@ assert fault.fired == 1
 """
 
 import dataclasses
-import itertools
-import random
-import threading
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import Any, Final
 
 from typing_extensions import override
 
@@ -23,22 +18,17 @@ from twisted_kafka.protocol.compiler.types import uuid_from_text
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.server.error_counts import error_places
 from twisted_kafka.testing.answers import DISK_ERRORS, LEADER_APIS
+from twisted_kafka.testing.injection import BaseFaults, BaseRule
 from twisted_kafka.testing.requests import api_key, api_name, sender_of
 from twisted_kafka.testing.subjects import Partition, apis_that_name
-from twisted_kafka.testing.waiting import LOOK_S, Aio, check_may_block, is_cancelled
-from twisted_kafka.timing.clock import SystemClock
 
 __tracebackhide__ = True
 
 CLOSE_TIMES: Final = ("before", "after")
 DISK_TROUBLES: Final = ("full", "stalled")
-MAX_RULES: Final = 1000
-"""At most this many rules are in force."""
 MAX_DELAY_MS: Final = 86_400_000
 """A day: the longest delay, and the longest throttle time."""
 MAX_BROKER_ID: Final = 2**31 - 1
-MAX_FIRINGS: Final = 100
-"""Only this many of a fault's latest firings are kept."""
 
 _EXCLUSIVE: Final = (
     *("error", "close", "lose_request", "lose_response", "half_response", "corrupt_response", "throttle_ms", "leader", "disk"),
@@ -95,7 +85,7 @@ Call = Callable[[Arrival], "Message | Mapping[str, Any] | None"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class Rule(BaseRule):
     """Selects requests and changes their outcome. Raises ValueError, one line, if it can never match or has no effect.
 
     ``node``: the broker that receives the request; ``sender``: another broker that sends it. ``topic_id``: Kafka's text of the id.
@@ -145,26 +135,14 @@ class Rule:
     disk: str | None = None
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        self._check_types(_KINDS, _EXPECTED)
         key = None if self.api is None else api_key(self.api)
         _check_api(self, key)
-        _check_counts(self)
+        self._check_counts()
+        _check_subjects(self)
         _check_action(self, key)
 
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """Return the rule with these fields, as read from a file. Raises ValueError for an unknown one."""
-        known = [field.name for field in dataclasses.fields(cls)]
-        for name in values:
-            if name not in known:
-                raise ValueError(f"a rule has no {name!r}, only {', '.join(known)}")
-        return cls(**values)
-
-    def as_mapping(self) -> dict[str, Any]:
-        """Return the fields that are not as they are by default, as ``from_mapping`` takes them."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if not _is_default(self, field)}
-        return {name: _plain(value) for name, value in values.items()}
-
+    @override
     def known_for(self, arrival: Arrival) -> "Rule":
         """Return the rule with the name of its ``topic_id``, if the topic still exists."""
         if self.topic_id is None:
@@ -172,6 +150,7 @@ class Rule:
         name = arrival.topic_name(uuid_from_text(self.topic_id))
         return self if name is None else dataclasses.replace(self, topic=name)
 
+    @override
     def matches(self, arrival: Arrival) -> bool:
         """Whether it is about this request; how often it fires is not looked at."""
         about = (
@@ -210,16 +189,6 @@ class Rule:
     def _asks_for_all(self, arrival: Arrival) -> bool:
         return self.leader is not None and arrival.key == ApiKey.METADATA and not arrival.partitions
 
-    @override
-    def __str__(self) -> str:
-        return " ".join(f"{name}={value}" for name, value in self.as_mapping().items())
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    return getattr(value, "__qualname__", repr(value)) if callable(value) else value
-
 
 _EXPECTED: Final[Mapping[Any, str]] = {
     str | None: "a text",
@@ -236,26 +205,11 @@ _KINDS: Final[Mapping[str, Any]] = {"where": Mapping, "call": Callable}
 """The types of fields whose annotation is more precise than what can be checked."""
 
 
-def _is_default(rule: Rule, field: "dataclasses.Field[Any]") -> bool:
-    return bool(getattr(rule, field.name) == ({} if field.name == "where" else field.default))
-
-
 def _affected(rule: Rule) -> Collection[int] | None:
     """Return the APIs that the rule can affect; None: all."""
     if rule.leader is not None:
         return LEADER_APIS
     return DISK_ERRORS if rule.disk is not None else None
-
-
-def _check_types(rule: Rule) -> None:
-    """Raise ValueError for a field of the wrong type, which rules from files can have: it would never match."""
-    for field in dataclasses.fields(rule):
-        value, kind = getattr(rule, field.name), _KINDS.get(field.name, field.type)
-        if kind is Callable and value is None:
-            continue
-        is_right = isinstance(value, int | float if kind is float else kind)
-        if not is_right or isinstance(value, bool) is not (kind is bool):
-            raise ValueError(f"{field.name}={value!r}: expected {_EXPECTED[kind]}")
 
 
 def _check_api(rule: Rule, key: ApiKey | None) -> None:
@@ -287,13 +241,7 @@ def _check_where(rule: Rule, key: ApiKey) -> None:
             raise ValueError(f"{name} of {rule.api} is never {value!r}: expected a value like {default!r}")
 
 
-def _check_counts(rule: Rule) -> None:
-    for name in ("nth", "times"):
-        value = getattr(rule, name)
-        if value is not None and value < 1:
-            raise ValueError(f"{name}={value}: expected 1 or more; the first request that matches is nth=1")
-    if not 0 < rule.probability <= 1:
-        raise ValueError(f"probability={rule.probability}: expected more than 0, and at most 1")
+def _check_subjects(rule: Rule) -> None:
     if rule.partition is not None and rule.partition < 0:
         raise ValueError(f"partition={rule.partition}: expected 0 or more")
     if rule.principal is not None and ":" not in rule.principal:
@@ -356,131 +304,13 @@ def _check_error(rule: Rule, key: ApiKey | None) -> None:
         raise ValueError("Produce with acks=0 is not answered, so it gets no error: take close='before' instead")
 
 
-_numbers: Final = itertools.count(1)
-
-
-class Fault:
-    """A rule in force, and how often it has fired."""
-
-    def __init__(self, rule: Rule) -> None:
-        self.rule = rule
-        self._random = random.Random(rule.seed)
-        self._first = rule.nth or 1
-        self._most = rule.times if rule.times is not None else 1 if rule.nth else None
-        self._held: list[tuple[object, Callable[[], object]]] | None = []
-        self._lock = threading.Condition()
-        self.follows: Fault | None = None
-        """The fault that has to be finished before this one fires (``Faults.in_order``)."""
-        self.errors: list[Exception] = []
-        """What the rule's function raised."""
-        self.number = next(_numbers)
-        """The fault's number, unique in this process."""
-        self.matched = 0
-        """The number of requests that the rule matched."""
-        self.fired = 0
-        """The number of requests whose outcome it changed."""
-        self.firings: deque[str] = deque(maxlen=MAX_FIRINGS)
-        """A line for each of these requests, as in ``Produce v9 from shop orders-0``."""
-
-    def takes(self, arrival: Arrival) -> bool:
-        """Whether the fault fires for this request. Called with the lock of its Faults."""
-        if self.follows is not None and not self.follows.is_finished:
-            return False
-        if not self.rule.known_for(arrival).matches(arrival):
-            return False
-        self.matched += 1
-        if self.matched < self._first or self.fired == self._most:
-            return False
-        if self.rule.probability < 1 and self._random.random() >= self.rule.probability:
-            return False
-        with self._lock:
-            self.fired += 1
-            self.firings.append(str(arrival))
-            self._lock.notify_all()
-        return True
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether it has fired as often as it can."""
-        return self._most is not None and self.fired >= self._most
-
-    def wait_for(self, fired: int = 1, timeout_s: float = 10.0) -> None:
-        """Wait until the rule has fired this often. Raises TimeoutError, which says how often it has."""
-        check_may_block("fault.wait_for")
-        due_ns = SystemClock.monotonic_ns() + int(timeout_s * 1e9)
-        with self._lock:
-            while self.fired < fired:
-                left_s = (due_ns - SystemClock.monotonic_ns()) / 1e9
-                if left_s <= 0 or is_cancelled():
-                    raise TimeoutError(f"waited {timeout_s:g} s for {fired} firings: {self}")
-                self._lock.wait(min(left_s, LOOK_S))
-
-    @property
-    def aio(self) -> Aio:
-        """The wait for an asyncio loop: ``await fault.aio.wait_for(1)``."""
-        return Aio(self)
-
-    @property
-    def held(self) -> int:
-        """The number of requests and answers that the rule holds now."""
-        return len(self._held or ())
-
-    def release(self) -> None:
-        """Let go of all held requests and answers. The rule stays in force, and holds later ones."""
-        with self._lock:
-            held = self._held or []
-            if self._held is not None:
-                self._held = []
-        for _, call in held:
-            call()
-
-    def hold(self, owner: object, call: Callable[[], object]) -> None:
-        """Call ``call`` when the rule is removed or ``owner`` stops; at once if it is removed already.
-
-        Connections bound the number of held requests.
-        """
-        with self._lock:
-            if self._held is not None:
-                self._held.append((owner, call))
-                return
-        call()
-
-    def let_go(self, owner: object) -> None:
-        """Release the requests held for one owner, a broker that stops."""
-        with self._lock:
-            due = [call for held_for, call in self._held or () if held_for is owner]
-            if self._held is not None:
-                self._held = [held for held in self._held if held[0] is not owner]
-        for call in due:
-            call()
-
-    def drop_held(self, owner: object) -> None:
-        """Forget the requests held for one owner, a broker that stops."""
-        with self._lock:
-            if self._held is not None:
-                self._held = [held for held in self._held if held[0] is not owner]
-
-    def end(self) -> None:
-        """Release the held requests. Called when the rule is removed."""
-        with self._lock:
-            held, self._held = self._held, None
-        for _, call in held or ():
-            call()
-
-    @override
-    def __repr__(self) -> str:
-        return f"<Fault {self}>"
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.rule}: fired {self.fired} of {self.matched} times"
-
-
-class Faults:
+class Faults(BaseFaults[Rule]):
     """The rules in force, in the order in which they were added. Only the first rule that fires for a request counts.
 
     ``str`` returns a line for each rule, with how often it fired.
     """
+
+    rule_type = Rule
 
     def __init__(
         self,
@@ -495,11 +325,9 @@ class Faults:
         """
         self._served = served
         self._nodes = nodes
-        self._faults: tuple[Fault, ...] = ()
-        self._lock = threading.Lock()
-        for rule in rules:
-            self.add(rule)
+        super().__init__(rules)
 
+    @override
     def check(self, rule: Rule) -> None:
         """Raise ValueError, one line, for a rule about an API, a version or a broker that is not there."""
         nodes = self._nodes()
@@ -513,129 +341,3 @@ class Faults:
                 raise ValueError(f"this broker does not serve {rule.api}, so the rule can never match: take another persona")
             if rule.version is not None and not versions[0] <= rule.version <= versions[1]:
                 raise ValueError(f"this broker serves {rule.api} v{versions[0]} to v{versions[1]}, not v{rule.version}")
-
-    def add(self, rule: Rule | Mapping[str, Any]) -> Fault:
-        """Put a rule in force. Raises ValueError like ``check``, and if ``MAX_RULES`` are in force already."""
-        fault = self._made(_rule_of(rule))
-        self._put(fault)
-        return fault
-
-    def _made(self, rule: Rule) -> Fault:
-        self.check(rule)
-        return Fault(rule)
-
-    def _put(self, fault: Fault) -> None:
-        with self._lock:
-            if len(self._faults) >= MAX_RULES:
-                raise ValueError(f"{MAX_RULES} rules are in force: remove some first")
-            self._faults = (*self._faults, fault)
-
-    def remove(self, fault: Fault) -> None:
-        """Remove a rule. Does nothing if it is not in force."""
-        with self._lock:
-            self._faults = tuple(each for each in self._faults if each is not fault)
-        fault.end()
-
-    def clear(self) -> None:
-        """Remove all rules."""
-        with self._lock:
-            faults, self._faults = self._faults, ()
-        for fault in faults:
-            fault.end()
-
-    def let_go(self, owner: object) -> None:
-        """Release the requests held for one owner; the rules stay in force."""
-        for fault in self._faults:
-            fault.let_go(owner)
-
-    def drop_held(self, owner: object) -> None:
-        """Forget the requests held for one owner, a broker that stops. The rules stay in force."""
-        for fault in self._faults:
-            fault.drop_held(owner)
-
-    def add_in_order(self, *rules: Rule | Mapping[str, Any]) -> list[Fault]:
-        """Put rules in force one after the other: each fires only when those before it are finished.
-
-        Raises ValueError like ``add``, and unless all but the last have ``times`` or ``nth``.
-        """
-        made = [_rule_of(rule) for rule in rules]
-        if not made:
-            raise ValueError("there are no rules to put in order")
-        for number, rule in enumerate(made[:-1], 1):
-            if rule.times is None and rule.nth is None:
-                raise ValueError(f"rule {number} of {len(made)} never ends, so that the next one never begins: give it times=1")
-        added: list[Fault] = []
-        for rule in made:
-            fault = self._made(rule)
-            fault.follows = added[-1] if added else None
-            self._put(fault)
-            added.append(fault)
-        return added
-
-    def in_order(self, *rules: Rule | Mapping[str, Any]) -> "Injected[list[Fault]]":
-        """Put rules in force one after the other for a ``with`` block (``add_in_order``); its value is the list of the Faults."""
-        return Injected(self, lambda: self.add_in_order(*rules), list)
-
-    def inject(self, **rule: Any) -> "Injected[Fault]":
-        """Put a rule in force for a ``with`` block, whose value is the Fault; the arguments are Rule's.
-
-        Raises ValueError as Rule does. The block ends with the first error that a function of the rule raised.
-        """
-        made = Rule.from_mapping(rule)
-        self.check(made)
-        return Injected(self, lambda: self.add(made), lambda fault: [fault])
-
-    def __iter__(self) -> Iterator[Fault]:
-        return iter(self._faults)
-
-    @override
-    def __str__(self) -> str:
-        return "\n".join(map(str, self._faults)) or "no faults"
-
-    def choose(self, arrival: Arrival) -> Fault | None:
-        """Return the fault that fires for this request."""
-        if not self._faults:
-            return None
-        with self._lock:
-            return next((fault for fault in self._faults if fault.takes(arrival)), None)
-
-
-def _rule_of(rule: Rule | Mapping[str, Any]) -> Rule:
-    if isinstance(rule, Rule):
-        return rule
-    if not isinstance(rule, Mapping):
-        raise TypeError(f"{rule!r:.80} is of type {type(rule).__name__}: expected a Rule, or its fields as a mapping")
-    return Rule.from_mapping(rule)
-
-
-V = TypeVar("V")
-
-
-class Injected(Generic[V]):
-    """Rules that are in force for a ``with`` block."""
-
-    def __init__(self, faults: Faults, add: Callable[[], V], each: Callable[[V], list[Fault]]) -> None:
-        self._faults = faults
-        self._add = add
-        self._each = each
-        self._added: list[Fault] = []
-
-    if not TYPE_CHECKING:  # a type checker has to find misspelt names
-
-        def __getattr__(self, name: str) -> Any:
-            """Say how the rules come into force."""
-            text = f"a rule is not in force yet, and has no {name!r}: write `with kafka.faults.inject(...) as fault:`"
-            raise AttributeError(text, name=name, obj=self)
-
-    def __enter__(self) -> V:
-        value = self._add()
-        self._added = self._each(value)
-        return value
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        for fault in self._added:
-            self._faults.remove(fault)
-        if error is None:
-            for fault in self._added:
-                if fault.errors:
-                    raise fault.errors[0]

@@ -22,7 +22,8 @@ from twisted_kafka.server.error_counts import error_places, first_error
 from twisted_kafka.server.error_responses import answers_each, error_response, merge_answers, version_of_each
 from twisted_kafka.server.interception import IRequestHandling, MakeApis
 from twisted_kafka.testing.answers import DISK_ERRORS, claim_leader, spoil_fetch, spoil_offsets
-from twisted_kafka.testing.faults import Arrival, Call, Fault, Faults, Rule
+from twisted_kafka.testing.faults import Arrival, Call, Faults, Rule
+from twisted_kafka.testing.injection import Fault
 from twisted_kafka.testing.requests import RecordedRequest, Requests, api_name
 from twisted_kafka.testing.subjects import FetchSessions, Partition, groups_of, partitions_of, split, topic_ids_of
 from twisted_kafka.timing.clock import IClock
@@ -44,7 +45,7 @@ class _Exchange:
     arrival: Arrival
     arrived_ns: int
     rule: Rule | None
-    fault: Fault | None = None
+    fault: Fault[Rule] | None = None
     refused: Message | None = None
     """The answer for the part of the request that is not handled."""
     closes: bool = False
@@ -68,7 +69,7 @@ class Interceptor:
         self.sessions = FetchSessions()
         self.topic_name: Callable[[bytes], str | None] = lambda _: None
         """The name of a topic by its id."""
-        self.frozen: Fault | None = None
+        self.frozen: Fault[Rule] | None = None
         """What holds all answers while the broker is frozen."""
         self._made_ns = made_ns
         self._timer: Timer | None = None
@@ -89,7 +90,7 @@ class Interceptor:
                 self._timer.start()
             self._timer.add(delay_ms, call)
 
-    def choose(self, arrival: Arrival) -> Fault | None:
+    def choose(self, arrival: Arrival) -> Fault[Rule] | None:
         """Return the fault that fires for this request."""
         return next((fault for faults in self._faults if (fault := faults.choose(arrival)) is not None), None)
 
@@ -156,7 +157,7 @@ class Handling:
             self._responses.forget(request)
             raise
 
-    def _stall(self, request: Request, fault: Fault) -> None:
+    def _stall(self, request: Request, fault: Fault[Rule]) -> None:
         frame = bytes(request.frame)  # a copy: the handler's bytes are used again when this returns
 
         def go_on() -> None:
@@ -378,7 +379,7 @@ class Responses:
         )
 
 
-def called(fault: Fault, function: Call, arrival: Arrival) -> tuple[Message | None, Rule | None]:
+def called(fault: Fault[Rule], function: Call, arrival: Arrival) -> tuple[Message | None, Rule | None]:
     """Call the function of a rule; return the answer and the rule that it chose. Its error is answered as UNKNOWN_SERVER_ERROR."""
     try:
         chosen = function(arrival)

@@ -143,6 +143,8 @@ class Kafka(abc.ABC):
     """The clients' requests to any of the brokers, oldest first."""
 
     _process_id: int
+    replaced: int = 0
+    """How often ``reset`` and ``restore`` have replaced the data."""
 
     # Life
 
@@ -190,6 +192,7 @@ class Kafka(abc.ABC):
         self.faults.clear()
         self.clock.release()
         self.stop()
+        self.replaced += 1
         try:
             for directory in self._directories():
                 shutil.rmtree(directory, ignore_errors=True)
@@ -227,6 +230,7 @@ class Kafka(abc.ABC):
             raise TypeError(f"{snapshot!r:.80} is of type {type(snapshot).__name__}: expected what snapshot() returned")
         directories, ran = self._directories(), list(self.brokers)
         snapshot.check(directories)
+        self.replaced += 1
         with self._telling("the snapshot was not restored"), self._stopped(), snapshot.put(directories):
             self._start_again(ran)
 
@@ -419,13 +423,15 @@ class Kafka(abc.ABC):
         """Append Records; the same as ``produce``."""
         return self.produce(topic, records, partition=partition)
 
-    def records(self, topic: str, partition: int | None = None) -> list[Record]:
+    def records(self, topic: str, partition: int | None = None, *, start: int = 0) -> list[Record]:
         """Return all records of a topic, or of one of its partitions, including those of open and aborted transactions.
 
-        In a cluster, these are the leaders' records up to the high watermark. Raises BrokerError for an unknown topic.
+        In a cluster, these are the leaders' records up to the high watermark. ``start`` is the first offset. Raises BrokerError for
+        an unknown topic.
         """
+        check_whole("start", start)
         wanted = self.partitions(topic) if partition is None else [partition]
-        return [record for index in wanted for record in self._read(topic, index)]
+        return [record for index in wanted for record in self._read(topic, index, start)]
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
         """Return the offset after the last record. Raises BrokerError."""
@@ -772,15 +778,16 @@ class Kafka(abc.ABC):
         check(found.error_code, f"topic {topic!r} cannot be read")
         return found
 
-    def _read(self, topic: str, partition: int) -> list[Record]:
-        at, end, found = self.start_offset(topic, partition), self.end_offset(topic, partition), list[Record]()
+    def _read(self, topic: str, partition: int, start: int = 0) -> list[Record]:
+        at, end = max(start, self.start_offset(topic, partition)), self.end_offset(topic, partition)
+        found: list[Record] = []
         leader = self.leader(topic, partition)
         while at < end:
             part = FetchPartition(partition=partition, fetch_offset=at, partition_max_bytes=_FETCH_BYTES)
             request = FetchRequest(max_bytes=_FETCH_BYTES, topics=[FetchTopic(topic=topic, partitions=[part])])
             answer = leader.ask(request).responses[0].partitions[0]
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention has deleted it meanwhile
-                at, found = self.start_offset(topic, partition), []
+                at, found = max(start, self.start_offset(topic, partition)), []
                 continue
             check(answer.error_code, f"{topic}-{partition} cannot be read")
             before = at

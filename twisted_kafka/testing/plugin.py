@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pytest
 
 if TYPE_CHECKING:
+    from twisted_kafka.testing import SchemaRegistry
     from twisted_kafka.testing.broker import Broker
     from twisted_kafka.testing.cluster import Cluster
     from twisted_kafka.testing.kafka import Kafka
@@ -26,6 +27,7 @@ _BROKERS = 3
 _OF_TEST = pytest.StashKey["dict[str, Kafka]"]()
 """What a test's own fixtures have made, by their names."""
 _OF_SESSION = pytest.StashKey["Broker"]()
+_REGISTRY = pytest.StashKey["SchemaRegistry"]()
 _numbers = itertools.count(1)
 
 
@@ -139,10 +141,39 @@ def kafka_topic(request: pytest.FixtureRequest) -> str:
 
     It has the broker's num.partitions, 1 by default: @pytest.mark.kafka(num_partitions=3) makes them 3.
     """
-    used = next((name for name in ("kafka", "kafka_cluster", "kafka_broker") if name in request.fixturenames), "kafka")
+    used = _used(request)
     name = f"kafka-topic-{next(_numbers)}" if used == "kafka_broker" else "kafka-topic"
     topic: str = request.getfixturevalue(used).create_topic(name)
     return topic
+
+
+def _used(request: pytest.FixtureRequest) -> str:
+    """Return the fixture with the broker or the cluster that a test uses."""
+    return next((name for name in ("kafka", "kafka_cluster", "kafka_broker") if name in request.fixturenames), "kafka")
+
+
+@pytest.fixture
+def kafka_schema_registry(request: pytest.FixtureRequest) -> "Iterator[SchemaRegistry]":
+    """A schema registry for this test (twisted_kafka.testing.SchemaRegistry), beside the broker or cluster that it uses.
+
+    It keeps its schemas in the broker's topic _schemas; beside kafka_broker, each test has a topic of its own.
+    """
+    used = _used(request)
+    kafka = request.getfixturevalue(used)
+    try:
+        from twisted_kafka.testing import SchemaRegistry
+    except ImportError as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+    topic = f"_schemas-{next(_numbers)}" if used == "kafka_broker" else "_schemas"
+    registry = SchemaRegistry(kafka, topic=topic)
+    registry.start()
+    made = request.node.stash
+    made[_REGISTRY] = registry
+    try:
+        yield registry
+    finally:
+        registry.close()
+        del made[_REGISTRY]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -184,4 +215,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             report.sections.append((f"requests to {name}", kafka.told(_SHOWN_REQUESTS)))
             if kafka.diagnoses:
                 report.sections.append((f"diagnoses of {name}", "\n".join(kafka.diagnoses)))
+        if _REGISTRY in item.stash:
+            report.sections.append(("requests to kafka_schema_registry", item.stash[_REGISTRY].told(_SHOWN_REQUESTS)))
     return report

@@ -8,6 +8,7 @@ import signal
 import stat
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted_kafka.config.broker_config import parse_overrides
@@ -15,7 +16,7 @@ from twisted_kafka.recording.recording_proxy import parse_address
 from twisted_kafka.system.threads import make_thread
 
 if TYPE_CHECKING:
-    from twisted_kafka.testing import Broker, Cluster
+    from twisted_kafka.testing import Broker, Cluster, SchemaRegistry
 
 TOKEN_VARIABLE: Final = "TWISTED_KAFKA_TOKEN"
 _LOOK_S: Final = 0.2
@@ -36,6 +37,13 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--control", metavar="HOST:PORT", default="127.0.0.1:0", help="address of the control API (default: a free port)"
     )
+    parser.add_argument(
+        "--schema-registry",
+        metavar="HOST:PORT",
+        nargs="?",
+        const="127.0.0.1:0",
+        help="serve a schema registry, too (without an address: a free port); it needs the extra schema-registry",
+    )
     parser.add_argument("--persona", metavar="VERSION", help="answer as another version of Kafka: 0.11, 2.8, 3.9 or 4.1")
     parser.add_argument("--override", "-o", metavar="KEY=VALUE", action="append", default=[], help="a setting; may be repeated")
     parser.add_argument("--rules", metavar="FILE", help="fault rules, in YAML or JSON")
@@ -51,6 +59,7 @@ def _run(options: argparse.Namespace) -> int:
     from twisted_kafka.testing.control.server import ControlServer
 
     host, port = parse_address(options.control, least_port=0)
+    make_registry = _registry_maker(options)  # now: it may be that a package is missing
     served = _made(options)
     ending = Ending(parent)
     _log_to_stderr("info" if options.verbose else "warn")
@@ -58,14 +67,30 @@ def _run(options: argparse.Namespace) -> int:
         served.start()
     except StartError as error:
         raise ValueError(str(error)) from None
+    token = os.environ.get(TOKEN_VARIABLE) or None
     try:
-        with ControlServer(served, host=host, port=port, token=os.environ.get(TOKEN_VARIABLE) or None) as control:
+        with contextlib.ExitStack() as running:
+            registry = None if make_registry is None else running.enter_context(make_registry(served))
+            control = running.enter_context(ControlServer(served, host=host, port=port, token=token, registry=registry))
             line = {"bootstrap_servers": served.bootstrap_servers, "control_url": control.url, "token": control.token}
-            print(json.dumps({**line, "pid": os.getpid()}), flush=True)
+            more = {} if registry is None else {"schema_registry_url": registry.url}
+            print(json.dumps({**line, **more, "pid": os.getpid()}), flush=True)
             ending.wait()
     finally:
         served.close()
     return 0
+
+
+def _registry_maker(options: argparse.Namespace) -> "Callable[[Broker | Cluster], SchemaRegistry] | None":
+    """Return a function that makes the schema registry of a broker. Raises ValueError, one line, if it cannot be made."""
+    if options.schema_registry is None:
+        return None
+    host, port = parse_address(options.schema_registry, least_port=0)
+    try:
+        from twisted_kafka.testing import SchemaRegistry
+    except ImportError as error:
+        raise ValueError(str(error)) from None
+    return lambda served: SchemaRegistry(served, host=host, port=port)
 
 
 def _parent() -> int:

@@ -22,9 +22,8 @@ from twisted_kafka.protocol.messages.groups import (
 )
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from twisted_kafka.testing import Broker, Cluster, ControlServer
-from twisted_kafka.testing.control import server as control_server
-from twisted_kafka.testing.control.server import MAX_BODY_BYTES
+from twisted_kafka.testing import Broker, Cluster, ControlServer, http_server
+from twisted_kafka.testing.http_server import MAX_BODY_BYTES
 
 
 @pytest.fixture
@@ -291,7 +290,7 @@ def test_a_body_is_not_kept_for_who_has_no_token(control: ControlClient, monkeyp
             written.append(len(data))
             return super().write(data)
 
-    monkeypatch.setattr(control_server, "BytesIO", Content)
+    monkeypatch.setattr(http_server, "BytesIO", Content)
     assert control.send("POST", "/topics", b" " * 1000, headers={}).status == 401
     assert written == []
     assert control.send("POST", "/topics", b'{"name": "t"}').status == 200

@@ -17,6 +17,7 @@ def describe(call: Call) -> Any:
     return {
         "version": __version__,
         "bootstrap_servers": call.target.bootstrap_servers,
+        **({} if call.target.registry_url is None else {"schema_registry_url": call.target.registry_url}),
         "brokers": [
             {"id": broker_id, "bootstrap_servers": broker.bootstrap_servers} for broker_id, broker in call.target.brokers().items()
         ],

@@ -4,14 +4,15 @@ from typing import Any
 
 from twisted_kafka.testing.control.call import Call
 from twisted_kafka.testing.control.errors import ControlError
-from twisted_kafka.testing.faults import Fault
+from twisted_kafka.testing.faults import Rule
+from twisted_kafka.testing.injection import Fault
 from twisted_kafka.testing.rules_file import rules_of
 
 
 def list_faults(call: Call) -> Any:
     """Return the rules in force, and how often each fired."""
     call.asked.end()
-    return {"faults": [_fault_form(fault, broker_id) for broker_id, _, fault in call.target.each_fault()]}
+    return {"faults": [_form(fault, broker_id) for broker_id, _, fault in call.target.each_fault()]}
 
 
 def add_faults(call: Call) -> Any:
@@ -25,7 +26,7 @@ def add_faults(call: Call) -> Any:
     for rule in rules:  # all of them, or none
         faults.check(rule)
     added = [faults.add(rule) for rule in rules]
-    forms = [_fault_form(fault, broker_id) for fault in added]
+    forms = [_form(fault, broker_id) for fault in added]
     return {"faults": forms} if is_list else forms[0]
 
 
@@ -33,7 +34,7 @@ def get_fault(call: Call) -> Any:
     """Return one rule in force, by its id."""
     call.asked.end()
     broker_id, _, fault = _found_fault(call)
-    return _fault_form(fault, broker_id)
+    return _form(fault, broker_id)
 
 
 def release_fault(call: Call) -> Any:
@@ -41,7 +42,7 @@ def release_fault(call: Call) -> Any:
     call.given.end()
     broker_id, _, fault = _found_fault(call)
     fault.release()
-    return _fault_form(fault, broker_id)
+    return _form(fault, broker_id)
 
 
 def remove_fault(call: Call) -> Any:
@@ -49,7 +50,7 @@ def remove_fault(call: Call) -> Any:
     call.asked.end()
     broker_id, faults, fault = _found_fault(call)
     faults.remove(fault)
-    return _fault_form(fault, broker_id)
+    return _form(fault, broker_id)
 
 
 def clear_faults(call: Call) -> Any:
@@ -68,13 +69,18 @@ def _found_fault(call: Call) -> Any:
     raise ControlError(404, f"no rule with the id {wanted[:40]!r} is in force: GET /faults lists the rules")
 
 
-def _fault_form(fault: Fault, broker_id: int | None) -> dict[str, Any]:
+def fault_form(fault: Fault[Any]) -> dict[str, Any]:
+    """Return a rule in force, and how often it has fired."""
     return {
         "id": fault.number,
-        "broker": broker_id,
         "rule": fault.rule.as_mapping(),
         "matched": fault.matched,
         "fired": fault.fired,
         "held": fault.held,
         "firings": list(fault.firings),
     }
+
+
+def _form(fault: Fault[Rule], broker_id: int | None) -> dict[str, Any]:
+    form = fault_form(fault)
+    return {"id": form.pop("id"), "broker": broker_id, **form}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from twisted_kafka.testing.control import brokers, faults, groups, requests, topics, waits
+from twisted_kafka.testing.control import brokers, faults, groups, registry, requests, topics, waits
 from twisted_kafka.testing.control.call import Call
 from twisted_kafka.testing.control.errors import ControlError
 
@@ -55,6 +55,17 @@ ROUTES: Final = (
     _route("GET", "/groups/*", groups.get_group),
     _route("POST", "/groups/*/rebalance", groups.rebalance_group),
     _route("POST", "/waits", waits.wait),
+    _route("GET", "/schema-registry/faults", registry.list_faults),
+    _route("POST", "/schema-registry/faults", registry.add_faults),
+    _route("DELETE", "/schema-registry/faults", registry.clear_faults),
+    _route("GET", "/schema-registry/faults/*", registry.get_fault),
+    _route("DELETE", "/schema-registry/faults/*", registry.remove_fault),
+    _route("POST", "/schema-registry/faults/*/release", registry.release_fault),
+    _route("GET", "/schema-registry/requests", registry.list_requests),
+    _route("DELETE", "/schema-registry/requests", registry.clear_requests),
+    _route("POST", "/schema-registry/waits", registry.wait),
+    _route("POST", "/schema-registry/stop", registry.stop),
+    _route("POST", "/schema-registry/start", registry.start),
     _route("GET", "/clock", brokers.get_clock),
     _route("POST", "/clock/hold", brokers.hold_clock),
     _route("POST", "/clock/release", brokers.release_clock),

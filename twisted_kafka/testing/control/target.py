@@ -3,13 +3,17 @@
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from twisted_kafka.testing.broker import Broker
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.cluster import Cluster
 from twisted_kafka.testing.control.errors import ControlError
-from twisted_kafka.testing.faults import Fault, Faults
+from twisted_kafka.testing.faults import Faults, Rule
+from twisted_kafka.testing.injection import Fault
+
+if TYPE_CHECKING:
+    from twisted_kafka.testing import SchemaRegistry
 
 CHANGE_TIMEOUT_S: Final = 60.0
 """How long a change of the brokers waits for another one."""
@@ -18,8 +22,9 @@ CHANGE_TIMEOUT_S: Final = 60.0
 class Target:
     """One broker, or the running brokers of a cluster."""
 
-    def __init__(self, served: Broker | Cluster) -> None:
+    def __init__(self, served: Broker | Cluster, registry: "SchemaRegistry | None" = None) -> None:
         self._served = served
+        self._registry = registry
         self._changing = threading.Lock()
         self.is_closed = False
         """Whether the listener has stopped, so that waits have no reader."""
@@ -28,6 +33,18 @@ class Target:
     def kafka(self) -> Broker | Cluster:
         """What is controlled."""
         return self._served
+
+    @property
+    def registry(self) -> "SchemaRegistry":
+        """The schema registry. Raises ControlError if there is none."""
+        if self._registry is None:
+            raise ControlError(409, "no schema registry runs: start test-server with --schema-registry")
+        return self._registry
+
+    @property
+    def registry_url(self) -> str | None:
+        """The address of the schema registry; None without one."""
+        return None if self._registry is None else self._registry.url
 
     @property
     def clock(self) -> Clock:
@@ -61,7 +78,7 @@ class Target:
         """Return the faults of one broker, or those for all brokers. Raises ControlError."""
         return self._served.faults if broker_id is None else self.broker(broker_id).faults
 
-    def each_fault(self) -> Iterator[tuple[int | None, Faults, Fault]]:
+    def each_fault(self) -> Iterator[tuple[int | None, Faults, Fault[Rule]]]:
         """Yield each fault in force with its broker; None stands for all brokers."""
         for fault in self._served.faults:
             yield None, self._served.faults, fault
@@ -84,3 +101,5 @@ class Target:
         """Return to the state at the start, at the same addresses."""
         with self.changed():
             self._served.reset()
+            if self._registry is not None:
+                self._registry.clear_state()

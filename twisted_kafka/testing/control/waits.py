@@ -11,7 +11,7 @@ from twisted_kafka.testing.control.target import Target
 from twisted_kafka.testing.groups import check_state
 
 MAX_WAIT_S: Final = 300.0
-_USUAL_WAIT_S: Final = 10.0
+USUAL_WAIT_S: Final = 10.0
 _LOOK_S: Final = 0.05
 _SHOWN_REQUESTS: Final = 20
 _KINDS: Final = ("state", "offset", "committed", "lag", "requests")
@@ -25,7 +25,7 @@ def wait(call: Call) -> Any:
     the query of GET /requests.
     """
     given = call.given
-    timeout_s = given.take("timeout_s", float, _USUAL_WAIT_S)
+    timeout_s = given.take("timeout_s", float, USUAL_WAIT_S)
     if not 0 <= timeout_s <= MAX_WAIT_S:
         raise bad(f"timeout_s is {timeout_s}: expected 0 to {MAX_WAIT_S:g}")
     chosen = [kind for kind in _KINDS if given.has(kind)]

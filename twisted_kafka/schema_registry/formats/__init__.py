@@ -1,0 +1,1 @@
+"""The formats of schemas: Avro, JSON Schema and Protobuf, each parsed by a library of the extra ``schema-registry``."""
