@@ -11,7 +11,7 @@ from tests.oracle.expected_differences import EXPECTED, NEWER, NOT_YET, Differen
 from tests.oracle.versions import KRAFT_ONLY, told_versions
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
-from tests.support.oracle.talk import SCENARIOS, Scenario, Talk, differences
+from tests.support.oracle.talk import SCENARIOS, Scenario, differences, said
 from twisted_kafka.protocol.errors import ErrorCode
 
 for module in sorted(Path(__file__).parent.glob("scenarios_*.py")):
@@ -58,18 +58,11 @@ def unexplained(scenario: Scenario, ports: tuple[int, int]) -> list[str]:
     least, most = told_versions(ports[0])[scenario.request.KEY]
     found = []
     for version in range(max(least, scenario.versions[0]), min(most, scenario.versions[1]) + 1):
-        answers = []
-        for port in ports:
-            talk = Talk(port, f"{scenario.name}.{version}")
-            try:
-                scenario.run(talk, version)
-            finally:
-                talk.close()
-            answers.append(talk.answers)
+        answers = [said(scenario, version, port) for port in ports]
         RUN.add(scenario.name)
-        for at, (expected, said) in enumerate(zip(*answers, strict=True)):
+        for at, (expected, answered) in enumerate(zip(*answers, strict=True)):
             note_errors(expected[0], expected[1])
-            for path, kafkas, our in differences(expected[1], said[1]):
+            for path, kafkas, our in differences(expected[1], answered[1]):
                 where = f"{scenario.name} v{version}: {at} {expected[0]} {path}"
                 expected_difference = reason(where)
                 if expected_difference is not None:

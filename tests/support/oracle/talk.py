@@ -329,18 +329,30 @@ class Scenario:
 
 
 SCENARIOS: list[Scenario] = []
+SCENARIOS_OF_KAFKA_4: list[Scenario] = []
+"""Scenarios of versions that Apache Kafka 3.9 does not have."""
 
 
 def scenario(
-    request: type[Message], since: int = 0, until: int = 99
+    request: type[Message], since: int = 0, until: int = 99, *, registry: list[Scenario] = SCENARIOS
 ) -> Callable[[Callable[[Talk, int], None]], Callable[[Talk, int], None]]:
-    """Register a function as a scenario for each version of ``request`` from ``since`` to ``until``."""
+    """Add a function to ``registry`` as a scenario for each version of ``request`` from ``since`` to ``until``."""
 
     def register(run: Callable[[Talk, int], None]) -> Callable[[Talk, int], None]:
-        SCENARIOS.append(Scenario(run.__name__, request, run, (since, until)))
+        registry.append(Scenario(run.__name__, request, run, (since, until)))
         return run
 
     return register
+
+
+def said(scenario: Scenario, version: int, port: int) -> list[tuple[str, Any]]:
+    """Return the answers of a broker in a scenario."""
+    talk = Talk(port, f"{scenario.name}.{version}")
+    try:
+        scenario.run(talk, version)
+    finally:
+        talk.close()
+    return talk.answers
 
 
 def known(key: int) -> bool:

@@ -14,6 +14,7 @@ from twisted_kafka.log.validation.types import (
     InvalidOffsetOrSequenceError,
     RecordValidationError,
 )
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import (
     CorruptRecordError,
     ErrorCode,
@@ -24,6 +25,7 @@ from twisted_kafka.protocol.errors import (
     RecordBatchTooLargeError,
     RecordTooLargeError,
     UnknownLeaderEpochError,
+    UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
 from twisted_kafka.protocol.regions import Buffer
@@ -47,6 +49,9 @@ from twisted_kafka.replication.partition.topic_stats import (
 
 Guards = Mapping[TopicPartition, VerificationGuard]
 NO_GUARDS: Final[Guards] = {}
+TopicIds = Mapping[str, bytes]
+"""The ids of topics by name, as a client gave them."""
+NO_TOPIC_IDS: Final[TopicIds] = {}
 VALID_ACKS: Final = (-1, 0, 1)
 
 AppendResults = dict[TopicPartition, PartitionResult]
@@ -54,6 +59,7 @@ AppendResults = dict[TopicPartition, PartitionResult]
 # Errors that clients recover from by themselves are no failures of the broker: Kafka neither counts nor logs them.
 _EXPECTED = (
     UnknownTopicOrPartitionError,
+    UnknownTopicIdError,
     NotLeaderOrFollowerError,
     RecordTooLargeError,
     RecordBatchTooLargeError,
@@ -85,10 +91,12 @@ class RecordAppender:
         *,
         internal_topics_allowed: bool = False,
         guards: Guards = NO_GUARDS,
+        topic_ids: TopicIds = NO_TOPIC_IDS,
     ) -> AppendResults | PendingResults:
         """Append to each partition; a future only where acks=all has replicas to wait for, ``timeout_ms`` at most.
 
-        ``guards`` are those of the partitions in which a transaction begins and was verified.
+        ``guards`` are those of the partitions in which a transaction begins and was verified. ``topic_ids`` are the ids by which
+        the client named the topics, if it did: UNKNOWN_TOPIC_ID for a partition of a topic that was created again.
 
         A failure is a value in the results. Operations that wait for these partitions complete on this thread: the caller holds no
         lock that they need.
@@ -102,6 +110,8 @@ class RecordAppender:
                 partition = self._partitions.online.get(topic_partition)
                 if partition is None or (topic_partition[0] in INTERNAL_TOPICS and not internal_topics_allowed):
                     partition = self._checked(topic_partition, internal_topics_allowed)
+                if topic_ids:
+                    _check_topic_id(partition, topic_ids[topic_partition[0]])
                 leader_since = partition.leader_since
                 info, moved = partition.append_as_leader(records, origin, required_acks, guards.get(topic_partition))
             except Exception as error:  # noqa: BLE001 one partition's failure does not fail the others
@@ -120,9 +130,15 @@ class RecordAppender:
         return operation.future
 
     def append_each(
-        self, topic_partition: TopicPartition, required_acks: int, each: Sequence[tuple[Buffer, int]]
+        self,
+        topic_partition: TopicPartition,
+        required_acks: int,
+        each: Sequence[tuple[Buffer, int]],
+        topic_id: bytes = NO_UUID,
     ) -> list[PartitionResult | PendingResults]:
         """Append what several clients sent to one partition, together: the records and the ``timeout_ms`` of each.
+
+        ``topic_id`` is the id by which they named the topic, if they did.
 
         Returns for each the result that ``append`` would have, or its future.
         """
@@ -130,6 +146,8 @@ class RecordAppender:
             return [self._invalid_acks(topic_partition) for _ in each]
         try:
             partition = self._checked(topic_partition, internal_topics_allowed=False)
+            if topic_id != NO_UUID:
+                _check_topic_id(partition, topic_id)
             leader_since = partition.leader_since
             infos, moved = partition.append_each_as_leader([records for records, _ in each], required_acks)
         except Exception as error:  # noqa: BLE001 a partition's failure is a value
@@ -218,3 +236,9 @@ class RecordAppender:
             result.record_errors = record_errors
             result.error_message = str(error)
         return result
+
+
+def _check_topic_id(partition: Partition, topic_id: bytes) -> None:
+    """Raise UnknownTopicIdError if the partition is another topic's, of the same name."""
+    if partition.topic_id not in (topic_id, NO_UUID):
+        raise UnknownTopicIdError(f"{partition.topic_partition} is not of the topic with this id")

@@ -24,7 +24,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.apis.data import down_conversion
 from twisted_kafka.server.dispatch import Measured
 
-VERSIONS = range(18)
+VERSIONS = range(19)
 BOTH = (BROKER, OTHER)
 
 
@@ -224,7 +224,7 @@ class TestSessions:
     def go_on(self, apis: Apis, session: int, epoch: int, version: int = 12, **fields: Any) -> FetchResponse:
         return apis.call(FetchRequest(min_bytes=1, session_id=session, session_epoch=epoch, **fields), version)
 
-    @pytest.mark.parametrize("version", [7, 12, 13, 17])
+    @pytest.mark.parametrize("version", [7, 12, 13, 17, 18])
     def test_an_incremental_fetch_tells_news_only(self, apis: Apis, version: int) -> None:
         session = self.begin(apis, version)
         assert self.go_on(apis, session, 1, version).responses == []

@@ -8,7 +8,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.fetch_data import PartitionFetch, PartitionRead
 from twisted_kafka.server.apis.data.fetched_response import FetchedResponse, by_topic, size_of
 
-VERSIONS = range(4, 18)
+VERSIONS = range(4, 19)
 
 
 def region(size_bytes: int) -> FileRegion:

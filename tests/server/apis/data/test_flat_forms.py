@@ -25,8 +25,9 @@ from twisted_kafka.protocol.messages.produce import (
 )
 from twisted_kafka.server.apis.data.flat_forms import AppendedResponse, FoundResponse, OneBatch, OneFetch, OneQuestion
 
-FORMS: list[tuple[type[FlatForm], range]] = [(OneBatch, range(3, 13)), (OneFetch, range(4, 18)), (OneQuestion, range(1, 10))]
+FORMS: list[tuple[type[FlatForm], range]] = [(OneBatch, range(3, 14)), (OneFetch, range(4, 19)), (OneQuestion, range(1, 10))]
 HEAD = b"head"
+ID = b"i" * 16
 
 
 def fields_at(struct: StructType, version: int) -> Iterator[Field]:
@@ -115,7 +116,7 @@ def test_long_names_and_records_of_each_length_are_read() -> None:
 
 
 def test_the_records_are_a_part_of_the_frame() -> None:
-    for version in range(3, 13):
+    for version in range(3, 14):
         with case(version=version):
             frame = bytearray(HEAD + filled(ProduceRequest, version, OneBatch).encode(version))
             one = OneBatch.read(frame, version, len(HEAD))
@@ -125,7 +126,7 @@ def test_the_records_are_a_part_of_the_frame() -> None:
 
 
 def test_a_fetch_may_name_no_partition() -> None:
-    for version in range(4, 18):
+    for version in range(4, 19):
         with case(version=version):
             message = FetchRequest(max_wait_ms=500, session_id=77 if version >= 7 else 0)
             one = OneFetch.read(HEAD + message.encode(version), version, len(HEAD))
@@ -185,12 +186,12 @@ def test_malformed_messages_are_not_of_the_form() -> None:
 
 
 def test_an_append_is_answered_as_the_message_would() -> None:
-    for version, name in itertools.product(range(3, 13), ["größe", "n" * 249]):
+    for version, name in itertools.product(range(3, 14), ["größe", "n" * 249]):
         with case(version=version, name=name):
             start = 17 if version >= 5 else -1
             partition = PartitionProduceResponse(index=3, base_offset=1 << 40, log_append_time_ms=99, log_start_offset=start)
-            message = ProduceResponse(responses=[TopicProduceResponse(name=name, partition_responses=[partition])])
-            response = AppendedResponse(name, 3, 1 << 40, 99, 17)
+            message = ProduceResponse(responses=[TopicProduceResponse(name=name, topic_id=ID, partition_responses=[partition])])
+            response = AppendedResponse(name, 3, 1 << 40, 99, 17, ID)
             assert response.encode_parts(version, HEAD) == message.encode_parts(version, HEAD)
             message.throttle_time_ms = 1 << 30
             assert response.throttled(1 << 30).encode_parts(version, HEAD) == message.encode_parts(version, HEAD)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.replica_apis import Apis
-from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP, batch_of
+from tests.support.replication_harness import BROKER, OTHER, TOPIC, TP, batch_of, topic_id
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.network.requests.request_context import TransactionNote
@@ -18,7 +18,8 @@ from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE
 
-VERSIONS = range(13)
+VERSIONS = range(14)
+WITH_TOPIC_IDS = 13
 VERIFICATION = "transaction.partition.verification.enable"
 
 
@@ -33,7 +34,8 @@ def apis(tmp_path: Path, request: pytest.FixtureRequest) -> Apis:
 
 def request(records: bytearray | bytes | None, *, acks: int = 1, topic: str = TOPIC, partition: int = 0) -> ProduceRequest:
     data = PartitionProduceData(index=partition, records=None if records is None else bytes(records))
-    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
+    named = TopicProduceData(name=topic, topic_id=topic_id(topic), partition_data=[data])
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[named])
 
 
 def produce(apis: Apis, records: bytes | bytearray | None, version: int = 9, **how: Any) -> PartitionProduceResponse:
@@ -53,6 +55,38 @@ def test_each_version_appends(apis: Apis, version: int) -> None:
     assert (result.error_code, result.base_offset, result.log_append_time_ms) == (0, 0, -1)
     assert result.log_start_offset == (0 if version >= 5 else -1)
     assert apis.replicas.get_partition(TP).log.log_end_offset == 2
+
+
+class TestTopicIds:
+    """Since version 13 topics have no names in requests and responses (KIP-516)."""
+
+    def test_the_response_has_the_id(self, apis: Apis) -> None:
+        (topic,) = apis.call(request(batch_of(b"a")), WITH_TOPIC_IDS).responses
+        assert (topic.name, topic.topic_id, topic.partition_responses[0].error_code) == ("", topic_id(TOPIC), 0)
+
+    def test_an_unknown_id_is_reported_first(self, apis: Apis) -> None:
+        unknown = request(batch_of(b"a"), topic="nowhere")
+        (topic,) = apis.call(unknown, WITH_TOPIC_IDS).responses
+        assert (topic.topic_id, topic.partition_responses[0].error_code) == (topic_id("nowhere"), ErrorCode.UNKNOWN_TOPIC_ID)
+        for records, acks in ((b"", 1), (batch_of(b"a"), 5)):
+            assert error(apis, records, WITH_TOPIC_IDS, topic="nowhere", acks=acks) == ErrorCode.UNKNOWN_TOPIC_ID
+        assert apis.context.topics[0][0] == topic_id("nowhere").hex()
+
+    def test_an_unknown_partition_of_a_known_id_is_unknown(self, apis: Apis) -> None:
+        assert error(apis, batch_of(b"a"), WITH_TOPIC_IDS, partition=7) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def test_clients_of_a_deleted_topic_do_not_reach_its_successor(self, apis: Apis) -> None:
+        apis.announce(topic_uuid=b"successor".ljust(16, b"."))
+        assert error(apis, batch_of(b"a"), WITH_TOPIC_IDS) == ErrorCode.UNKNOWN_TOPIC_ID
+
+    def test_clients_of_the_successor_wait_until_the_old_partition_is_gone(self, apis: Apis) -> None:
+        successor = b"successor".ljust(16, b".")
+        apis.announce(topic_uuid=successor)
+        asked = request(batch_of(b"a"))
+        asked.topic_data[0].topic_id = successor
+        (topic,) = apis.call(asked, WITH_TOPIC_IDS).responses
+        assert topic.partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        assert apis.replicas.get_partition(TP).log.log_end_offset == 0
 
 
 def test_log_append_time(apis: Apis) -> None:

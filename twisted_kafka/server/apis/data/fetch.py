@@ -1,6 +1,6 @@
-"""Fetch v0-17: v3 max bytes of the response, v4 isolation level and batches of format 2, v5 log start offset, v7 sessions, v9
+"""Fetch v0-18: v3 max bytes of the response, v4 isolation level and batches of format 2, v5 log start offset, v7 sessions, v9
 leader epochs, v10 zstd, v11 fetching from followers, v12 flexible and diverging epochs, v13 topic ids, v15 replica state, v16
-current leaders, v17 directory ids."""
+current leaders, v17 directory ids, v18 the high watermark that a follower of the metadata quorum knows (KIP-1166)."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future

@@ -18,7 +18,7 @@ from twisted_kafka.server.fetch_session import FetchedPartitions
 
 FIRST_VERSION: Final = 4
 """Before it records are converted."""
-LAST_VERSION: Final = 17
+LAST_VERSION: Final = 18
 
 _FIRST_WITH_START: Final = 5
 _FIRST_WITH_SESSIONS: Final = 7

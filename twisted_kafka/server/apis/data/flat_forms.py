@@ -9,6 +9,7 @@ from typing import Any, cast
 from typing_extensions import override
 
 from twisted_kafka.protocol.compiler.flat import FlatForm
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.messages.fetch import FetchRequest
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -22,6 +23,7 @@ class OneBatch(FlatForm, of=ProduceRequest):
     acks: int
     timeout_ms: int
     name: str
+    topic_id: bytes
     index: int
     records: Buffer
 
@@ -85,6 +87,7 @@ class AppendedResponse(FlatResponse, of=ProduceResponse):
     base_offset: int
     log_append_time_ms: int
     log_start_offset: int
+    topic_id: bytes = NO_UUID
     throttle_time_ms: int = 0
 
 

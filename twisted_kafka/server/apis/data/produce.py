@@ -1,5 +1,6 @@
-"""Produce v0-11: v0-v2 old message formats, v3 record batches and transactions, v5 log start offset, v7 zstd, v8 record errors,
-v9 flexible, v10 current leader, v11 idempotent retries across transactions, v12 adds partitions to transactions (KIP-890)."""
+"""Produce v0-13: v0-v2 old message formats, v3 record batches and transactions, v5 log start offset, v7 zstd, v8 record errors,
+v9 flexible, v10 current leader, v11 idempotent retries across transactions, v12 adds partitions to transactions (KIP-890),
+v13 topic ids (KIP-516)."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -12,6 +13,7 @@ from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.log.validation.produced import base_sequence, is_transactional, the_batch, transactional_producer
 from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
 from twisted_kafka.protocol.compiler.schema import maker
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -27,7 +29,7 @@ from twisted_kafka.protocol.messages.produce import (
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
 from twisted_kafka.replication.operations.append_result import PartitionResult
-from twisted_kafka.replication.operations.appender import NO_GUARDS, Guards
+from twisted_kafka.replication.operations.appender import NO_GUARDS, NO_TOPIC_IDS, Guards, TopicIds
 from twisted_kafka.replication.operations.delayed_produce import PendingResults
 from twisted_kafka.replication.partition.topic_stats import PRODUCE_CONVERSIONS
 from twisted_kafka.replication.replica_manager import ReplicaManager
@@ -52,13 +54,19 @@ _FIRST_VERSION_OF_BATCHES: Final = 3
 _FIRST_VERSION_WITH_LEADERS: Final = 10
 _FIRST_VERSION_WITH_ABORTABLE: Final = 11
 _FIRST_VERSION_THAT_ADDS: Final = 12
+_FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 
 _NO_TRANSACTIONAL_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_SAID_FIRST: Final = (_NO_TRANSACTIONAL_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID)
+_UNKNOWN: Final = ""
+"""The name of a topic whose id is unknown."""
 _partition_response: Final = maker(PartitionProduceResponse)
 _topic_response: Final = maker(TopicProduceResponse)
 _response: Final = maker(ProduceResponse)
 
 Results = dict[TopicPartition, PartitionResult]
+Destination = tuple[TopicPartition, int, bytes]
+"""The partition, the acks, and the id of the topic if the client named it so."""
 Answer = ProduceResponse | Outcome
 
 
@@ -69,16 +77,20 @@ class ProduceApis:
         self, replicas: ReplicaManager, verification: TransactionVerification, authorization: IAuthorization = ALLOW_ALL
     ) -> None:
         self._replicas = replicas
+        self._topic_name = replicas.metadata.topic_name
         self._verification = verification
         self._authorization = authorization
 
-    @api(ProduceRequest, ProduceResponse, versions=(0, 12))
+    @api(ProduceRequest, ProduceResponse, versions=(0, 13))
     def produce(self, context: RequestContext, request: ProduceRequest) -> "Answer | Future[Answer]":
         """Append each partition's records; respond immediately, when they are replicated, or not at all, depending on acks."""
         version = context.api_version
         transactional_id = request.transactional_id
         if transactional_id is not None:
             context.transaction = TransactionNote(transactional_id)
+        if version >= _FIRST_VERSION_WITH_TOPIC_IDS:
+            for topic in request.topic_data:
+                topic.name = self._topic_name(topic.topic_id) or _UNKNOWN
         entries: dict[TopicPartition, Buffer] = {}
         refused: Results | None = None
         denied = self._denied_topics(context, request) if self._authorization.enforces else _NOTHING_DENIED
@@ -89,7 +101,9 @@ class ProduceApis:
                 error: int = 0
                 if version >= _FIRST_VERSION_OF_BATCHES:
                     records, error = the_batch(records, version, transactional_id)
-                if topic.name in denied and error != _NO_TRANSACTIONAL_ID:
+                if topic.name == _UNKNOWN and version >= _FIRST_VERSION_WITH_TOPIC_IDS:
+                    error = error if error == _NO_TRANSACTIONAL_ID else ErrorCode.UNKNOWN_TOPIC_ID
+                elif topic.name in denied and error != _NO_TRANSACTIONAL_ID:
                     error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 if records is None or error:
                     if refused is None:
@@ -105,7 +119,7 @@ class ProduceApis:
         return self._append_in_transaction(context, request, entries, refused)
 
     def _denied_topics(self, context: RequestContext, request: ProduceRequest) -> set[str]:
-        names = {topic.name for topic in request.topic_data}
+        names = {topic.name for topic in request.topic_data if topic.name != _UNKNOWN or topic.topic_id == NO_UUID}
         return names - self._authorization.allowed_of(context, AclOperation.WRITE, ResourceType.TOPIC, names)
 
     def _may_use_transactional_id(self, context: RequestContext, request: ProduceRequest) -> bool:
@@ -133,6 +147,7 @@ class ProduceApis:
             entries,
             internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID,
             guards=guards,
+            topic_ids=_topic_ids(request) if context.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS else NO_TOPIC_IDS,
         )
         context.is_frame_free = True  # the records are in the log
         if isinstance(results, Future):
@@ -148,13 +163,14 @@ class ProduceApis:
         read = self.read_batch(context, frame, offset)
         if read is None:
             return None
-        (topic_partition, acks), one = read
-        results = self._replicas.appender.append(one.timeout_ms, acks, {topic_partition: one.records})
+        (topic_partition, acks, topic_id), one = read
+        topic_ids = NO_TOPIC_IDS if topic_id == NO_UUID else {one.name: topic_id}
+        results = self._replicas.appender.append(one.timeout_ms, acks, {topic_partition: one.records}, topic_ids=topic_ids)
         return self.answer_one(context, one, results if isinstance(results, Future) else results[topic_partition])
 
     @produce.read_together
-    def read_batch(self, context: RequestContext, frame: Buffer, offset: int) -> tuple[tuple[TopicPartition, int], OneBatch] | None:
-        """Return the partition, the acks and the batch of a request with a single batch; None for other requests."""
+    def read_batch(self, context: RequestContext, frame: Buffer, offset: int) -> tuple[Destination, OneBatch] | None:
+        """Return the destination and the batch of a request with a single batch; None for other requests."""
         version = context.api_version
         one = OneBatch.read(frame, version, offset) if version >= _FIRST_VERSION_OF_BATCHES else None
         if one is None or not one.acks or context.client_id == ADMIN_CLIENT_ID:
@@ -162,6 +178,11 @@ class ProduceApis:
         records, error = the_batch(one.records, version, None)
         if error or records is None:
             return None
+        if version >= _FIRST_VERSION_WITH_TOPIC_IDS:
+            name = self._topic_name(one.topic_id)
+            if name is None:
+                return None
+            one.name = name
         authorization = self._authorization
         if (
             authorization.enforces
@@ -170,15 +191,14 @@ class ProduceApis:
         ):
             return None  # `produce` asks again, and responds
         one.records = records
-        return (topic_partition_of((one.name, one.index)), one.acks), one
+        return (topic_partition_of((one.name, one.index)), one.acks, one.topic_id), one
 
     @produce.handle_together
-    def append_together(
-        self, common: tuple[TopicPartition, int], each: Sequence[OneBatch]
-    ) -> list[PartitionResult | PendingResults]:
-        """Append the batches of such requests with the same partition and acks."""
-        topic_partition, acks = common
-        return self._replicas.appender.append_each(topic_partition, acks, [(one.records, one.timeout_ms) for one in each])
+    def append_together(self, common: Destination, each: Sequence[OneBatch]) -> list[PartitionResult | PendingResults]:
+        """Append the batches of such requests with the same destination."""
+        topic_partition, acks, topic_id = common
+        batches = [(one.records, one.timeout_ms) for one in each]
+        return self._replicas.appender.append_each(topic_partition, acks, batches, topic_id)
 
     @produce.answer_together
     def answer_one(
@@ -195,7 +215,9 @@ class ProduceApis:
         context.note_topic(one.name, (one.index,), result.record_count, result.size_bytes)
         if result.conversion is not None:
             self._note_conversion(context, one.name, result.conversion)
-        return AppendedResponse(one.name, one.index, result.base_offset, result.log_append_time_ms, result.log_start_offset)
+        return AppendedResponse(
+            one.name, one.index, result.base_offset, result.log_append_time_ms, result.log_start_offset, one.topic_id
+        )
 
     def _append_in_transaction(
         self, context: RequestContext, request: ProduceRequest, entries: dict[TopicPartition, Buffer], refused: Results | None
@@ -229,7 +251,7 @@ class ProduceApis:
 
     def _refuse(self, topic_partition: TopicPartition, error: int) -> PartitionResult:
         """Return the result of records refused before the append; an unknown topic takes precedence, as in Kafka."""
-        if error in (_NO_TRANSACTIONAL_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+        if error in _SAID_FIRST:
             return PartitionResult(error)
         known = self._replicas.get_partition(topic_partition) or self._replicas.metadata.partition(topic_partition)
         if known is None:
@@ -277,9 +299,11 @@ class ProduceApis:
                         self._note_conversion(context, name, result.conversion)
                     size_bytes += result.size_bytes
                 answers.append(answer)
-            context.note_topic(name, tuple([each.index for each in answers]), records, size_bytes, first_error)
+            context.note_topic(
+                name or topic.topic_id.hex(), tuple([each.index for each in answers]), records, size_bytes, first_error
+            )
             has_error = has_error or first_error != 0
-            responses.append(_topic_response(name=name, partition_responses=answers))
+            responses.append(_topic_response(name=name, topic_id=topic.topic_id, partition_responses=answers))
         if request.acks == 0:
             # There is no response: a closed connection makes the producer refresh its metadata.
             return CLOSE_CONNECTION if has_error else NO_RESPONSE
@@ -291,6 +315,10 @@ class ProduceApis:
         return response
 
 
+def _topic_ids(request: ProduceRequest) -> TopicIds:
+    return {topic.name: topic.topic_id for topic in request.topic_data}
+
+
 def _drop_records(request: ProduceRequest) -> None:
     """Free the records of a request that waits for replicas: they are in the log (Kafka: ``clearPartitionRecords``)."""
     for topic in request.topic_data:
@@ -299,7 +327,7 @@ def _drop_records(request: ProduceRequest) -> None:
 
 
 def _without_records(one: OneBatch) -> ProduceRequest:
-    topic = TopicProduceData(name=one.name, partition_data=[PartitionProduceData(index=one.index)])
+    topic = TopicProduceData(name=one.name, topic_id=one.topic_id, partition_data=[PartitionProduceData(index=one.index)])
     return ProduceRequest(acks=one.acks, timeout_ms=one.timeout_ms, topic_data=[topic])
 
 

@@ -1,0 +1,45 @@
+"""The same requests to Apache Kafka 4.4 and to this broker, in the versions of APIs that Apache Kafka 3.9 does not have."""
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.oracle.versions import told_versions
+from tests.support.clients.clients import java_library
+from tests.support.clients.served import ServedBroker
+from tests.support.oracle.apache_kafka import ApacheKafka
+from tests.support.oracle.compared import BOTH_PROTOCOLS, SETTINGS, running
+from tests.support.oracle.talk import SCENARIOS_OF_KAFKA_4, Scenario, differences, said
+
+for module in sorted(Path(__file__).parent.glob("newer_*.py")):
+    importlib.import_module(f"tests.oracle.{module.stem}")  # adds its scenarios to SCENARIOS_OF_KAFKA_4
+
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900)]
+
+VERSION = "4.4.0"
+KRAFTS_OWN = {55, 64, 80, 81}
+"""APIs of the metadata quorum."""
+
+
+@pytest.fixture(scope="module")
+def kafka_4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    if java_library("kafka_2.13", VERSION) is None:
+        pytest.skip("Java or Maven is not installed")
+    settings = SETTINGS | BOTH_PROTOCOLS
+    broker = ApacheKafka(tmp_path_factory.mktemp("kafka-4"), kraft=True, version=VERSION, **settings)
+    with running(broker):
+        yield broker
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS_OF_KAFKA_4, ids=lambda scenario: scenario.name)
+def test_answers_are_those_of_kafka_4(kafka_4: ApacheKafka, ours: ServedBroker, scenario: Scenario) -> None:
+    most = told_versions(kafka_4.port)[scenario.request.KEY][1]
+    found = []
+    for version in range(scenario.versions[0], min(most, scenario.versions[1]) + 1):
+        theirs, mine = (said(scenario, version, port) for port in (kafka_4.port, ours.port))
+        for at, (expected, answered) in enumerate(zip(theirs, mine, strict=True)):
+            for path, kafkas, our in differences(expected[1], answered[1]):
+                found.append(f"v{version}: {at} {expected[0]} {path}: Kafka {kafkas!r}, here {our!r}")
+    assert not found, "\n" + "\n".join(found)
