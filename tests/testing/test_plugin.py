@@ -400,3 +400,54 @@ def test_a_setting_with_dots_is_taken_as_it_is(pytester: pytest.Pytester) -> Non
         """,
     )
     result.assert_outcomes(passed=1)
+
+
+def test_a_marker_without_a_fixture_fails_with_one_line(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.kafka(num_partitions=3)
+        def test_none(): ...
+
+        @pytest.mark.kafka(num_partitions=3)
+        def test_topic(kafka_topic): ...
+
+        @pytest.mark.kafka(num_partitions=3)
+        class TestSome:
+            def test_it(self): ...
+        """,
+    )
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["@pytest.mark.kafka: this test has no broker: use a fixture, kafka, *"])
+
+
+def test_a_schema_registry_is_a_fixture_beside_any_broker(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("avro")
+    result = run(
+        pytester,
+        """
+        import urllib.request
+
+        import pytest
+
+        def test_one(kafka, kafka_schema_registry):
+            kafka_schema_registry.register("a", '"int"')
+            assert "_schemas" in kafka.topics()
+
+        @pytest.mark.parametrize("number", [1, 2])
+        def test_of_the_session(kafka_broker, kafka_schema_registry, number):
+            assert kafka_schema_registry.register(f"a{number}", '"int"') == 1
+            assert kafka_schema_registry.subjects() == [f"a{number}"]
+
+        def test_cluster(kafka_schema_registry, kafka_cluster):
+            assert kafka_schema_registry.kafka is kafka_cluster
+
+        def test_failed(kafka_schema_registry):
+            urllib.request.urlopen(kafka_schema_registry.url + "/subjects", timeout=20).read()
+            assert False
+        """,
+    )
+    result.assert_outcomes(passed=4, failed=1)
+    result.stdout.fnmatch_lines(["*requests to kafka_schema_registry*", "*GET /subjects  list from *"])

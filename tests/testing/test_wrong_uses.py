@@ -79,6 +79,10 @@ def cluster() -> Iterator[Any]:
         (lambda kafka: kafka.clock.advance(hours="1"), "the hours '1' is of type str: expected a number"),
         (lambda kafka: kafka.clock.jump(hours="1"), "the hours '1' is of type str: expected a number"),
         (lambda kafka: Cluster("2"), "the number of brokers '2' is of type str: expected a whole number"),  # type: ignore[arg-type]
+        (lambda kafka: Broker(num_partitons=3), "Broker has no 'num_partitons': did you mean 'num_partitions'?"),
+        (lambda kafka: Broker(persna="2.8"), "Broker has no 'persna': did you mean 'persona'?"),
+        (lambda kafka: Broker(qwertz=1), "Broker has no 'qwertz': expected Kafka's settings, as in num_partitions=3"),
+        (lambda kafka: Cluster(bokers=2), "Cluster has no 'bokers': did you mean 'brokers'?"),
         (lambda kafka: kafka.faults.add_in_order(), "there are no rules to put in order"),
         (pickle.dumps, "a Broker cannot be copied or sent to another process: send its bootstrap_servers"),
     ],
@@ -102,6 +106,7 @@ def test_a_wrong_use_is_explained_in_one_line(kafka: Any, call: Callable[[Any], 
         (lambda cluster: Cluster(2, rules=[{"node": 9, "close": "before"}]), "rules: node=9: the rule can never match"),
         (lambda cluster: cluster["1"], "there is no broker '1', only [1, 2]"),
         (lambda cluster: cluster.kill("1"), "broker '1' does not run; these do: [1, 2]"),
+        (lambda cluster: cluster[2].close(), "one broker of a cluster is not closed: stop() or kill() it, or close the cluster"),
         (lambda cluster: cluster[2].reset(), "one broker of a cluster is not reset: reset the cluster"),
     ],
 )
@@ -147,3 +152,29 @@ def test_a_rule_is_added_as_a_mapping(kafka: Any) -> None:
     fault = kafka.faults.add({"api": "Fetch", "delay_ms": 1})
     assert fault.rule == Rule(api="Fetch", delay_ms=1)
     kafka.faults.remove(fault)
+
+
+def test_settings_are_arguments_too() -> None:
+    assert Broker(num_partitions=3, log_dir="/nowhere").embedded.config.int("num.partitions") == 3
+    assert Cluster(2, num_partitions=4)[1].embedded.config.int("num.partitions") == 4
+
+
+def test_each_part_says_what_it_is() -> None:
+    with Broker() as broker:
+        servers = broker.bootstrap_servers
+        assert repr(broker) == f"<Broker 1001 {servers}>"
+        assert repr(broker.faults) == "<0 rules>"
+        with broker.faults.inject(api="Fetch", delay_ms=1):
+            assert repr(broker.faults) == "<1 rules:\n  api=Fetch delay_ms=1: fired 0 of 0 times>"
+        assert repr(broker.faults.inject(api="Fetch", delay_ms=1)) == "<rules for a with block, not in force>"
+        assert repr(broker.requests) == "<0 requests>"
+        assert repr(broker.aio) == f"<the waits of <Broker 1001 {servers}>>"
+        with broker.clock.held():
+            assert re.fullmatch(r"<Clock \d{4}-\d\d-\d\dT[\d:.]+\+00:00, held>", repr(broker.clock))
+        with broker.frozen():
+            assert repr(broker) == f"<Broker 1001 {servers}, frozen>"
+        broker.stop()
+        assert repr(broker) == f"<Broker 1001 {servers}, stopped>"
+    assert repr(broker) == f"<Broker 1001 {servers}, closed>"
+    assert repr(Broker()) == "<Broker not started>"
+    assert repr(Cluster(2)) == "<Cluster 0 of 2 brokers run>"

@@ -8,7 +8,8 @@ from urllib.parse import parse_qsl, unquote
 
 from twisted_kafka.schema_registry import errors
 from twisted_kafka.schema_registry.errors import RegistryError
-from twisted_kafka.schema_registry.registry import EVERYWHERE, FORMATS, Filter, Registration, Registry
+from twisted_kafka.schema_registry.formats import FORMATS
+from twisted_kafka.schema_registry.registry import EVERYWHERE, Filter, Registration, Registry
 from twisted_kafka.schema_registry.stored import AVRO, Form, Reference, StoredSchema
 from twisted_kafka.schema_registry.subjects import in_context, is_context, plain
 

@@ -17,10 +17,8 @@ from twisted.logger import Logger
 from twisted_kafka.schema_registry import errors
 from twisted_kafka.schema_registry.compatibility import LEVELS, Earlier, incompatibilities
 from twisted_kafka.schema_registry.errors import RegistryError
-from twisted_kafka.schema_registry.formats.avro import AvroSchema
-from twisted_kafka.schema_registry.formats.json_schema import JsonSchema
+from twisted_kafka.schema_registry.formats import parse
 from twisted_kafka.schema_registry.formats.parsed import ParsedSchema, SchemaError
-from twisted_kafka.schema_registry.formats.protobuf import ProtobufSchema
 from twisted_kafka.schema_registry.state import RegistryState
 from twisted_kafka.schema_registry.stored import (
     AVRO,
@@ -35,7 +33,6 @@ from twisted_kafka.schema_registry.stored import (
 )
 from twisted_kafka.schema_registry.subjects import DEFAULT_CONTEXT, context_of, in_context, is_context, is_valid
 
-FORMATS: Final[Mapping[str, type[ParsedSchema]]] = {each.schema_type: each for each in (JsonSchema, ProtobufSchema, AvroSchema)}
 MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT", "FORWARD")
 LATEST: Final = "latest"
 EVERYWHERE: Final = ":*:"
@@ -315,12 +312,8 @@ class Registry:
         key = schema.schema_type, schema.schema, tuple(dependencies.items())
         parsed = self._parsed.pop(key, None)
         if parsed is None:
-            parse = FORMATS.get(schema.schema_type)
-            if parse is None:
-                known = ", ".join(FORMATS)
-                raise errors.invalid_schema(f"Invalid schema type {schema.schema_type}, expected one of {known}")
             try:
-                parsed = parse(schema.schema, dependencies)  # type: ignore[call-arg]
+                parsed = parse(schema.schema_type, schema.schema, dependencies)
             except SchemaError as error:
                 raise errors.invalid_schema(f"Invalid schema of type {schema.schema_type}, details: {error}") from None
         self._parsed[key] = parsed

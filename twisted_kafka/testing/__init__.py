@@ -3,7 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from twisted_kafka.system.installation import install_command
 from twisted_kafka.testing.clock import Clock
 
 if TYPE_CHECKING:
@@ -99,11 +98,5 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     # On first use: a broker takes a third of a second to import.
     if name in _MODULES:
-        try:
-            return getattr(import_module(f"twisted_kafka.{_MODULES[name]}"), name)
-        except ModuleNotFoundError as error:
-            if "registry" not in _MODULES[name]:
-                raise
-            text = f"the schema registry needs the package {error.name}: {install_command('schema-registry')}"
-        raise ImportError(text)
+        return getattr(import_module(f"twisted_kafka.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,6 +8,7 @@ with Broker() as broker:
 """
 
 import contextlib
+import difflib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -96,13 +97,16 @@ class Broker(Kafka):
         persona: str | None = None,
         rules: Rules | None = None,
         cluster: Kafka | None = None,
+        **settings: object,
     ) -> None:
         """Check ``properties``, by Kafka's names; raise ConfigError for an invalid one and for one that looks misspelt.
 
-        ``rules`` are fault rules that are in force from the start, or a file of them. Raises RulesError for invalid ones.
+        ``settings`` are further ones, with ``_`` for a dot: ``num_partitions=3``. ``rules`` are fault rules that are in force from
+        the start, or a file of them. Raises RulesError for invalid ones.
         ``cluster`` is for a Cluster: its rules count after the broker's own, and it gets a copy of the requests.
         """
-        _check_names(properties or {})
+        properties = {**(properties or {}), **settings_of(settings, "Broker")}
+        _check_names(properties)
         self._rules = read_rules(rules)
         self._last_servers = ""  # for while it is stopped
         self.clock = clock if clock is not None else Clock()
@@ -114,7 +118,7 @@ class Broker(Kafka):
         self.network = Faults() if cluster is None else cluster.network
         self._each_faults = (self.network, self.faults) if cluster is None else (self.network, self.faults, cluster.faults)
         self._frozen: list[Fault[Rule]] = []
-        self._properties = dict(properties or {})
+        self._properties = dict(properties)
         self._data_dir = data_dir
         self._persona = persona
         self._process_id = os.getpid()
@@ -139,7 +143,7 @@ class Broker(Kafka):
     def start(self) -> None:
         if self.is_running:
             raise RuntimeError("the broker runs already: a with block and the fixtures start it")
-        if self._is_closed:
+        if self.is_closed:
             raise RuntimeError("the broker is closed, and its data is gone: make another one, or stop() instead of close()")
         if self._was_started:
             self._embed()
@@ -148,7 +152,7 @@ class Broker(Kafka):
             with self._passing_time():
                 self._broker.start()
         except BaseException:
-            if not self._last_servers:  # else a later start may succeed, with the data
+            if not self._last_servers and self._cluster is None:  # else a later start may succeed, with the data
                 self.close()
             raise
         self._properties["listeners"] = ",".join(each.text for each in self._broker.listeners)
@@ -209,9 +213,9 @@ class Broker(Kafka):
             self.session.renew()
 
     @property
+    @override
     def is_closed(self) -> bool:
-        """Whether it was closed: it cannot start again."""
-        return self._is_closed
+        return self._is_closed or (self._cluster is not None and self._cluster.is_closed)
 
     @property
     def is_frozen(self) -> bool:
@@ -236,6 +240,8 @@ class Broker(Kafka):
     def close(self) -> None:
         if self.is_forked:
             return
+        if self._cluster is not None:
+            raise ValueError("one broker of a cluster is not closed: stop() or kill() it, or close the cluster")
         self.faults.clear()
         self.stop()
         self.clock.release()
@@ -263,6 +269,13 @@ class Broker(Kafka):
     @override
     def _directories(self) -> list[Path]:
         return [Path(each) for each in self._broker.config.log_dirs]
+
+    @override
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else "frozen" if self.is_frozen else "" if self.is_running else "stopped"
+        if not self._last_servers:
+            return "<Broker not started>"
+        return f"<Broker {self.broker_id} {self._last_servers}{f', {state}' if state else ''}>"
 
     @property
     @override
@@ -368,6 +381,22 @@ class Broker(Kafka):
 
 
 def _nothing() -> None: ...
+
+
+def settings_of(named: Mapping[str, object], what: str) -> dict[str, object]:
+    """Return settings by Kafka's names, from arguments with ``_`` for a dot. Raises TypeError, one line, for other arguments."""
+    found: dict[str, object] = {}
+    for name, value in named.items():
+        key = name if "." in name else name.replace("_", ".")
+        if base_key(key) is None:
+            near = difflib.get_close_matches(name, _ARGUMENTS, 1) or [each.replace(".", "_") for each in [similar_key(key)] if each]
+            advice = f"did you mean {near[0]!r}?" if near else "expected Kafka's settings, as in num_partitions=3"
+            raise TypeError(f"{what} has no {name!r}: {advice}")
+        found[key] = value
+    return found
+
+
+_ARGUMENTS: Final = ("properties", "data_dir", "clock", "persona", "rules", "brokers", "port")
 
 
 def _check_names(properties: Mapping[str, object]) -> None:

@@ -13,6 +13,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from typing_extensions import override
+
 from twisted_kafka.testing.arguments import check_number
 from twisted_kafka.timing.clock import SystemClock
 
@@ -62,6 +64,10 @@ class Clock:
     def is_held(self) -> bool:
         """Whether time stands still."""
         return self._held_ns is not None
+
+    @override
+    def __repr__(self) -> str:
+        return f"<Clock {self.now.isoformat(timespec='milliseconds')}{', held' if self.is_held else ''}>"
 
     def hold(self) -> None:
         """Let time stand still until ``release``; it moves only by ``advance``.

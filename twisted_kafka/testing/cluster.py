@@ -32,7 +32,7 @@ from twisted_kafka.protocol.messages.partitions import (
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC
 from twisted_kafka.recording.replay import Replay, Report
 from twisted_kafka.testing.arguments import check_text, check_whole
-from twisted_kafka.testing.broker import Broker
+from twisted_kafka.testing.broker import Broker, settings_of
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.faults import Faults, Rule
 from twisted_kafka.testing.kafka import REQUEST_TIMEOUT_S, BrokerError, Kafka, check
@@ -74,10 +74,12 @@ class Cluster(Kafka):
         clock: Clock | None = None,
         rules: Rules | None = None,
         port: int = 0,
+        **settings: object,
     ) -> None:
         """Check the settings, which are each broker's; raise ConfigError or ValueError for bad ones.
 
-        ``rules`` are fault rules that are in force from the start, or a file of them. ``port`` is the first broker's, the others
+        ``settings`` are further ones, with ``_`` for a dot: ``num_partitions=3``. ``rules`` are fault rules that are in force from
+        the start, or a file of them. ``port`` is the first broker's, the others
         have the next ones; 0 takes free ones.
         """
         self._rules = read_rules(rules)
@@ -85,8 +87,9 @@ class Cluster(Kafka):
         if not 1 <= brokers <= MAX_BROKERS:
             raise ValueError(f"brokers={brokers}: expected 1 to {MAX_BROKERS}")
         self.faults = checked_faults(self._rules, nodes=lambda: range(1, brokers + 1))
+        properties = {**(properties or {}), **settings_of(settings, "Cluster")}
         for key in ("broker.id", "listeners", "log.dirs", "zookeeper.connect"):
-            if key in (properties or {}):
+            if key in properties:
                 raise ValueError(f"{key} is the cluster's to set")
         self.clock = clock if clock is not None else Clock()
         self.network = Faults()
@@ -103,7 +106,7 @@ class Cluster(Kafka):
             "transaction.state.log.replication.factor": copies,
             "transaction.state.log.min.isr": min(2, copies),
             "controlled.shutdown.retry.backoff.ms": 100,
-            **(properties or {}),
+            **properties,
         }
         self._each: dict[int, Broker] = {}
         self._cut_off: list[int] = []
@@ -164,9 +167,20 @@ class Cluster(Kafka):
         self.faults.clear()
         self.stop()
         for broker in self._each.values():
-            broker.close()
+            broker.faults.clear()
         self._is_closed = True
         self._remove()
+
+    @property
+    @override
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    @override
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{len(self)} of {len(self._each)} brokers run"
+        where = ",".join(broker.bootstrap_servers for broker in self) if len(self) else ""
+        return f"<Cluster {f'{where}, ' if where else ''}{state}>"
 
     @override
     def clear_state(self) -> None:

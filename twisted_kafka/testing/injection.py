@@ -313,6 +313,11 @@ class BaseFaults(abc.ABC, Generic[R]):
     def __str__(self) -> str:
         return "\n".join(map(str, self._faults)) or "no faults"
 
+    @override
+    def __repr__(self) -> str:
+        lines = "".join(f"\n  {fault}" for fault in self._faults)
+        return f"<{len(self._faults)} rules{':' if lines else ''}{lines}>"
+
     def choose(self, arrival: Any) -> Fault[R] | None:
         """Return the fault that fires for this request."""
         if not self._faults:
@@ -346,6 +351,10 @@ class Injected(Generic[V]):
             """Say how the rules come into force."""
             text = f"a rule is not in force yet, and has no {name!r}: write `with kafka.faults.inject(...) as fault:`"
             raise AttributeError(text, name=name, obj=self)
+
+    @override
+    def __repr__(self) -> str:
+        return f"<rules for a with block, {'in force' if self._added else 'not in force'}>"
 
     def __enter__(self) -> V:
         value = self._add()

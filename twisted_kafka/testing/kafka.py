@@ -283,6 +283,11 @@ class Kafka(abc.ABC):
             self.start()
 
     @property
+    @abc.abstractmethod
+    def is_closed(self) -> bool:
+        """Whether it was closed: it cannot start again."""
+
+    @property
     def is_running(self) -> bool:
         """Whether a broker runs."""
         return bool(self.brokers)

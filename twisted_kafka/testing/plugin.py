@@ -28,6 +28,7 @@ _OF_TEST = pytest.StashKey["dict[str, Kafka]"]()
 """What a test's own fixtures have made, by their names."""
 _OF_SESSION = pytest.StashKey["Broker"]()
 _REGISTRY = pytest.StashKey["SchemaRegistry"]()
+_BROKER_FIXTURES = ("kafka", "kafka_cluster", "kafka_topic", "kafka_schema_registry", "kafka_broker")
 _numbers = itertools.count(1)
 
 
@@ -160,12 +161,13 @@ def kafka_schema_registry(request: pytest.FixtureRequest) -> "Iterator[SchemaReg
     """
     used = _used(request)
     kafka = request.getfixturevalue(used)
+    from twisted_kafka.testing import SchemaRegistry
+
+    topic = f"_schemas-{next(_numbers)}" if used == "kafka_broker" else "_schemas"
     try:
-        from twisted_kafka.testing import SchemaRegistry
+        registry = SchemaRegistry(kafka, topic=topic)
     except ImportError as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
-    topic = f"_schemas-{next(_numbers)}" if used == "kafka_broker" else "_schemas"
-    registry = SchemaRegistry(kafka, topic=topic)
     registry.start()
     made = request.node.stash
     made[_REGISTRY] = registry
@@ -177,9 +179,11 @@ def kafka_schema_registry(request: pytest.FixtureRequest) -> "Iterator[SchemaReg
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test with a marker that would have no effect."""
+    """Fail a test with a marker that would have no effect. Markers of a class or a module are for those tests that use a broker."""
     used = getattr(item, "fixturenames", ())
     marker = item.get_closest_marker("kafka")
+    if any(each.name == "kafka" for each in item.own_markers) and not set(_BROKER_FIXTURES).intersection(used):
+        pytest.fail(f"@pytest.mark.kafka: this test has no broker: use a fixture, {', '.join(_BROKER_FIXTURES)}", pytrace=False)
     if marker is not None and "kafka_broker" in used and not {"kafka", "kafka_cluster"}.intersection(used):
         what = ", ".join([*map(repr, marker.args), *(f"{name}={value!r}" for name, value in marker.kwargs.items())])
         why = "kafka_broker is one broker for all tests, so that none can configure it: use the fixture kafka"

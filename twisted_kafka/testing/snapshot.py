@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from typing_extensions import override
+
 from twisted_kafka.broker.temporary_directory import make_temporary_directory
 
 _STAGE: Final = ".restoring"
@@ -32,6 +34,10 @@ class Snapshot:
         except BaseException:
             self._remove()  # now: the broker may need the space to start again
             raise
+
+    @override
+    def __repr__(self) -> str:
+        return f"<Snapshot of {self._count} directories>"
 
     def check(self, directories: Sequence[Path]) -> None:
         """Raise ValueError unless the snapshot can be restored into these directories."""

@@ -48,6 +48,10 @@ class Aio:
         return functools.partial(_run, getattr(self._waiting, name))
 
     @override
+    def __repr__(self) -> str:
+        return f"<the waits of {self._waiting!r}>"
+
+    @override
     def __dir__(self) -> list[str]:
         return [name for name in dir(self._waiting) if name.startswith("wait_for")]
 

@@ -86,8 +86,11 @@ def _registry_maker(options: argparse.Namespace) -> "Callable[[Broker | Cluster]
     if options.schema_registry is None:
         return None
     host, port = parse_address(options.schema_registry, least_port=0)
+    from twisted_kafka.schema_registry.formats import check_installed
+    from twisted_kafka.testing import SchemaRegistry
+
     try:
-        from twisted_kafka.testing import SchemaRegistry
+        check_installed()
     except ImportError as error:
         raise ValueError(str(error)) from None
     return lambda served: SchemaRegistry(served, host=host, port=port)

@@ -1,6 +1,7 @@
 """The schema registry of the testing kit, over HTTP and with Confluent's Python serializers."""
 
 import json
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -317,3 +318,9 @@ def test_rules_from_the_start_come_back(broker: Broker) -> None:
         assert get(f"{registry.url}/subjects")[0] == 200
         registry.clear_state()
         assert get(f"{registry.url}/subjects")[0] == 503
+
+
+def test_a_package_that_is_missing_is_named_with_its_command(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "proto_schema_parser", None)
+    with pytest.raises(ImportError, match=r"needs the package proto_schema_parser: pip install .*schema-registry"):
+        SchemaRegistry(broker)

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote
 
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
+from typing_extensions import override
 
 from twisted_kafka.testing.broker import Broker, BrokerError
 from twisted_kafka.testing.cluster import Cluster
@@ -67,6 +68,10 @@ class ControlServer:
         """Close all connections, and end all waits."""
         self._target.is_closed = True
         self._server.stop()
+
+    @override
+    def __repr__(self) -> str:
+        return f"<ControlServer {self.url}>"
 
     def __enter__(self) -> Self:
         self.start()

@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn, Self
 
 from typing_extensions import override
 
+from twisted_kafka.schema_registry.formats import check_installed
 from twisted_kafka.schema_registry.registry import EVERYWHERE, LATEST, PRESENT, Filter, Registration, Registry
 from twisted_kafka.schema_registry.stored import AVRO, Reference, StoredSchema
 from twisted_kafka.testing.arguments import check_text
@@ -44,7 +45,11 @@ class SchemaRegistry:
         topic: str = TOPIC,
         rules: Iterable[RegistryRule | Mapping[str, Any]] = (),
     ) -> None:
-        """``rules`` are in force from the start. Port 0 is a free port. Raises ValueError for an invalid rule."""
+        """``rules`` are in force from the start. Port 0 is a free port.
+
+        Raises ValueError for an invalid rule, and ImportError, one line, without the extra ``schema-registry``.
+        """
+        check_installed()
         if not isinstance(kafka, Kafka):
             raise TypeError(f"{kafka!r:.80} is of type {type(kafka).__name__}: expected a Broker or a Cluster")
         self.kafka = kafka
