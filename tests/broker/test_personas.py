@@ -86,7 +86,7 @@ def test_settings_of_the_test_win_over_its_defaults() -> None:
 
 
 def test_one_that_does_not_exist_is_refused_with_those_that_do() -> None:
-    with pytest.raises(ConfigError, match=r"^There is no persona '1\.0': take one of 0\.11, 2\.8, 3\.9, 4\.1$"):
+    with pytest.raises(ConfigError, match=r"^There is no persona '1\.0': use one of 0\.11, 2\.8, 3\.9, 4\.1$"):
         twisted_kafka.Broker(persona="1.0")
 
 

@@ -218,8 +218,8 @@ def test_settings_that_cannot_be_kept_are_refused(zookeeper: ZooKeeper, chroot: 
         ({"zookeeper.connect": "a:1,,b:2"}, "Invalid value 'a:1,,b:2' for zookeeper.connect: must be host:port pairs"),
         ({"zookeeper.connect": "a:b"}, "Invalid value 'a:b' for zookeeper.connect: has an invalid port 'b'"),
         ({"zookeeper.connect": "a:1/x//y"}, "has an invalid path '/x//y'"),
-        ({"zookeeper.metadata.migration.enable": "true"}, "zookeeper.metadata.migration.enable=true is not supported"),
-        ({"zookeeper.ssl.ocsp.enable": "true"}, "zookeeper.ssl.ocsp.enable=true is not supported"),
+        ({"zookeeper.metadata.migration.enable": "true"}, "for zookeeper.metadata.migration.enable: must be false"),
+        ({"zookeeper.ssl.ocsp.enable": "true"}, "for zookeeper.ssl.ocsp.enable: must be false"),
         ({"zookeeper.set.acl": "true"}, "zookeeper.set.acl=true requires an identity at ZooKeeper"),
         ({"zookeeper.auth.digest": "nobody"}, "Invalid value for zookeeper.auth.digest: must be USER:PASSWORD"),
         (

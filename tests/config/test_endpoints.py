@@ -100,7 +100,7 @@ def test_settings_that_name_listeners_must_match_them(settings: dict[str, str], 
         ({}, "sasl.enabled.mechanisms", "PLAIN", "Invalid value 'GSSAPI' for"),
         ({MECHANISM: "PLAIN"}, "sasl.enabled.mechanisms", "SCRAM-SHA-256,SCRAM-SHA-512", ": SCRAM-SHA-256, SCRAM-SHA-512"),
         ({MECHANISM: "PLAIN"}, "listener.name.{}.sasl.enabled.mechanisms", "SCRAM-SHA-256", ": SCRAM-SHA-256"),
-        ({MECHANISM: "PLAIN"}, "sasl.enabled.mechanisms", "", "there is none"),
+        ({MECHANISM: "PLAIN"}, "sasl.enabled.mechanisms", "", "it is empty"),
     ],
 )
 def test_brokers_log_in_at_each_other_with_a_mechanism_that_their_listener_has(

@@ -134,7 +134,7 @@ def _described(config: Mapping[str, str]) -> Sequence[tuple[int, int]]:
             try:
                 found.append((mechanism.number, parse_credential(text).iterations))
             except ValueError as error:
-                _log.error("A {name} credential is invalid: {error}", name=mechanism.name, error=error)
+                _log.error("Leaving out an invalid {name} credential: {error}", name=mechanism.name, error=error)
     return found
 
 

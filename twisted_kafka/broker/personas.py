@@ -130,7 +130,7 @@ class Persona(NamedTuple):
 def persona_of(name: str) -> Persona:
     """Return a persona by name; raise ConfigError, one line with the known personas."""
     if name not in _VERSIONS:
-        raise ConfigError(f"There is no persona {name!r}: take one of {', '.join(_VERSIONS)}")
+        raise ConfigError(f"There is no persona {name!r}: use one of {', '.join(_VERSIONS)}")
     column = _VERSIONS.index(name) + 2
     rows = [line.split() for line in _TABLE.strip().splitlines()]
     served = {int(row[0]): _range(row[column]) for row in rows if row[column] != "-"}

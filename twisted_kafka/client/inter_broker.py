@@ -27,7 +27,9 @@ def connector_for(
         transports = BufferedConnector(transports, receive_buffer_bytes)
     if protocol.startswith("SASL_"):
         if sasl_clients is None:
-            raise ConfigError(f"There is nothing to authenticate with at other brokers ({protocol}, listener {listener_name})")
+            raise ConfigError(
+                f"Listener {listener_name} uses {protocol}, and there is no SASL client to log in to other brokers with"
+            )
         return SaslConnector(transports, sasl_clients, reactor)
     return transports
 

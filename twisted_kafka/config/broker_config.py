@@ -68,12 +68,12 @@ _IN_PROCESS: dict[str, Value] = {
 
 
 class Edition(NamedTuple):
-    """The settings of one Kafka: what differs from this broker's."""
+    """The settings of another version of Kafka, as differences from this broker's."""
 
     defaults: Mapping[str, str]
-    """Texts of defaults, by key."""
+    """The defaults that differ, as texts by key."""
     hidden: frozenset[str]
-    """Keys of brokers, topics and groups that it does not have."""
+    """Keys of brokers, topics and groups that the version does not have."""
 
 
 OWN_EDITION: Final = Edition({}, frozenset())
@@ -140,7 +140,7 @@ class KafkaConfig(TypedValues):
         return type(self)(properties, in_process=self.in_process, edition=self._edition, is_layered=self._is_layered)
 
     def layered(self, settings: Mapping[str, str]) -> Self:
-        """Return this configuration with dynamic settings over it, useless ones too; raise ConfigError."""
+        """Return a copy in which dynamic settings override this one's; settings without effect are allowed. Raise ConfigError."""
         return type(self)({**self.originals, **settings}, in_process=self.in_process, edition=self._edition, is_layered=True)
 
     def take_broker_id(self, broker_id: int) -> None:
@@ -461,7 +461,7 @@ def _check_inter_broker_mechanism(config: KafkaConfig, listener_name: str) -> No
     if mechanism not in names:
         raise ConfigError(
             f"Invalid value {mechanism!r} for {key}: must be one of {enabled_key} of the inter-broker listener {listener_name}: "
-            f"{', '.join(names) or 'there is none'}"
+            f"{', '.join(names) or 'it is empty'}"
         )
 
 

@@ -133,7 +133,7 @@ class ContextLoader:
             if leadership is not None:
                 self._context.leaderships[partition] = leadership
             elif node is not None:
-                self.log.error("The state of partition {partition} cannot be read", partition=partition)
+                self.log.error("The state of partition {partition} is malformed and is ignored", partition=partition)
 
 
 class NodeWatches:

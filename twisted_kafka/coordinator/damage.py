@@ -31,7 +31,7 @@ class DamagePolicy:
                 f"{what}. If another replica has it, stop this broker, delete its copy of the partition and start it again. "
                 f"If not, {SKIP_KEY}=true loads the rest of the partition, without what the batch says."
             ) from error
-        _log.error("{what}, and is skipped, as {key} is true", what=what, key=SKIP_KEY)
+        _log.error("{what}; skipping it, because {key} is true", what=what, key=SKIP_KEY)
 
 
 REFUSE_DAMAGE: Final = DamagePolicy(skips=False)

@@ -75,7 +75,7 @@ _log = Logger()
 
 
 class UnifiedLog:
-    """The records of one partition, in ``dir``; created by ``open``.
+    """The records of one partition, in the directory ``dir``. Use ``open`` or ``create`` to get one.
 
     Changes take the log's lock. Reads do not: they use ``limits``, an immutable value that each change replaces. After an I/O error
     methods call the environment's ``on_storage_failure``, and raise KafkaStorageError.

@@ -89,7 +89,9 @@ class ChangeNotifications:
         except StoreClosedError:
             return
         except StoreDisconnectedError as error:
-            self.log.warn("Changes below {path} wait for the metadata store: {error}", path=self._path, error=error)
+            self.log.warn(
+                "Cannot read the changes below {path} until the metadata store answers: {error}", path=self._path, error=error
+            )
 
     def _purge(self, names: Iterable[str]) -> None:
         """Delete expired notifications; ``names`` are in chronological order."""

@@ -269,7 +269,7 @@ class SqliteStore:
                     database.execute("COMMIT")
             except StoreUnavailableError as error:
                 # The next start deletes them.
-                _log.error("The session's ephemeral nodes were not deleted: {error}", error=error)
+                _log.error("Cannot delete the session's ephemeral nodes; the next start deletes them: {error}", error=error)
             finally:
                 self._closed = True
                 self._database.close()

@@ -115,7 +115,10 @@ class FeatureCache:
         except StoreClosedError:
             return
         except StoreDisconnectedError as error:
-            self.log.warn("The finalized features wait for the metadata store: {error}", error=error)
+            self.log.warn(
+                "Cannot read the finalized features until the metadata store answers; the last ones stay in use: {error}",
+                error=error,
+            )
         except (UnsupportedFeatureError, BadNodeError) as error:
             # The controller raises no level that a live broker does not support: somebody changed the node by hand.
-            self.log.error("The finalized features stay as they were: {error}", error=error)
+            self.log.error("Ignoring the finalized features in /feature; the last ones stay in use: {error}", error=error)

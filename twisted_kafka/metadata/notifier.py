@@ -86,7 +86,12 @@ class Notifier:
         except Exception as error:  # noqa: BLE001 whatever it is, it may be over the next time
             backoff_ms = min(FIRST_BACKOFF_MS << min(notification.failures, 16), MAX_BACKOFF_MS)
             notification.failures += 1
-            self.log.warn("{what}: to be told again in {ms} ms: {error}", what=notification.what, ms=backoff_ms, error=error)
+            self.log.warn(
+                "{what}: the controller could not be notified, trying again in {ms} ms: {error}",
+                what=notification.what,
+                ms=backoff_ms,
+                error=error,
+            )
             self._timer.add(backoff_ms, partial(self._submit, notification))
             return
         with self._lock:

@@ -58,9 +58,9 @@ def read_tree(store: IMetadataStore) -> Iterator[Node]:
 
 
 def write_tree(store: IMetadataStore, nodes: Iterable[Node]) -> int:
-    """Write nodes, parents first, into a store without a cluster; return how many. Raises TreeError and StoreError.
+    """Write nodes, parents first, into a store that has no ``/cluster/id``; return their number. Raises TreeError, StoreError.
 
-    The cluster's id goes last, so that an interrupted import can be repeated.
+    Replaces nodes that exist. Writes ``/cluster/id`` last, so an interrupted import can be repeated.
     """
     if store.exists(znodes.CLUSTER_ID) is not None:
         raise TreeError("the metadata store has a cluster already")

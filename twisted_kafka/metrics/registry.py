@@ -15,7 +15,7 @@ from twisted_kafka.timing.clock import IClock
 DEFAULT_GROUP = "kafka.server"
 
 MAX_SERIES: Final = 10_000
-"""Most series of one type and name, whatever clients choose as labels. Not for those of partitions: each has its files, too."""
+"""The most series of one type and name: clients choose some labels. Series of partitions are not limited."""
 
 OTHER: Final = "other"
 """The value of all labels of the series that counts what exceeds ``MAX_SERIES``."""
@@ -74,8 +74,8 @@ class MetricsRegistry:
 
     A lookup costs more than an update: keep a reference to an instrument that is updated often.
 
-    Beyond ``max_series`` of one type and name, counters, meters and histograms are those of the series ``other``. Other instruments
-    are not shown then; the counter ``LeftOutSeries`` counts them.
+    A type and name has at most ``max_series`` series. Counters, meters and histograms beyond that share the series ``other``.
+    Other instruments beyond it are not shown; the counter ``LeftOutSeries`` counts them.
     """
 
     def __init__(self, clock: IClock, max_series: int = MAX_SERIES) -> None:
@@ -120,7 +120,7 @@ class MetricsRegistry:
             self._collectors[metric_name(type_, name, tags)] = function
 
     def flush_before_reading(self, flush: Callable[[], object]) -> None:
-        """Call ``flush`` before instruments are read: it updates instruments from counts that are kept elsewhere meanwhile."""
+        """Call ``flush`` before instruments are read, so that it can add counts which their owner keeps between readings."""
         self._flushes.append(flush)
 
     def flush(self) -> None:
@@ -132,7 +132,7 @@ class MetricsRegistry:
         """Remove the instrument or collector of this name, if there is one."""
         full_name = metric_name(type_, name, tags)
         with self._lock:
-            # A client may call its own ``other``: that one stays.
+            # A client may name its own series ``other``: keep that one.
             if full_name not in self._others and self._instruments.pop(full_name, None) is not None:
                 self._series[full_name[:3]] -= 1
             self._collectors.pop(full_name, None)
@@ -163,7 +163,7 @@ class MetricsRegistry:
         return sorted(found.items(), key=lambda item: item[0])
 
     def tick(self) -> None:
-        """Update the averages of all meters and windows. To be called every few seconds."""
+        """Update the averages of all meters and windows. Call this every few seconds."""
         self.flush()
         with self._lock:
             meters = [instrument for instrument in self._instruments.values() if isinstance(instrument, Meter | Windowed)]

@@ -29,9 +29,10 @@ class FileRegion:
         return type(self)(self.file, self.position + start, max(0, min(size_bytes, self.size_bytes - start)))
 
     def load(self) -> None:
-        """Have the system read the region into its page cache, so that sending it does not wait for the disk.
+        """Let the system read the region into its page cache, so that sending it does not wait for the disk.
 
-        Raises OSError, ShortFileError if the file ends before the region's end: the other partitions of the response can be sent.
+        Raises OSError, or ShortFileError if the file ends before the region does; the caller can still send the response's other
+        partitions.
         """
         load(self.file, self.position, self.position + self.size_bytes)
 

@@ -41,7 +41,7 @@ class _Limited(ControllerMutationQuota):
 
     @override
     def throttle_ms(self) -> int:
-        """Return how long the client has to wait from now on: some of it may have passed while topics were made."""
+        """Return how long the client still has to wait: part of the delay may have passed while topics were created."""
         return max(0, self._throttle_ms - (self._manager.now_ms() - self._recorded_ms)) if self._throttle_ms else 0
 
     def _note(self, throttle_ms: int, now_ms: int) -> None:
@@ -49,13 +49,13 @@ class _Limited(ControllerMutationQuota):
 
 
 class StrictControllerMutationQuota(_Limited):
-    """Refuses mutations while there are less than no tokens."""
+    """Refuses mutations while the number of tokens is negative."""
 
     __slots__ = ()
 
     @override
     def record(self, mutations: int) -> None:
-        """Take tokens; raises ThrottlingQuotaExceededError while there are less than none."""
+        """Take tokens; raises ThrottlingQuotaExceededError while their number is negative."""
         now_ms = self._manager.now_ms()
         throttle_ms = self._sensor.take_if_any(mutations, now_ms)
         if throttle_ms:
@@ -64,13 +64,13 @@ class StrictControllerMutationQuota(_Limited):
 
 
 class PermissiveControllerMutationQuota(_Limited):
-    """Refuses nothing, for clients that do not know the error, but has them wait."""
+    """Refuses nothing, but delays the client: for versions of requests without THROTTLING_QUOTA_EXCEEDED."""
 
     __slots__ = ()
 
     @override
     def record(self, mutations: int) -> None:
-        """Take tokens, whether they are there or not."""
+        """Take tokens; their number may become negative."""
         now_ms = self._manager.now_ms()
         throttle_ms = self._sensor.take(mutations, now_ms)
         if throttle_ms:
@@ -103,5 +103,5 @@ class ControllerMutationQuotaManager(ClientQuotaManager[TokenSensor]):
         return kind(self, self.sensor_of(context))
 
     def permissive_quota_for(self, context: RequestContext) -> ControllerMutationQuota:
-        """Return the quota of a request that has topics created automatically."""
+        """Return the quota of a request that creates topics automatically."""
         return PermissiveControllerMutationQuota(self, self.sensor_of(context)) if self.is_enabled else UNBOUNDED

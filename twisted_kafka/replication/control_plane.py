@@ -117,7 +117,7 @@ class ControlPlane:
         try:
             self._run(forget)
         except StoreError as error:
-            self.log.warn("Topics that were deleted are known until the next update: {error}", error=error)
+            self.log.warn("Deleted topics stay in the metadata until the controller's next update: {error}", error=error)
 
     def _forget_all_but(self, read_topics: Callable[[], Collection[str]]) -> None:
         snapshot = self._replicas.metadata.snapshot

@@ -164,7 +164,7 @@ class StateChanges:
         if self.partitions.is_offline(topic_partition):
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self._broker_id not in state.replicas:
-            _log.error("LeaderAndIsr for {partition}, of which this broker is no replica", partition=topic_partition)
+            _log.error("Rejecting LeaderAndIsr for {partition}: this broker is not among its replicas", partition=topic_partition)
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             partition = self._get_or_create(topic_partition, topic_id, state.is_new)

@@ -29,10 +29,10 @@ class IAuthorization(Protocol):
     """Answers for the principal and the host of a request's connection."""
 
     enforces: bool
-    """Whether there is an authorizer. Without, all else allows everything, and hot code need not ask."""
+    """Whether there is an authorizer. Without one, the methods allow everything, and hot code may skip them."""
 
     def remembers(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether it is known that the operation is allowed; False says nothing. For hot code."""
+        """Whether the operation is known to be allowed; False means that it is not known. For hot code."""
 
     def is_allowed(
         self,
@@ -43,7 +43,7 @@ class IAuthorization(Protocol):
         *,
         logs_denied: bool = True,
     ) -> bool:
-        """Whether an operation on a resource is allowed. Not ``logs_denied``: a denial is not worth a line."""
+        """Whether an operation on a resource is allowed. Without ``logs_denied``, the audit log does not get a denial."""
 
     def allowed_of(
         self,
@@ -225,5 +225,5 @@ class TrustingAuthorizer:
 
 
 def authorization_of(authorizer: Any) -> IAuthorization:
-    """Return what asks an authorizer, or allows everything if it is None."""
+    """Return the ``Authorization`` of an authorizer, or ``ALLOW_ALL`` if it is None."""
     return ALLOW_ALL if authorizer is None else Authorization(authorizer)

@@ -148,7 +148,7 @@ class Later(NamedTuple):
 
 
 class Measured:
-    """Returned instead of a response whose bytes a quota counts: which one is sent depends on that."""
+    """A result whose bytes a quota counts. The throttler then sends ``answer()``, or ``throttled()`` if the quota is exceeded."""
 
     __slots__ = ()
 
@@ -166,7 +166,7 @@ class Measured:
 
 
 class ILimited(Protocol):
-    """What a request may change, and how long its client has to wait for having changed it."""
+    """The quota of a request's changes, which says how long the client has to wait after them."""
 
     def throttle_ms(self) -> int:
         """Return how long the client has to wait from now on."""
@@ -306,7 +306,7 @@ class Api:
         self.error_places = error_places(response_class)
 
     def narrow(self, versions: tuple[int, int]) -> bool:
-        """Serve only these, first and last; return whether any is left."""
+        """Serve no versions outside of ``versions``, first and last; return whether any version is left."""
         self.min_version, self.max_version = max(self.min_version, versions[0]), min(self.max_version, versions[1])
         return self.min_version <= self.max_version
 
@@ -362,7 +362,7 @@ class ApiRegistry:
 
 
 def _methods_of(family: type) -> list[ApiMethod[Any, Any, Any]]:
-    """Return the methods that handle APIs, in order of their names. They are looked for once."""
+    """Return the methods that handle APIs, in order of their names; cached."""
     if family not in _BY_FAMILY:
         methods = [getattr(family, name) for name in dir(family)]
         _BY_FAMILY[family] = [method for method in methods if isinstance(method, ApiMethod)]

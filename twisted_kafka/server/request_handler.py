@@ -53,7 +53,11 @@ class KafkaRequestHandler:
         fatal: Callable[[str], object] = _log_fatal,
         bundles: IBundleHandling | None = None,
     ) -> None:
-        """``bundles`` is required if the channel makes bundles (``RequestChannel.bundled``)."""
+        """``handle`` answers one request; ``fatal`` gets the reason why the handler ended.
+
+        ``bundles`` answers several requests of one API together. It is required if the channel returns such bundles, that is, if
+        its ``bundled`` has keys of APIs.
+        """
         self._channel = channel
         self._bundles = bundles
         self._handle = handle

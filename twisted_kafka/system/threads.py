@@ -19,14 +19,14 @@ _log = Logger()
 
 
 class UncaughtErrors:
-    """Counts what threads have caught last, in all brokers of the process (the gauge ``UncaughtErrorsCount``)."""
+    """Counts exceptions that only a thread's last ``except`` caught, for all brokers of the process (``UncaughtErrorsCount``)."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.count = 0
 
     def note(self, what: str) -> None:
-        """Log and count the exception that is being handled; ``what`` raised it."""
+        """Log and count the exception that is being handled; ``what`` names the code that raised it."""
         with self._lock:
             self.count += 1
         _log.failure("Uncaught exception in {what}", what=what)
@@ -40,7 +40,7 @@ _AS_PROGRAM: Final = "or start the broker as a program of its own, as `twisted-k
 def why_not_real() -> str | None:
     """Return one line with advice if gevent or eventlet has replaced the threads of this process; None otherwise.
 
-    Greenlets take turns on one thread, which a broker that waits for another of its threads would keep for ever.
+    Greenlets take turns on one thread. A broker that waits for another of its threads would block that one forever.
     """
     gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
     if gevent is not None:
@@ -66,8 +66,8 @@ def attempt(action: Callable[[], object], what: str) -> bool:
 def repeat(step: Callable[[], bool], pause: Callable[[float], object], what: str) -> None:
     """Call ``step`` until it returns False.
 
-    What it raises is logged and counted, and the next call follows after ``pause(seconds)``. To stop a loop that only fails, let
-    ``pause`` return True, as the ``wait`` of an event does that is set.
+    An exception is logged and counted, and the next call follows after ``pause(seconds)``. If ``pause`` returns True, the loop
+    ends, even if each call fails: ``Event.wait`` is such a function.
     """
     pause_s = FIRST_PAUSE_S
     while True:
@@ -83,7 +83,7 @@ def repeat(step: Callable[[], bool], pause: Callable[[float], object], what: str
 
 
 def make_thread(run: Callable[[], object], name: str, *, is_daemon: bool = True) -> threading.Thread:
-    """Make a thread that calls ``run`` once started. What that raises is logged and counted."""
+    """Make a thread that calls ``run`` once started. An exception of ``run`` is logged and counted."""
     return threading.Thread(target=_run, args=(run, name), name=name, daemon=is_daemon)
 
 
@@ -95,5 +95,5 @@ def _run(run: Callable[[], object], name: str) -> None:
 
 
 def make_pool(count: int, name_prefix: str) -> ThreadPoolExecutor:
-    """Make a pool of up to ``count`` threads. What a task raises is its future's: ask each for its result."""
+    """Make a pool of up to ``count`` threads. A task's exception is only in its future, so ask each future for its result."""
     return ThreadPoolExecutor(count, thread_name_prefix=name_prefix)

@@ -145,7 +145,7 @@ class Clock:
             condition.wait(_HELD_WAIT_S if is_held else wait_ns / 1e9)
 
     def follow(self, wake: Callable[[], object]) -> None:
-        """Have ``wake``, a bound method, called when time jumps, as long as its object lives."""
+        """Call ``wake``, a bound method, whenever time jumps, until its object is garbage."""
         with self._lock:
             self._followers = [each for each in self._followers if each() is not None]
             self._followers.append(weakref.WeakMethod(wake))

@@ -16,7 +16,7 @@ class IClock(Protocol):
         """Return nanoseconds of a clock that never goes backwards, for durations and deadlines."""
 
     def steady_ns(self) -> int:
-        """Return nanoseconds of the machine's clock, which no test holds: to measure the machine, and to poll for a moment."""
+        """Return nanoseconds of the machine's clock, which tests do not stop: to measure the machine, and for short polls."""
 
     def cpu_ns(self) -> int:
         """Return nanoseconds of processor time that all threads of the process have used."""
@@ -25,7 +25,7 @@ class IClock(Protocol):
         """Wait, with the condition locked, until it is notified or ``monotonic_ns`` has reached ``due_ns``."""
 
     def follow(self, wake: Callable[[], object]) -> None:
-        """Have ``wake``, a bound method, called when time jumps, as long as its object lives."""
+        """Call ``wake``, a bound method, whenever time jumps, until its object is garbage."""
 
 
 class SystemClock:
@@ -48,10 +48,10 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that only ``advance_ms`` moves, both of its times together."""
+    """A clock that only ``advance_ms`` moves: wall time and monotonic time together."""
 
     computing = 0.0
-    """How many threads compute at a time: how fast processor time passes."""
+    """The number of threads that compute while time passes: ``cpu_ns`` advances this many times as fast."""
 
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
         self._wall_ns = wall_ms * 1_000_000
@@ -75,7 +75,7 @@ class ManualClock:
         return self._cpu_ns
 
     def wait_until(self, condition: threading.Condition, due_ns: int) -> None:
-        """Wait until the condition is notified, in real time at most as long as it is until ``due_ns``."""
+        """Wait until the condition is notified, for at most ``due_ns - monotonic_ns()`` nanoseconds of real time."""
         condition.wait(max(0, due_ns - self._monotonic_ns) / 1e9)
 
     def follow(self, wake: Callable[[], object]) -> None:

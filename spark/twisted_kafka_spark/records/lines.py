@@ -104,7 +104,7 @@ def record_schema() -> pa.Schema:
 
 
 def completed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return records with the columns of the schema; columns that the batch lacks are null."""
+    """Return the batch with exactly the columns and types of the schema: missing ones are null, others are dropped."""
     import pyarrow as pa
 
     have = set(batch.schema.names)

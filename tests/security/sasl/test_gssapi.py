@@ -260,7 +260,7 @@ def test_a_new_keytab_is_used_at_once(realm: Realm) -> None:
         ('useKeyTab=true storeKey=true keyTab=x principal="*"', "it must have the principal"),
         ('useKeyTab=true storeKey=true keyTab="/no/such" principal=a', "a cannot log in with /no/such ("),
         ('useKeyTab=true storeKey=true keyTab="KEYTAB" principal=nobody', "(No key table entry found for nobody@"),
-        ('useKeyTab=true storeKey=true keyTab="KEYTAB" principal="kafka/localhost" serviceName=other', "the serviceName in"),
+        ('useKeyTab=true storeKey=true keyTab="KEYTAB" principal="kafka/localhost" serviceName=other', "must equal serviceName in"),
     ],
 )
 def test_a_login_that_cannot_work_refuses_the_start_in_one_line(realm: Realm, options: str, why: str) -> None:

@@ -26,7 +26,7 @@ _FATAL: Final = (UnsupportedVersionError, StoppedError)
 
 
 class TooManyWaitingError(Exception):
-    """As many requests as may wait for the controller do."""
+    """The limit of requests that wait for the controller is reached."""
 
 
 class _Request:

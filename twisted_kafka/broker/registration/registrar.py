@@ -1,4 +1,4 @@
-"""The broker's registration in the metadata store, which lasts as long as a session: made again in each new one."""
+"""The broker's registration in the metadata store. It ends with its session, so each new session repeats it."""
 
 import threading
 from collections.abc import Callable
@@ -30,7 +30,10 @@ class BrokerRegistrar:
         *,
         is_alone: bool,
     ) -> None:
-        """``make_node`` returns what the broker registers as now. With ``is_alone``, other brokers are refused."""
+        """``make_node`` returns the current contents of the registration.
+
+        With ``is_alone``, registering fails if there are other brokers.
+        """
         self._is_alone = is_alone
         self.epoch = -1
         """The broker epoch: the id of the transaction that made the registration."""

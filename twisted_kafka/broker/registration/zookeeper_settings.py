@@ -35,7 +35,7 @@ def zookeeper_settings(config: KafkaConfig) -> ZooKeeperSettings:
     """Return the settings of a broker whose ``zookeeper.connect`` is set; raises ConfigError."""
     for key in ("zookeeper.metadata.migration.enable", "zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable"):
         if config.boolean(key):
-            raise ConfigError(f"{key}=true is not supported")
+            raise ConfigError(f"Invalid value true for {key}: must be false, this broker does not support it")
     try:
         hosts, chroot = split_connect(config.string("zookeeper.connect"))
     except ValueError as error:

@@ -116,7 +116,7 @@ class NetworkChannels:
         with self._lock:
             channel = self._channels.get(broker_id)
             if channel is None:
-                self.log.warn("Broker {broker} is not sent a request: it is offline", broker=broker_id)
+                self.log.warn("Dropping a request to broker {broker}: it is not registered", broker=broker_id)
                 return
             is_full = len(channel.waiting) >= MAX_QUEUED
             dropped = channel.drop() if is_full else []

@@ -187,7 +187,7 @@ class ClassicMembership:
         return _NONE if sender.generation == group.generation else ErrorCode.ILLEGAL_GENERATION
 
     def leave(self, group: ClassicGroup, leaving: Sequence[LeavingMember]) -> list[LeftMember]:
-        """Remove members, each given by its member id, or by its instance id only (as administrators do)."""
+        """Remove members by member id, or by instance id alone (as administrators do); return an error code for each."""
         return [LeftMember(one.member_id, one.instance_id, self._leave(group, one)) for one in leaving]
 
     def _leave(self, group: ClassicGroup, one: LeavingMember) -> ErrorCode:

@@ -170,13 +170,13 @@ class LogDirectories:
         A lack of file descriptors is no failure of the disk: it fails only the operation.
         """
         if is_out_of_descriptors(error):
-            _log.error("{path}: {error}; the limit of open files is too low", path=str(directory.path), error=error)
+            _log.error("{path}: {error}; raise the limit of open files (ulimit -n)", path=str(directory.path), error=error)
             return
         with self._failing:
             if not directory.is_online:
                 return
             directory.is_online = False
-        _log.error("{path} goes offline: {error}", path=str(directory.path), error=error)
+        _log.error("{path} goes offline until the next start: {error}", path=str(directory.path), error=error)
         if self._on_failure is not None:
             self._on_failure(directory)
 

@@ -48,7 +48,7 @@ class DirectoryInUseError(LogDirectoryError):
 class LogDirectory:
     """A log directory, locked from ``acquire`` to ``release``.
 
-    ``logs`` has the logs in it; the future one of a partition that is being moved here.
+    ``logs`` has the logs in it; for a partition that is being moved here, its future log.
     """
 
     def __init__(self, path: Path) -> None:
@@ -158,7 +158,7 @@ class LogDirectory:
         try:
             offsets = self._written[checkpoint.path] = checkpoint.read()
         except MalformedCheckpointError as error:
-            _log.warn("Ignoring a malformed checkpoint: {error}", error=error)
+            _log.warn("Ignoring a malformed checkpoint, so whole logs are read: {error}", error=error)
             return {}
         return dict(offsets)
 
@@ -175,7 +175,7 @@ class LogDirectory:
         self._written[checkpoint.path] = wanted
 
     def has_recovery_point_beyond(self) -> bool:
-        """Return whether a log's recovery point is below the one in the checkpoint, as recovery cut the log."""
+        """Return whether a log's recovery point is below its checkpoint: recovery has truncated the log."""
         written = self._written.get(self.recovery_points.path, {})
         return any(log.recovery_point < written.get(log.topic_partition, 0) for log in list(self.logs.values()))
 
@@ -189,7 +189,7 @@ class LogDirectory:
         self._write_of_logs(self.recovery_points, points)
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Write the log start offsets above the base offset of the first segment; raises OSError."""
+        """Write the log start offset of each log whose first segment begins below it; raises OSError."""
         with self._checkpoint_lock:
             self._write_log_start_offsets()
 

@@ -198,7 +198,7 @@ class ProducerStateManager:
         self._verifications: dict[int, _Verification] = {}
         self._ongoing = OpenOffsets()
         self._unstable = OpenOffsets()
-        """Those of open transactions, and of those whose marker is above the high watermark."""
+        """The first offsets of open transactions, and of transactions whose marker is above the high watermark."""
         self._completed: deque[CompletedTransaction] = deque()
         """Transactions whose marker is above the high watermark, in the order of their markers."""
 
@@ -219,9 +219,9 @@ class ProducerStateManager:
     ) -> VerificationGuard | None:
         """Return the guard that an append needs to begin the producer's transaction in this partition.
 
-        None if no guard is needed: the transaction has begun already, or transactions are not verified. ``sequence`` is that of the
-        first batch, NO_SEQUENCE for a coordinator. With ``bumps_epoch`` the partition is to be added to the transaction, which is
-        done also where they are not verified. Raises InvalidProducerEpochError then for a producer that is fenced here.
+        None if no guard is needed: the transaction has begun already, or transactions are not verified. ``sequence`` is that of
+        the first batch, NO_SEQUENCE for a coordinator. With ``bumps_epoch`` the caller adds the partition to the transaction, so
+        there is a guard even if transactions are not verified; and a fenced producer raises InvalidProducerEpochError.
         """
         entry = self.producers.get(producer_id)
         if _has_open_transaction(entry, epoch) or not (bumps_epoch or self._is_verified()):
@@ -313,7 +313,7 @@ class ProducerStateManager:
     def check_marker(self, batch: BatchLike, records: Buffer, guard: VerificationGuard | None = None) -> None:
         """Validate a transaction marker from a coordinator; raises InvalidProducerEpochError, TransactionCoordinatorFencedError.
 
-        With the guard BUMPED_EPOCH, one with the epoch of an open transaction is late: it was to end an earlier one.
+        With the guard BUMPED_EPOCH, a marker with the epoch of the open transaction is late: it belongs to an earlier one.
         """
         entry = self.producers.get(batch.producer_id)
         if entry is None:

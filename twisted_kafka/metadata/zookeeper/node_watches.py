@@ -254,7 +254,7 @@ class NodeWatches:
         self._watches.notify(node.children_changed(frozenset(names), stat))
 
     def _not_set(self, node: _Node, error: KazooException) -> None:
-        """Take note of a watch that is not set. After a lost connection it is set again when there is another."""
+        """Note a watch that is not set. After a lost connection, the next connection sets it again."""
         node.is_stale = True
         if not isinstance(error, ConnectionLoss | SessionExpiredError):
             self.log.error("The node {path} cannot be watched: {error}", path=node.path, error=type(error).__name__)

@@ -298,7 +298,7 @@ class Session:
 
     def _renew(self) -> None:
         """Replace the session; runs on the session thread."""
-        self.log.warn("The ZooKeeper session {id} has expired", id=self.id_text)
+        self.log.warn("The ZooKeeper session {id} has expired; opening a new one", id=self.id_text)
         self._notify_expired()
         with self._condition:
             client, self._client = self._client, None
@@ -310,7 +310,7 @@ class Session:
             except StoreClosedError:
                 return
             except StoreUnavailableError as error:
-                self.log.error("No new ZooKeeper session yet: {error}", error=error)
+                self.log.error("No new ZooKeeper session yet, trying again: {error}", error=error)
                 with self._condition:
                     self._condition.wait_for(lambda: self._state is SessionState.CLOSED, RENEWAL_PAUSE_S)
             else:

@@ -304,11 +304,14 @@ class ZooKeeperStore:
         self._watches.session_changed(state)
 
     def _session_expired(self) -> None:
-        """Have the listeners act before there is a new session."""
+        """Wait for the session listeners, which must act before there is a new session."""
         acted = threading.Event()
         self._watches.session_changed(SessionState.EXPIRED)
         if self._worker.submit(acted.set) and not acted.wait(LISTENERS_TIMEOUT_S):
-            self.log.error("What listens to the ZooKeeper session did not return within {seconds} s", seconds=LISTENERS_TIMEOUT_S)
+            self.log.error(
+                "Opening a new ZooKeeper session although listeners of the old one did not return within {seconds} s",
+                seconds=LISTENERS_TIMEOUT_S,
+            )
 
     def pump(self) -> int:
         """Deliver the events of all changes made so far on this thread; return how many. Only with ``threaded=False``."""

@@ -240,7 +240,7 @@ class ConnectionQuotas:
             count = self._counts.get(address, 0)
             listener = self._listeners.get(listener_name)
             if not count:
-                _log.error("A connection of {address} was closed that had not been counted", address=address)
+                _log.error("A closed connection of {address} had not been counted; the count of its address stays", address=address)
                 return
             if count == 1:
                 del self._counts[address]

@@ -1,4 +1,4 @@
-"""Who a connection speaks for (Kafka: KafkaPrincipal, SecurityUtils.parseKafkaPrincipal)."""
+"""The identity of a connection's client (Kafka: KafkaPrincipal, SecurityUtils.parseKafkaPrincipal)."""
 
 from typing import Final, NamedTuple, Self
 

@@ -1,4 +1,4 @@
-"""What is known of a request besides its body: its header, its connection, and what its handler notes about it."""
+"""The context of a request: its header, its connection, and the notes of its handler for metrics and the access log."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -30,7 +30,7 @@ class ResourceKind(StrEnum):
     DELEGATION_TOKEN = "delegation-token"
     FEATURE = "feature"
     ANY = "any"
-    """Of an ACL filter."""
+    """Only in ACL filters."""
 
 
 ResourceNote = tuple[ResourceKind, str | None]
@@ -42,9 +42,9 @@ class TransactionOutcome(StrEnum):
 
     COMMITTED = "committed"
     ABORTED = "aborted"
-    """By its producer."""
+    """Its producer aborted it."""
     FENCED = "fenced"
-    """A new producer with its transactional id had it aborted."""
+    """A new producer with the same transactional id aborted it."""
     TIMED_OUT = "timed-out"
     """The coordinator aborted it."""
     STUCK = "stuck"
@@ -52,13 +52,13 @@ class TransactionOutcome(StrEnum):
 
 
 class TransactionNote(NamedTuple):
-    """The transactional id that a request names, and what the access log says about it; None for what the request does not say."""
+    """A request's transactional id, and its details for the access log; a detail that the request does not have is None."""
 
     transactional_id: str
     outcome: TransactionOutcome | None = None
     """Set if a transaction ended."""
     duration_ms: int | None = None
-    """Time from its begin to its end."""
+    """Time from the beginning of the transaction to its end."""
     timeout_ms: int | None = None
     """The timeout of the id's transactions."""
 
@@ -99,7 +99,7 @@ class ConnectionInfo:
         self.quota_sensors: Any = None
         """The sensors of the client's quotas, kept here by ``RequestThrottler``."""
         self.line_prefix: Any = None
-        """What all access-log lines of the connection have in common, kept here by what makes them (``LineMaker``)."""
+        """The beginning of all access-log lines of the connection; ``LineMaker`` keeps it here."""
         self.software_name = "unknown"
         self.software_version = "unknown"
 
@@ -144,7 +144,7 @@ class RequestContext:
         self.acks: int | None = None
         """Set by Produce."""
         self.resources: dict[ResourceNote, None] | None = None
-        """What else the request is about, in order."""
+        """Further resources that the request is about, in order."""
         self.error = 0
         self.error_counts: Mapping[int, int] | None = None
         """Counts by error code of the response, including NONE; None if the response has one code, ``error``."""

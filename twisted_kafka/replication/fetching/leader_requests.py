@@ -63,7 +63,7 @@ class LeaderRequests:
         self.versions = versions
 
     def fetch(self, session: SessionRequest, replica_epoch: int, due_ms: int) -> Outgoing:
-        """Return a fetch, for which the leader waits ``due_ms`` at most."""
+        """Return the next fetch of a session. The leader waits at most ``due_ms``, or not at all unless ``session.may_wait``."""
         limits = self._limits
         version = self.versions.fetch if session.has_ids else min(self.versions.fetch, _LAST_FETCH_WITH_NAMES)
         topics: dict[tuple[str, bytes], FetchTopic] = {}

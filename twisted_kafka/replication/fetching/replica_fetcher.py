@@ -518,7 +518,7 @@ class ReplicaFetcher:
                 return
             log = state.partition.log
             _log.warn(
-                "{partition}: offset {offset} is out of range, the leader has {start} to {end}",
+                "{partition}: offset {offset} is out of the leader's range, {start} to {end}: fetching from the nearest offset",
                 partition=str(topic_partition),
                 offset=asked.fetch_offset,
                 start=start_offset,

@@ -37,7 +37,7 @@ from twisted_kafka.timing.clock import IClock
 
 ACKS_ALL: Final = -1
 STALL_S: Final = 0.02
-"""How long what concerns other partitions, too, waits for a partition's lock."""
+"""How long an operation on several partitions waits for the lock of one of them."""
 DELETE_TO_HIGH_WATERMARK: Final = -1
 NO_LEADER: Final = -1
 
@@ -55,7 +55,7 @@ class LeaderState(NamedTuple):
     replicas: tuple[int, ...]
     partition_epoch: int
     is_new: bool = False
-    """Whether the partition is new. The log of one that is not may lie in an offline directory."""
+    """Whether the partition is new. If it is not, its log may lie in an offline directory."""
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     """The replicas that a reassignment adds and removes (KIP-455)."""
@@ -70,11 +70,11 @@ class PartitionHost(NamedTuple):
     """``replica.lag.time.max.ms``."""
     logs: LogManager
     is_alive: Callable[[int], bool]
-    """Whether a broker is: one that is not neither joins the in-sync replicas nor holds the low watermark back."""
+    """Whether a broker is alive. The replica of a dead broker may not join the ISR, and does not hold back the low watermark."""
 
 
 class OffsetSnapshot(NamedTuple):
-    """The offsets up to which each kind of reader may read, of one moment."""
+    """The offsets up to which each kind of reader may read, at one moment."""
 
     log_end_offset: int
     high_watermark: int
@@ -147,7 +147,7 @@ class Partition:
     # Role
 
     def make_leader(self, state: LeaderState) -> bool:
-        """Become leader; return whether it was not (else only replicas and ISR change). Raises OSError."""
+        """Become leader, or take the new replicas and ISR; return True if this broker was not the leader. Raises OSError."""
         with self._lock:
             self.controller_epoch = state.controller_epoch
             if self.is_leader and state.leader_epoch == self.leader_epoch and state.partition_epoch <= self.partition_epoch:
@@ -172,7 +172,7 @@ class Partition:
             return is_new_leader
 
     def make_follower(self, state: LeaderState) -> bool:
-        """Become follower of ``state.leader``; return whether the leader epoch is new. Each leader has one of its own."""
+        """Become follower of ``state.leader``; return whether the leader epoch, and so the leader, is new."""
         with self._lock:
             self.controller_epoch = state.controller_epoch
             is_new_epoch = state.leader_epoch != self.leader_epoch
@@ -192,9 +192,9 @@ class Partition:
             self.leader_id = NO_LEADER
 
     def replace_log(self, is_complete: Callable[[], bool], replace: Callable[[], UnifiedLog]) -> bool:
-        """Let ``replace`` replace the log by the future log, if ``is_complete`` returns that it has all records.
+        """Replace the log by the future log with ``replace``, if ``is_complete`` says that the future log has all records.
 
-        Both run under the partition's lock, so nothing is appended meanwhile. Returns whether the move is over.
+        Both run under the partition's lock, which excludes appends. Returns whether the move has ended.
         """
         with self._lock:
             if self.future_log is None:
@@ -598,7 +598,7 @@ class Partition:
         return min([self.log.log_start_offset, *others])
 
     def delete_records(self, offset: int) -> tuple[int, int]:
-        """Delete the records before ``offset`` (-1: all that are committed); return the offset meant and the low watermark.
+        """Delete the records before ``offset`` (-1: all that are committed); return the offset and the low watermark.
 
         Raises NotLeaderOrFollowerError, PolicyViolationError (not ``cleanup.policy=delete``), OffsetOutOfRangeError, OSError.
         """

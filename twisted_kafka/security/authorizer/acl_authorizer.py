@@ -210,7 +210,9 @@ class AclAuthorizer:
             except StoreClosedError:
                 return
             except AclStoreError as error:
-                _log.error("ACLs stay as they were: {error}", error=error)
+                _log.error(
+                    "Cannot read changed ACLs of {pattern}; the former ones stay in use: {error}", pattern=pattern, error=error
+                )
                 return
             if has_changed:
                 self._remembered = set()

@@ -53,7 +53,7 @@ def keytab_login(options: Mapping[str, str], key: str, service_name: str | None,
 def _service_name(options: Mapping[str, str], key: str, configured: str | None) -> str:
     in_entry = options.get("serviceName")
     if in_entry and configured and in_entry != configured:
-        raise ConfigError(f"Invalid value {configured!r} for {SERVICE_NAME}: the serviceName in {key} is another")
+        raise ConfigError(f"Invalid value {configured!r} for {SERVICE_NAME}: must equal serviceName in {key}, {in_entry!r}")
     found = in_entry or configured
     if not found:
         raise ConfigError(f"{SERVICE_NAME} must be set for {GSSAPI}, or serviceName in {key}")

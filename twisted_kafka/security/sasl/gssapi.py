@@ -111,7 +111,7 @@ def _refuse(token: bytes) -> bytes:
 
 @implementer(IAuthenticateCallbackHandler)
 class GssapiServerCallbackHandler:
-    """Accepts every client as its own principal and ignores the requested authorization id, as Kafka does."""
+    """Authorizes each authenticated client as its own principal; ignores the requested authorization id, as Kafka does."""
 
     def configure(self, configs: Mapping[str, str], mechanism: str, jaas_entries: Sequence[JaasEntry]) -> None:
         pass  # the entry's options are for the login

@@ -113,7 +113,7 @@ class Reader:
         ends: Mapping[TopicPartition, int] | None,
         isolation_level: int,
     ) -> None:
-        """``ends``: before which offset each partition ends; None for no end."""
+        """``ends`` are the offsets at which to stop, each excluded; None to read on without end."""
         self._session = session
         self._ends = ends
         self._isolation_level = isolation_level
