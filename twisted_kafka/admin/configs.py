@@ -48,7 +48,7 @@ class IHasSecrets(Protocol):
         """Return a stored config with its passwords decrypted."""
 
     def stored(self, config: Mapping[str, str]) -> dict[str, str]:
-        """Return the config as it is to be stored; raise InvalidRequestError if that is not possible."""
+        """Return the config in the form in which it is stored; raise InvalidRequestError if it has no such form."""
 
 
 class ConfigAdmin:

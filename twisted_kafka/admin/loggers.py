@@ -64,15 +64,15 @@ class LoggerLevels:
         return self._predicate(event)
 
     def install(self, publisher: LogPublisher) -> None:
-        """Filter what the publisher's present observers get; ``uninstall`` ends that.
+        """Filter the events of the publisher's present observers, until ``uninstall``.
 
-        Brokers of one process share the filter: an event passes that one of them wants.
+        Brokers of one process share the filter: an event passes if one of the brokers wants it.
         """
         with _FILTERS_LOCK:
             _FILTERS.setdefault(publisher, _Filter()).add(self, publisher)
 
     def uninstall(self) -> None:
-        """Ask no more what this broker wants; the last one of a publisher restores its observers."""
+        """Stop filtering for this broker. The last broker of a publisher restores the publisher's observers."""
         with _FILTERS_LOCK:
             for publisher, shared in list(_FILTERS.items()):
                 if shared.remove(self, publisher):

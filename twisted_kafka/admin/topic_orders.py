@@ -33,7 +33,7 @@ class NewTopic:
 
 @dataclass(slots=True)
 class NewPartitions:
-    """A topic whose partitions are to be increased to ``count``; ``assignments`` are those of the new ones, in order."""
+    """A request to increase a topic's partitions to ``count``; ``assignments`` has the replicas of each new partition."""
 
     name: str
     count: int

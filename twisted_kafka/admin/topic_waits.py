@@ -70,7 +70,7 @@ class TopicWaits:
     ) -> "Future[list[_R]]":
         """Return a future of ``results``, done when ``is_done`` is true for all topics in ``waiting``, or after the timeout.
 
-        Those that are not done by then get REQUEST_TIMED_OUT; with a timeout of 0 or less, at once.
+        Unfinished topics get REQUEST_TIMED_OUT then; at once if the timeout is 0 or less.
         """
         future: Future[list[_R]] = Future()
         operation = _Wait(is_done, waiting, results, future, timeout_ms)

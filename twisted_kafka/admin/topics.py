@@ -148,7 +148,7 @@ class TopicManager:
         return self._config.int("num.partitions") if topic.num_partitions == DEFAULT_COUNT else topic.num_partitions
 
     def _existing(self, names: Iterable[str]) -> set[str]:
-        """Return those of the names that are topics, including topics that the controller does not know yet."""
+        """Return the names that belong to topics, including topics that the controller does not know yet."""
         possible = [name for name in names if name_error(name) is None]
         if not possible:
             return set()

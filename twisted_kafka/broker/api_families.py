@@ -70,7 +70,7 @@ from twisted_kafka.transaction_coordinator.verification import TransactionVerifi
 
 
 class ApiDependencies(NamedTuple):
-    """What the families of APIs work on."""
+    """The parts that the families of APIs use."""
 
     config: KafkaConfig
     clock: IClock

@@ -150,7 +150,7 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has started and not stopped. A process that was forked meanwhile has no broker."""
+        """Whether the broker has started and not stopped. False in a forked process, which has no broker."""
         return self._is_running and os.getpid() == self._process_id
 
     @property

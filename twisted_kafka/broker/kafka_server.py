@@ -98,7 +98,7 @@ _METRICS_TICK_MS: Final = 5_000
 _PATIENCE_S: Final = 10.0
 """The interval at which a waiting start logs the reason."""
 _CERTIFICATES_MS: Final = 10_000
-"""How often the files of certificates are looked at."""
+"""How often the files of certificates are checked for changes."""
 
 # Errors that an operator can put right become one line.
 _EXPECTED: Final = (BindError, ConfigError, LogDirectoryError, MetaPropertiesError, StoreError, OSError)
@@ -116,9 +116,9 @@ class KafkaServer:
         on_fatal: Callable[[str], object],
         guise: Guise,
     ) -> None:
-        """``on_fatal`` is called, on one of the broker's threads, with one line that says why it cannot go on.
+        """If the broker cannot continue, one of its threads calls ``on_fatal`` with the reason in one line.
 
-        Another thread has to stop it then.
+        Another thread then has to stop the broker.
         """
         self.config = config
         self.cluster_id = ""
@@ -438,14 +438,15 @@ class KafkaServer:
     def _make_add_partitions_manager(
         self, running: Running, transactions: TransactionCoordinator, metadata: MetadataCache, data_plane: RequestPlane
     ) -> AddPartitionsToTxnManager:
-        """Make what asks other brokers' transaction coordinators; handlers go on with the requests that wait for them."""
+        """Make the client of other brokers' transaction coordinators; handlers continue the requests that wait for its
+        answers."""
         running.add_partitions_client = client = self._make_client("AddPartitionsToTxnSenderThread", "AddPartitionsManager")
         listener_name = self.config.inter_broker_listener_name
         resume = data_plane.request_channel.send_callback
         return AddPartitionsToTxnManager(transactions, metadata, listener_name, client, self._clock, resume)
 
     def _make_broker_node(self, sockets: SocketServer) -> BrokerNode:
-        """Return the broker's node in the metadata store as it is to be now."""
+        """Return the current contents of the broker's node in the metadata store."""
         self.listeners = sockets.bound_end_points()
         ports = {end_point.listener_name: end_point.port for end_point in self.listeners}
         advertised = [
@@ -496,7 +497,7 @@ class KafkaServer:
         registrar: BrokerRegistrar,
         notifier: Notifier,
     ) -> ControlPlane:
-        """Return what the controller's requests act on."""
+        """Return the parts that the controller's requests change."""
         read_topics = partial(latest_children_of, store, znodes.TOPICS)
         run = partial(notifier.notify, "Topics that were deleted")
         control = ControlPlane(replicas, [groups.on_partitions_deleted, lambda _: shares.on_topics_deleted()], read_topics, run)
@@ -598,7 +599,7 @@ def _on_end(access_log: AccessLog | None) -> OnEnd:
 
 
 def _give_up_leaderships(running: Running, cluster: ClusterParts) -> None:
-    """Have other brokers lead what this one leads, if its start has come so far that it leads something."""
+    """Let other brokers lead this broker's partitions, if it has started far enough to lead any."""
     if running.replicas is not None:
         running.replicas.state.leave()
     if running.controller is not None and running.registrar is not None and running.handlers is not None:

@@ -123,7 +123,7 @@ class Persona(NamedTuple):
     """Whether ApiVersions of a version that is too new is answered with the supported versions (KIP-511, since 2.4)."""
 
     def told(self, served: Mapping[int, tuple[int, int]]) -> Ranges:
-        """Return what ApiVersions says of what a broker serves."""
+        """Return the versions that ApiVersions reports for the served ones."""
         return {key: (self.told_from.get(key, low), high) for key, (low, high) in served.items()}
 
 

@@ -31,7 +31,7 @@ class Guise(NamedTuple):
     persona: Persona | None = None
     """As whom it answers."""
     interceptor: IRequestInterceptor | None = None
-    """Who sees requests first, and responses last."""
+    """Sees each request before its handler, and each response last."""
 
 
 class RequestServing:
@@ -40,7 +40,7 @@ class RequestServing:
     def __init__(
         self, config: KafkaConfig, clock: IClock, metrics: MetricsRegistry, on_fatal: Callable[[str], object], guise: Guise
     ) -> None:
-        """``on_fatal`` is called when a handler's thread cannot go on."""
+        """``on_fatal`` is called when a handler's thread cannot continue."""
         self._config = config
         self._clock = clock
         self._metrics = metrics

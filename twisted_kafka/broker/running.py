@@ -41,7 +41,7 @@ _Part = TypeVar("_Part")
 
 @dataclass(slots=True)
 class Running:
-    """What runs, in the order of start; None until then. What is set here is what ``KafkaServer.stop`` stops."""
+    """The running parts in the order of their start; a part is None until it starts. ``KafkaServer.stop`` stops these parts."""
 
     scheduler: KafkaScheduler | None = None
     timer: Timer | None = None

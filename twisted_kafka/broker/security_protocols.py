@@ -69,7 +69,7 @@ def _context(connection: ConnectionInfo, distinguished_name: str | None = None) 
 def make_sasl_resources(
     clock: IClock, scheduler: KafkaScheduler, configs: ConfigRepository, tokens: DelegationTokenManager | None
 ) -> "SaslResources":
-    """Return what all listeners with SASL share."""
+    """Return the resources that all SASL listeners share."""
     from twisted_kafka.security.sasl.failed_attempts import FailedAttempts
     from twisted_kafka.security.sasl.mechanisms import SaslResources
     from twisted_kafka.security.scram.credential_cache import CredentialCache

@@ -39,7 +39,7 @@ _log = Logger()
 
 
 class Stored(NamedTuple):
-    """What a start finds."""
+    """The data directories and the metadata store that a start found."""
 
     logs: LogManager
     store: IMetadataStore
@@ -88,7 +88,7 @@ class StarvedLogs:
 
 
 class Storage:
-    """Opens what a broker stores, and takes directories out of use that fail."""
+    """Opens a broker's stored data, and takes failed directories offline."""
 
     def __init__(
         self, config: KafkaConfig, clock: IClock, metrics: MetricsRegistry, running: Running, on_fatal: Callable[[str], object]
@@ -156,7 +156,7 @@ class Storage:
         return replicas
 
     def _notify_controller(self) -> None:
-        """Have the controller ask for the state of this broker's replicas, as soon as the metadata store answers."""
+        """Ask the controller to read the state of this broker's replicas, as soon as the metadata store answers."""
         store, notifier = self._running.store, self._running.notifier
         if store is not None and notifier is not None:
             notifier.notify("State of log directories", partial(notify_log_dir_event, store, self._config.broker_id))
@@ -184,7 +184,7 @@ class Storage:
             raise StartError(" ".join(str(error).split())) from error
 
     def _directory_failed(self, failed: LogDirectory) -> None:
-        """Take a directory's partitions offline, and have the controller elect other leaders (Kafka: handleLogDirFailure).
+        """Take a directory's partitions offline, and ask the controller to elect other leaders (Kafka: handleLogDirFailure).
 
         A broker is of no use without any directory, or without the one that has its metadata.
         """

@@ -17,7 +17,7 @@ _MAX_NAMED: Final = 10
 def warn_of_stray_logs(logs: LogManager, store: IMetadataStore) -> None:
     """Warn of stray logs: the metadata were lost, or the directories are another broker's.
 
-    The logs stay. Nobody can read them, and retention goes on.
+    The logs stay. Nobody can read them, and retention still deletes their segments.
     """
     topics = set(store.children(znodes.TOPICS))
     stray = sorted({log.topic_partition.topic for log in logs.all_logs()} - topics)

@@ -41,7 +41,7 @@ class BlockingNetworkClient:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and sends: neither was it stopped, nor has its thread ended with an error."""
+        """Whether the client was started, was not stopped, and its thread has not ended with an error."""
         return self._is_running
 
     def start(self) -> None:
@@ -71,7 +71,10 @@ class BlockingNetworkClient:
         return future
 
     def run(self, action: Callable[[], object]) -> None:
-        """Call ``action`` on the client's thread, which does nothing else meanwhile; nothing happens once it has ended."""
+        """Call ``action`` on the client's thread, which does nothing else until it returns.
+
+        Does nothing if that thread has ended.
+        """
         self._call(action, None)
 
     def disconnect(self, node_id: int) -> None:

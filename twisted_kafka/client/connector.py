@@ -15,7 +15,7 @@ from twisted_kafka.client.client_settings import Node
 from twisted_kafka.config.broker_config import KafkaConfig
 
 SYSTEM_DEFAULT: Final = -1
-"""Of the size of a buffer: what the system chooses, which adapts it to the connection."""
+"""As the size of a buffer: the system chooses it, and adapts it to the connection."""
 
 
 class IConnector(typing.Protocol):

@@ -1,4 +1,4 @@
-"""What a NetworkClient sends: a message, or something that makes one for the version that the node speaks."""
+"""A request that a NetworkClient sends: a message, or a function that makes one for the version that the node supports."""
 
 from typing import Protocol
 

@@ -52,7 +52,7 @@ class IPreparedClient(Protocol):
     """A client whose first token takes long."""
 
     def prepare(self) -> None:
-        """Get what the first token is made of. Called on a thread of its own, before anything else."""
+        """Prepare the first token, such as by fetching a ticket. Called before the other methods, on a thread that may block."""
 
 
 class ISaslClients(Protocol):

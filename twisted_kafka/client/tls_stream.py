@@ -16,11 +16,11 @@ from twisted_kafka.tls.ssl_context import is_end_of_file, openssl_reason, reason
 _T = TypeVar("_T")
 _WRITE_BYTES: Final = 64 * 1024
 _OF_OTHER_PROTOCOLS: Final = ("wrong version number", "packet length too long", "record layer failure")
-"""OpenSSL's reasons if the first bytes are not those of TLS."""
+"""OpenSSL's reasons for first bytes that are not TLS."""
 
 
 class TlsStream:
-    """The client's side, in the place of a socket. Each step raises OSError, TimeoutError, or PeerRefusedError."""
+    """The client's side of TLS, with the methods of a socket. Each step raises OSError, TimeoutError, or PeerRefusedError."""
 
     def __init__(self, connected: socket.socket, context: SSL.Context, host: str, timeout_s: float, *, verifies_host: bool) -> None:
         """Complete the handshake; the server's certificate must be valid for the host if ``verifies_host``.

@@ -10,10 +10,10 @@ from twisted_kafka.config.errors import ConfigError
 
 
 def instance_of(name: str, key: str, methods: Iterable[str], configure: Callable[[Any], object] | None = None) -> Any:
-    """Return an instance of the class ``package.module.Class`` that ``key`` names, configured if there is something to do so.
+    """Return an instance of the class ``package.module.Class`` that ``key`` names, after a call of ``configure`` on it, if given.
 
-    Nothing is called that is not a class with the methods. Raises ConfigError if there is no such class, or if it cannot be made or
-    configured.
+    An object that is not a class with ``methods`` is not called. Raises ConfigError if there is no such class, or if it cannot be
+    made or configured.
     """
     try:
         found = namedAny(name)  # type: ignore[no-untyped-call]

@@ -27,7 +27,7 @@ class ContextLoader:
         self._store = store
 
     def existing(self, path: str, names: Iterable[str]) -> set[str]:
-        """Return those of ``names`` that are children of the node."""
+        """Return the ``names`` that are children of the node."""
         wanted = list(names)
         found = self._store.get_many([f"{path}/{name}" for name in wanted])
         return {name for name, node in zip(wanted, found, strict=True) if node is not None}
@@ -144,9 +144,9 @@ class NodeWatches:
         self._watches: dict[str, IWatch] = {}
 
     def watch_and_get(self, paths: Collection[str], changed: Callable[[WatchEvent], None]) -> list[tuple[bytes, Stat] | None]:
-        """Call ``changed`` when a node's data change, unless it is watched already; return what the nodes are now.
+        """Call ``changed`` when a node's data change, unless the node is watched already; return the nodes as they are now.
 
-        Changes of its children do not count: they come and go with every partition.
+        Changes of children are ignored: every partition adds one.
         """
 
         def notice(event: WatchEvent) -> None:

@@ -55,7 +55,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 
 EXPIRE_TIMEOUT_S: Final = 50.0
-"""How long an expired session waits for what the controller is doing."""
+"""How long an expired session waits for the controller's current event."""
 
 FIRST_ELECTION_BACKOFF_S: Final = 0.1
 MAX_ELECTION_BACKOFF_S: Final = 5.0
@@ -104,7 +104,7 @@ class KafkaController:
         self._failed_elections = 0
         """How often in a row this broker was elected and could not become the controller."""
         self._is_behind = False
-        """Whether an event failed as the store did not answer, so that the context may not be what the store has."""
+        """Whether an event failed because the store did not answer: the context may then differ from the store."""
         self._is_to_catch_up = False
         """Whether that is queued."""
         self._register: Callable[[], None] = lambda: None
@@ -301,7 +301,7 @@ class KafkaController:
         self._is_behind = False
 
     def _submit_active(self, event: Callable[[], None], state: State) -> None:
-        """Queue ``event``; it is dropped if this broker is not the controller by then."""
+        """Queue ``event``; it is dropped if this broker is no longer the controller at its turn."""
 
         def run() -> None:
             if self.is_active:
@@ -361,7 +361,7 @@ class KafkaController:
             self.log.failure("Becoming the controller failed")
             self._resign()
             self._fenced.delete(znodes.CONTROLLER)
-            # Others may win meanwhile. What made this fail may fail again, and must not be tried all the time.
+            # Another broker may win before the next attempt. The pause avoids a busy loop if the cause of the failure lasts.
             self._worker.pause(min(MAX_ELECTION_BACKOFF_S, FIRST_ELECTION_BACKOFF_S * 2 ** min(self._failed_elections, 10)))
             self._failed_elections += 1
             raise
@@ -547,7 +547,7 @@ class KafkaController:
         self._submit_answer(to, partial(self._brokers.replicas_stopped, to.broker, deleted, response), State.TOPIC_DELETION)
 
     def _submit_answer(self, to: Addressee, event: Callable[[], None], state: State) -> None:
-        """Queue ``event``; it is dropped if the controller is in another term by then, or the broker has restarted."""
+        """Queue ``event``; it is dropped if the controller's epoch has changed at its turn, or the broker has restarted."""
 
         def run() -> None:
             broker = self.context.brokers.get(to.broker)
@@ -571,7 +571,7 @@ class KafkaController:
             self._replicas.handle(self.context.replicas_on(brokers), ReplicaStatus.ONLINE)
 
     def _allow_unclean_election(self, topics: Collection[str]) -> set[str]:
-        """Return those of the topics that allow it, by one read of the store."""
+        """Return the topics that allow unclean election, with one read of the store."""
         default = self._config.boolean("unclean.leader.election.enable")
         configs = self._configs.configs(f"topics/{topic}" for topic in topics)
         own = [each.get("unclean.leader.election.enable") for each in configs]

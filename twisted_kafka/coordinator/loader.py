@@ -13,7 +13,7 @@ from twisted_kafka.protocol.regions import Buffer
 _log = Logger()
 
 LOOK_AHEAD: Final = 1_000
-"""Offsets that are looked at together, whether they are committed, until the last of them are not."""
+"""How many offsets are checked together for being committed."""
 
 _COMMIT_MARKER = 1
 _ABORT_MARKER = 0
@@ -25,7 +25,7 @@ class Loaded(NamedTuple):
     record_count: int
     last_offset: int
     uncommitted: dict[str, object]
-    """What was stored under each key of the records that are not known to be committed, before them."""
+    """For each key of records that may be uncommitted: the value that was stored before them."""
 
 
 def load_partition(

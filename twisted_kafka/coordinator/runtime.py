@@ -202,8 +202,8 @@ class CoordinatorContext(Generic[S]):
 
 ACTIVE = CoordinatorState.ACTIVE
 MAX_SETTLED: Final = 10_000
-"""Actions, replies and sends that a thread takes care of before it goes on with its own request. Other threads may add to them
-without end; the replies of a rebalance come at once, so this is more than a group has members."""
+"""The most actions, replies and sends that a thread performs before it continues its own request: other threads may add more
+without end. A rebalance adds its replies at once, so this exceeds the members of a group."""
 LOAD_BUFFER_BYTES: Final = 5_242_880
 LOAD_BACKOFF_MS: Final = 1_000
 """How long until a partition that could not be loaded is loaded again; twice as long after each further failure."""
@@ -711,7 +711,7 @@ class CoordinatorRuntime(Generic[S]):
             self._perform_effects(context)
 
     def _when_committed(self, context: CoordinatorContext[S], key: str, result: R) -> "R | Future[R]":
-        """Return what a read of the key answers. Raises UncommittedStateError if the key's last append is in doubt."""
+        """Return the answer to a read of the key. Raises UncommittedStateError if the key's last append is in doubt."""
         append = context.uncommitted.latest(key)
         if append is None:
             return result

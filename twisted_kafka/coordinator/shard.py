@@ -1,4 +1,4 @@
-"""What the runtime needs of a shard."""
+"""The interface of a shard to the runtime."""
 
 from collections.abc import Collection
 from typing import Protocol

@@ -45,7 +45,7 @@ class UncommittedAppend(Generic[T]):
 
 _Append = UncommittedAppend[Any]
 _Change = tuple[_Append, object]
-"""An append, and what the shard stored under a key before it."""
+"""An append, and the value that the shard stored under a key before it."""
 
 
 class UncommittedKeys:
@@ -63,7 +63,7 @@ class UncommittedKeys:
         return bool(self._changes)
 
     def add(self, append: _Append, before: Iterable[tuple[str, object]]) -> None:
-        """Add an append, with the keys that it changes and what the shard stores under them before that."""
+        """Add an append, with the keys that it changes and the values that the shard has stored for them before."""
         changes = self._changes
         for key, stored in before:
             append.keys.append(key)

@@ -1,4 +1,4 @@
-"""What all shards of the group coordinator share."""
+"""The parts that all shards of the group coordinator share."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple

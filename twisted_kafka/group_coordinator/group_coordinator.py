@@ -252,7 +252,7 @@ class GroupCoordinator:
 
         if not group_id:
             return refused(ErrorCode.INVALID_GROUP_ID)
-        # What is not there any more may be there again if the write that removed it is lost.
+        # A removed group exists again if the write that removed it is lost.
         return self._read(group_id, lambda shard: shard.offsets.delete(group_id, partitions), refused)
 
     def expire_offsets(self) -> None:

@@ -48,7 +48,7 @@ class LeavingMember(NamedTuple):
 
 
 Describable = Callable[[Collection[str]], Collection[str]]
-"""Returns those of some topics that a client may describe."""
+"""Returns the topics, among those given, that a client may describe."""
 
 
 class Client(NamedTuple):

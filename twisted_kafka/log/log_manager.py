@@ -45,8 +45,8 @@ class LogManager:
     """Creates, finds, flushes, checkpoints, moves and deletes logs.
 
     ``startup`` must return before other methods are called. ``get_log`` takes no lock and can be called on any thread.
-    ``on_directory_failure`` is called with a directory that goes offline after an I/O error. It must have ``forget_directory``
-    called on a thread that holds no lock of a log.
+    ``on_directory_failure`` is called with a directory that goes offline after an I/O error. It must cause a call of
+    ``forget_directory`` on a thread that holds no lock of a log.
     """
 
     def __init__(

@@ -340,9 +340,9 @@ class UnifiedLog:
     def append_each_as_leader(
         self, each: Sequence[Buffer], leader_epoch: int, *, is_alone: bool = False
     ) -> list[LogAppendInfo | Exception]:
-        """Append what several clients sent, as ``append_as_leader`` does one after the other, but written together.
+        """Append the records of several clients, like ``append_as_leader`` for each in turn, but with one write.
 
-        Returns for each what that would have returned or raised. If the disk fails, all that were to be written with one fail.
+        Returns the result or the exception of each. If the disk fails, all appends of that write fail.
         """
         results: list[LogAppendInfo | Exception] = []
         while len(results) < len(each):
@@ -662,7 +662,7 @@ class UnifiedLog:
     # Reading.
 
     def _located(self, limit: LogOffsetMetadata, limits: ReadLimits) -> LogOffsetMetadata:
-        """Return one of the limits with its position, which is looked up on first use."""
+        """Return one of the limits with its position, which is found on first use."""
         found = self.offset_metadata(limit.message_offset, limits)
         with self._lock:
             if self.limits is limits:
@@ -686,8 +686,8 @@ class UnifiedLog:
     ) -> FetchDataInfo:
         """Return batches from the one with ``start_offset`` on: at most ``max_bytes``, of one segment, up to the isolation's limit.
 
-        ``min_one_message``: the first batch is returned whole even if it is larger. ``limits`` are those to read with, by default
-        the current ones. Raises OffsetOutOfRangeError, CorruptRecordError.
+        ``min_one_message``: the first batch is returned whole even if it is larger. ``limits`` replaces the current limits of
+        readers; ``is_retry`` ends a repetition after a missing file. Raises OffsetOutOfRangeError, CorruptRecordError.
         """
         if limits is None:
             limits = self.limits
@@ -716,7 +716,8 @@ class UnifiedLog:
             raise self._read_error("read", error) from error
 
     def content(self, records: Buffer | FileRegion) -> Buffer:
-        """Return the bytes of what ``read`` found; raises KafkaStorageError, CorruptRecordError if they were cut off meanwhile."""
+        """Return the bytes that ``read`` found; raises KafkaStorageError, and CorruptRecordError if a truncation has removed
+        them."""
         if not isinstance(records, FileRegion):
             return records
         try:
@@ -779,7 +780,8 @@ class UnifiedLog:
     def truncate_to(self, offset: int) -> bool:
         """Remove all batches with ``offset`` or higher ones; returns whether there were any.
 
-        Leader epochs that begin there or later go in any case: a leader that appended nothing has one at the end (KIP-101).
+        Leader epochs that begin there or later are removed even if there are no such batches: a leader that appended nothing has
+        an epoch that begins at the end (KIP-101).
         """
         if offset >= self.log_end_offset:
             with self._lock:

@@ -80,7 +80,7 @@ class ConfigRepository:
         return self.config(f"topics/{topic}")
 
     def broker_config(self, broker_id: int | None) -> dict[str, str]:
-        """Return a broker's dynamic settings; None: those of all brokers."""
+        """Return a broker's dynamic settings, or those of all brokers for None."""
         return self.config(f"brokers/{znodes.DEFAULT_ENTITY if broker_id is None else broker_id}")
 
     def names(self, entity_type: str) -> list[str]:
@@ -92,9 +92,10 @@ class ConfigRepository:
         self.change(entity_path, lambda _: config)
 
     def change(self, entity_path: str, alter: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
-        """Replace an entity's config by what ``alter`` makes of it, and notify all brokers; with None nothing is written.
+        """Replace an entity's config by the result of ``alter``, and notify all brokers; writes nothing if that is None.
 
-        If somebody else changes the config meanwhile, ``alter`` is called again. What it raises is passed on. Raises StoreError.
+        If somebody else changes the config at the same time, ``alter`` is called again. Raises StoreError, and the exceptions of
+        ``alter``.
         """
         path = _path_of(entity_path)
         for _ in range(MAX_CHANGE_ATTEMPTS):

@@ -299,7 +299,7 @@ class SqliteStore:
 
     @contextmanager
     def acting_as(self, session_id: int) -> Iterator[None]:
-        """Have nodes that this thread creates belong to a session; other threads wait."""
+        """Let the ephemeral nodes that this thread creates belong to a session; other threads wait."""
         with self._lock:
             own, self.session_id = self.session_id, session_id
             try:

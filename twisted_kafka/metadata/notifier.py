@@ -24,7 +24,7 @@ _CLOSE_TIMEOUT_S: Final = 1.0
 
 
 class _Notification:
-    """What has to be delivered."""
+    """A notification that is not delivered yet."""
 
     __slots__ = ("deliver", "failures", "what")
 

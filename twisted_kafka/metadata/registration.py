@@ -21,7 +21,7 @@ class OtherBrokersError(StoreError):
 
 
 def prepare_store(store: IMetadataStore) -> None:
-    """Create those of the nodes that every Kafka cluster has that are missing, in one batch."""
+    """Create the missing ones of the nodes that every Kafka cluster has, in one batch."""
     required: dict[str, None] = {}
     for path in znodes.PERSISTENT_PATHS:
         parents = [path]
@@ -77,7 +77,7 @@ def register_broker(store: IMetadataStore, broker_id: int, node: BrokerNode, for
         store.set(path, node.encode())
         return found.czxid
     if found is not None and found.ephemeral_owner in former_sessions:
-        with suppress(NoNodeError):  # it has expired meanwhile
+        with suppress(NoNodeError):  # it has expired since
             store.delete(path, found.version)
     try:
         store.create(path, node.encode(), ephemeral=True, make_parents=True)

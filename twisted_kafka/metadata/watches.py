@@ -10,8 +10,8 @@ from twisted_kafka.metadata.worker import SerialWorker
 class Watch:
     """A registered callback for the events of one path.
 
-    Events of the same kind that are still queued are merged, with the names of all changed children, which bounds the queue. If the
-    names of one are unknown, those of all are.
+    Queued events of the same kind are merged into one, which bounds the queue. The merged event names the changed children of all
+    of them, or no children if one event does not name them.
     """
 
     __slots__ = ("_callback", "_data_only", "_pending", "_watches", "path")
@@ -62,7 +62,7 @@ class Watches:
         """Held while watches are added or removed, and while events are queued."""
 
     def add(self, path: str, callback: Callable[[WatchEvent], None], *, data_only: bool) -> Watch:
-        """Register a watch, with ``data_only`` one that does not hear of children."""
+        """Register a watch; with ``data_only`` it gets no events about children."""
         watch = Watch(self, path, callback, data_only=data_only)
         with self.lock:
             self._by_path.setdefault(path, []).append(watch)

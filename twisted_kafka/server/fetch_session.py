@@ -234,7 +234,7 @@ class FetchSessionCache:
         session.close()
 
     def has_room(self, session: FetchSession, fetches: Sequence[PartitionFetch]) -> bool:
-        """Whether so much may be added to a session; call it with the session's lock held."""
+        """Whether the cache has room for the fetches that are new to the session. Call it with the session's lock held."""
         if self._partitions + len(fetches) <= MOST_PARTITIONS:
             return True
         return self._partitions + sum(session.key(fetch) not in session.partitions for fetch in fetches) <= MOST_PARTITIONS

@@ -1,4 +1,4 @@
-"""What all shards of the transaction coordinator share."""
+"""The parts that all shards of the transaction coordinator share."""
 
 from collections.abc import Callable
 from typing import NamedTuple

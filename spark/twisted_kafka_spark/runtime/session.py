@@ -193,7 +193,7 @@ def added(theirs: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
 
 
 def parsed(conf: Sequence[str]) -> dict[str, str]:
-    """Return settings of the form `NAME=VALUE`; raise ValueError for others."""
+    """Return settings of the form `spark.NAME=VALUE` by name; raise ValueError for any other text."""
     for text in conf:
         if not re.match(r"spark\.[\w.-]+=", text):
             raise ValueError(f"{text!r} is not a setting such as spark.executor.memory=4g")

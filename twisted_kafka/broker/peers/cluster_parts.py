@@ -67,7 +67,7 @@ class ClusterParts:
         return self._channels
 
     def follow(self, controller: KafkaController, configs: ConfigRepository) -> None:
-        """Have the controller hear of brokers whose requests were dropped and of topics' configs, and balance leaders."""
+        """Report dropped requests and changed topic configs to the controller, and let it balance leaders."""
         assert self._channels is not None, "made before the controller"
         self._channels.set_overflow_listener(controller.tell_anew)
         controller.set_elected_listener(partial(self._balance_from_now_on, controller))
@@ -87,7 +87,7 @@ class ClusterParts:
         )
 
     def give_up_leaderships(self, controller: KafkaController, broker_epoch: int) -> None:
-        """Before anything else stops: have other brokers lead what this one leads."""
+        """Let other brokers lead this broker's partitions, before anything else stops."""
         self._shutdown.run(controller, broker_epoch)
 
     def refresh(self) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _SEPARATORS: Final = re.compile("[+!]")
-"""What a version of Python has in it, and brokers refuse in ApiVersions."""
+"""Characters of a Python package version that brokers refuse in ApiVersions."""
 
 
 class StoppedError(Exception):

@@ -44,7 +44,7 @@ _EPOCHS_OF_BROKERS: Final = "3.5-IV1"
 
 
 class BrokerParts(NamedTuple):
-    """What the broker has already."""
+    """The parts of the broker that replication uses."""
 
     scheduler: KafkaScheduler
     retries: Timer
@@ -150,7 +150,7 @@ class Replication:
 
         config = self._config
         name = f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader_id}"
-        # Unless it is set: Kafka's default, 64 KiB, is less than what the system finds out.
+        # Without a setting, the system chooses the size: Kafka's default, 64 KiB, is smaller.
         buffer_bytes = config.int(_BUFFER_KEY) if config.is_set(_BUFFER_KEY) else -1
         client = InterBrokerClient(config, name, f"fetcher-{key.fetcher_id}", self._parts.clock, receive_buffer_bytes=buffer_bytes)
         node = partial(self._replicas.metadata.node, key.leader_id, config.inter_broker_listener_name)

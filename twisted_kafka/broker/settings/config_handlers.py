@@ -51,7 +51,7 @@ class BrokerConfigHandler:
 
 
 def follow_topic_configs(repository: ConfigRepository, logs: LogManager) -> None:
-    """Have a topic's logs use its configs when they change. At the start the log manager looks them up itself."""
+    """Apply changes of a topic's configs to its logs. At the start, the log manager reads the configs itself."""
     repository.add_listener("topics", lambda topic, _: logs.update_topic_config(topic))
 
 
@@ -77,7 +77,7 @@ def follow_replication_quotas(repository: ConfigRepository, broker_id: int, repl
 
 
 def follow_group_configs(repository: ConfigRepository, groups: GroupConfigManager) -> None:
-    """Have groups use the configs that they have of their own."""
+    """Apply the configs of single groups."""
 
     def changed(name: str, settings: dict[str, str]) -> None:
         groups.update(group_id_of(name), settings)

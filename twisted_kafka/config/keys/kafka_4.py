@@ -1,4 +1,4 @@
-"""Broker keys that Apache Kafka 4 has added, as far as this broker has what they are about."""
+"""Broker keys that Apache Kafka 4 has added, if this broker has the feature that they configure."""
 
 from twisted_kafka.config.keys.declare import (
     BOOLEAN,

@@ -255,7 +255,7 @@ class NetworkChannels:
 
 
 def _tell(dropped: Iterable[_Queued]) -> None:
-    """Let those go on that wait for their turn, without a request."""
+    """Release the callers that wait for the turn of a dropped request."""
     for queued in dropped:
         if queued.request is None and queued.on_response is not None:
             queued.on_response(None)

@@ -49,7 +49,7 @@ class ControlClients:
         return answer
 
     def disconnect(self, broker_id: int) -> None:
-        """Close the connection to another broker. What this one does already ends."""
+        """Close the connection to another broker. This broker completes the request that it has begun."""
         if broker_id != self._broker_id:
             self._others.disconnect(broker_id)
 
@@ -58,12 +58,12 @@ class ControlClients:
         return self._worker.pump()
 
     def stop(self) -> None:
-        """Carry out what this broker has begun, and no more."""
+        """Wait for the request that this broker has begun, and begin no others."""
         if not self._worker.close():
             self.log.warn("This broker still carries out a request of its controller as it stops")
 
     def _applied(self, request: ControlRequest) -> Message:
-        """Return this broker's response. What it raises is an error response, as over the network."""
+        """Return this broker's response. An exception becomes an error response, as over the network."""
         try:
             if isinstance(request, LeaderAndIsrRequest):
                 taken: LeaderAndIsrResponse = self._control.leader_and_isr(request)

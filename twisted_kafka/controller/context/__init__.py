@@ -1,1 +1,1 @@
-"""What the controller knows of the cluster, and the store as it writes to it."""
+"""The controller's view of the cluster, and the store that rejects writes of former controllers."""

@@ -1,4 +1,4 @@
-"""What the steps of the controller share: context, store, requests and state machines."""
+"""The parts that the steps of the controller share: context, store, requests and state machines."""
 
 from dataclasses import dataclass
 

@@ -37,7 +37,8 @@ class PartitionStateMachine:
         *,
         elected_unclean: Callable[[], None],
     ) -> None:
-        """``allow_unclean`` returns those of some topics that have unclean.leader.election.enable; it asks the store once.
+        """``allow_unclean`` returns the topics, among those given, with unclean.leader.election.enable, after one read of the
+        store.
 
         ``elected_unclean`` is called for each leader that was not in sync.
         """

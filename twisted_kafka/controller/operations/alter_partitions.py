@@ -35,7 +35,7 @@ UNKNOWN_EPOCH = -1
 
 
 class _Wanted(NamedTuple):
-    """What a leader wants a partition's state to be; ``epochs`` are the broker epochs of the in-sync replicas."""
+    """The state of a partition that its leader proposes; ``epochs`` are the broker epochs of the in-sync replicas."""
 
     leader: int
     leader_epoch: int

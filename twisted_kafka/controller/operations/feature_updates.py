@@ -40,7 +40,7 @@ class FeatureUpdate(NamedTuple):
 
     @property
     def is_deletion(self) -> bool:
-        """Whether the feature is to be finalized no longer."""
+        """Whether the update removes the finalized level."""
         return self.level < 1 and self.upgrade_type in DOWNGRADES
 
 

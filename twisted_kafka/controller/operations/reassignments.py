@@ -1,7 +1,8 @@
 """Partition reassignments (KIP-455; Kafka: ``KafkaController.onPartitionReassignment``).
 
-A reassignment is kept in the topic's node, as replicas that are added and removed. While it goes on, the partition has the replicas
-of both its target and its origin; it is complete as soon as all of the target are in sync, and only then do the others go.
+A reassignment is kept in the topic's node, as replicas that are added and removed. During it, the partition has the replicas of
+both its target and its origin. It is complete as soon as all replicas of the target are in sync; only then are the other replicas
+removed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -34,7 +34,7 @@ NS_PER_MS = 1_000_000
 MAX_PENDING_BYTES: Final = 3_145_728
 """Memory of a shard's member ids that were given out and not used yet, about 2,000 of them. A client uses its id at once."""
 PENDING_BYTES: Final = 1_500
-"""What one takes besides its text, with a group of its own."""
+"""The memory of a pending member id besides its text, if it has a group of its own."""
 
 
 class _Pending(NamedTuple):
@@ -139,9 +139,9 @@ class Rebalancer:
             self._drop_if_unused(group.group_id)
 
     def await_pending(self, group: ClassicGroup, member_id: str, session_timeout_ms: int) -> None:
-        """Keep a member id that was given out, until the member's next join or its session timeout.
+        """Keep a new member id until the member joins with it, or its session times out.
 
-        It may be forgotten sooner if very many others are given out meanwhile: the member asks for another one then.
+        If very many others are assigned, it may be dropped earlier: the member then asks for another id.
         """
 
         def expired() -> None:

@@ -19,7 +19,7 @@ from twisted_kafka.group_coordinator.state.topic_image import TopicInfo
 
 
 class Basis(NamedTuple):
-    """What a target assignment is computed from, in addition to the stored group."""
+    """The input of a target assignment, in addition to the stored group."""
 
     member: ConsumerGroupMember
     """The new version of the member whose request triggers the computation."""

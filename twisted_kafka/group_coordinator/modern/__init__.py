@@ -1,1 +1,1 @@
-"""What the coordinator does for all groups whose members it assigns partitions to."""
+"""The part of the coordinator for all groups whose partitions it assigns itself."""

@@ -353,7 +353,7 @@ class TimeIndex(_Index):
 
     @property
     def room(self) -> int:
-        """For how many more entries there is room, besides the one that is written when the segment is closed."""
+        """How many more entries fit, besides the last one, which is written when the segment is closed."""
         return self.max_entries - 1 - self.entries
 
     @property

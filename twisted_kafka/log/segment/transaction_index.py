@@ -47,7 +47,7 @@ class TransactionIndex:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._recent: tuple[int, list[AbortedTransaction]] | None = None
-        """The number of entries that are only in the file, and the entries after them; None until the file is looked at."""
+        """The number of entries that are only in the file, and the entries after them; None until the file is read."""
         self._written = 0
         """How many entries are in the file."""
         self._version = 0
@@ -58,7 +58,7 @@ class TransactionIndex:
         """Whether the file was created and its name may not be durable."""
 
     def set_file_size(self, size_bytes: int) -> None:
-        """Set the file's size, as a listing of the directory has it; 0 if there is no file."""
+        """Set the file's size, taken from a listing of the directory; 0 if there is no file."""
         self._written = size_bytes // ENTRY_BYTES
         self._recent = (self._written, [])
 
@@ -133,7 +133,7 @@ class TransactionIndex:
             at += 1
 
     def _older(self, offset: int, count: int) -> Iterator[AbortedTransaction]:
-        """Yield those of the first ``count`` entries of the file."""
+        """Yield the first ``count`` entries of the file that end at ``offset`` or later."""
         data = self._content(count)
         if data is not None:
             at = bisect_left(range(count), offset, key=lambda number: _LAST_OFFSET.unpack_from(data, number * ENTRY_BYTES)[0])

@@ -1,4 +1,4 @@
-"""What the bytes of a produced batch show without parsing it: whether it is one batch of the right format, and its producer.
+"""Checks of a produced batch without parsing its records: whether it is one batch of the right format, and its producer.
 
 The handler of Produce checks these before the append, which validates everything else (``log_validator``).
 """

@@ -20,7 +20,7 @@ _log = Logger(namespace="twisted_kafka.metadata.zookeeper")
 
 
 class _ToTwisted(logging.Handler):
-    """Passes kazoo's warnings on to the broker's log. What is less severe contains credentials."""
+    """Passes kazoo's warnings on to the broker's log, but no lower levels: those lines contain credentials."""
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
@@ -57,7 +57,7 @@ def make_client(settings: ZooKeeperSettings, listener: Callable[[str], None], no
 
 
 def _notice_silence(client: KazooClient, handler: Handler) -> None:
-    """Have the handler know for how long a connection may be silent: ZooKeeper decides that when it is opened."""
+    """Pass the longest silence of a connection to the handler: ZooKeeper decides it when the connection is opened."""
     connection = client._connection
     connect = connection._connect
 
@@ -71,7 +71,7 @@ def _notice_silence(client: KazooClient, handler: Handler) -> None:
 
 
 def _survive_refusals(client: KazooClient) -> None:
-    """Have each refusal of SASL be a failed authentication: some end kazoo's connection thread with a traceback otherwise."""
+    """Turn each refusal of SASL into a failed authentication: some would end kazoo's connection thread with a traceback."""
     connection = client._connection
     authenticate = connection._authenticate_with_sasl
 

@@ -206,18 +206,18 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
             raise
 
     def create_socket_pair(self) -> tuple[WakeUps, WakeUpSender]:
-        """Return what the connection thread is woken with: the reading and the writing end."""
+        """Return the sockets that wake the connection thread: the reading and the writing end."""
         wake_ups = WakeUps()
         return wake_ups, wake_ups.sender
 
     def async_result(self) -> Result:
-        """Return what a request returns."""
+        """Return a new result for a request."""
         return Result(self)
 
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Wait as ``select.select`` does. What has been read ahead, or counted, is ready.
+        """Wait as ``select.select`` does. A socket with bytes that were read ahead is ready.
 
         Raises ConnectionDropped when the connection has been silent for too long.
         """

@@ -206,7 +206,7 @@ class NodeWatches:
         return sent
 
     def _expect(self, result: Any, take: Callable[[Any], None]) -> None:
-        """Have ``take`` called with a request's result on kazoo's thread of completed requests, in the order of the answers."""
+        """Call ``take`` with a request's result on kazoo's thread of completed requests, in the order of the answers."""
         with self._lock:
             self._unanswered += 1
         result.rawlink(lambda result: self._answer(result, take))

@@ -41,7 +41,7 @@ def was_made(operations: Sequence[Operation], found: Found, after_zxid: int, ses
 
 
 def _zxid_of(operation: Create | Set, node: tuple[bytes, Stat], session_id: int) -> int | None:
-    """Return the transaction that made the change, None if it is not what the node shows."""
+    """Return the transaction that made the change; None if the node does not show that change."""
     data, stat = node
     if data != operation.data:
         return None

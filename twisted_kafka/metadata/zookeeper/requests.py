@@ -43,7 +43,7 @@ _ERRORS: Final[dict[type[Exception], tuple[type[StoreError], str]]] = {
     kazoo.AuthFailedError: (store.StoreUnavailableError, "ZooKeeper rejects the credentials"),
 }
 _NOT_EXECUTED: Final = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
-"""In the answer of a transaction that failed: what other operations than the failed one have."""
+"""In the answer of a failed transaction: the errors of the operations that did not fail themselves."""
 
 _ANY_WATCH: Final = 3
 

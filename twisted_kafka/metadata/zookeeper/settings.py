@@ -10,7 +10,7 @@ DEFAULT_PORT: Final = 2181
 
 
 class SaslCredentials(NamedTuple):
-    """Who a broker is for SASL/DIGEST-MD5, the mechanism of ZooKeeper's ``DigestLoginModule``."""
+    """A broker's credentials for SASL/DIGEST-MD5, the mechanism of ZooKeeper's ``DigestLoginModule``."""
 
     username: str
     password: str
@@ -22,7 +22,7 @@ class SaslCredentials(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperSettings:
-    """What a session needs to know."""
+    """The settings of a session."""
 
     hosts: str
     """``host:port`` pairs separated by commas."""

@@ -13,10 +13,10 @@ from twisted_kafka.network.requests.request_context import ConnectionInfo
 
 
 class PrincipalChannelBuilder:
-    """Gives new connections the principals that they have as long as no certificate names another."""
+    """Gives a new connection its principal, until a client certificate replaces it."""
 
     def __init__(self, inner: IChannelBuilder, principal_of: Callable[[ConnectionInfo], KafkaPrincipal]) -> None:
-        """``principal_of`` raises ValueError for a connection that is to be closed."""
+        """``principal_of`` returns a connection's principal, or raises ValueError to close the connection."""
         self._inner = inner
         self._principal_of = principal_of
 
