@@ -438,8 +438,7 @@ class KafkaServer:
     def _make_add_partitions_manager(
         self, running: Running, transactions: TransactionCoordinator, metadata: MetadataCache, data_plane: RequestPlane
     ) -> AddPartitionsToTxnManager:
-        """Make the client of other brokers' transaction coordinators; handlers continue the requests that wait for its
-        answers."""
+        """Make the client of other brokers' transaction coordinators; handlers continue after its answers."""
         running.add_partitions_client = client = self._make_client("AddPartitionsToTxnSenderThread", "AddPartitionsManager")
         listener_name = self.config.inter_broker_listener_name
         resume = data_plane.request_channel.send_callback

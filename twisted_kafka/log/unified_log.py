@@ -716,8 +716,7 @@ class UnifiedLog:
             raise self._read_error("read", error) from error
 
     def content(self, records: Buffer | FileRegion) -> Buffer:
-        """Return the bytes that ``read`` found; raises KafkaStorageError, and CorruptRecordError if a truncation has removed
-        them."""
+        """Return the bytes that ``read`` found; raises KafkaStorageError, CorruptRecordError if a truncation removed them."""
         if not isinstance(records, FileRegion):
             return records
         try:

@@ -255,7 +255,7 @@ class NetworkChannels:
 
 
 def _tell(dropped: Iterable[_Queued]) -> None:
-    """Release the callers that wait for the turn of a dropped request."""
+    """Release the callers that waited for their turn in the dropped queue, without a request."""
     for queued in dropped:
         if queued.request is None and queued.on_response is not None:
             queued.on_response(None)

@@ -37,8 +37,7 @@ class PartitionStateMachine:
         *,
         elected_unclean: Callable[[], None],
     ) -> None:
-        """``allow_unclean`` returns the topics, among those given, with unclean.leader.election.enable, after one read of the
-        store.
+        """``allow_unclean`` returns the given topics that have unclean.leader.election.enable, with one read of the store.
 
         ``elected_unclean`` is called for each leader that was not in sync.
         """
