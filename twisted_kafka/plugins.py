@@ -1,4 +1,4 @@
-"""What a class needs that a setting names: the interfaces, and the types of their arguments and results (docs/plugins.md).
+"""The interfaces for classes that settings name, and the types of their arguments and results (docs/plugins.md).
 
 A class may also be a subclass of one of the classes here that this broker uses itself, such as RackAwareReplicaSelector.
 """

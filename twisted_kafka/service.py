@@ -21,8 +21,8 @@ class BrokerService(service.Service):
     """Starts a broker with the application and stops it with it.
 
     It starts on the calling thread, before the reactor runs or on its thread, and raises StartError. It stops on a thread of the
-    reactor's pool, because requests in flight are still answered meanwhile. A stopped service may be started again: ``broker`` is
-    then a new instance on the same directories.
+    reactor's pool, because requests in flight are still answered during the stop. A stopped service may be started again:
+    ``broker`` is then a new instance on the same directories.
     """
 
     name = "kafka"

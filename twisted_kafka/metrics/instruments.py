@@ -203,7 +203,7 @@ class Histogram:
             pending = self._pending
             size = len(pending)
             values = pending[:size]
-            del pending[:size]  # values appended by other threads meanwhile come after these and stay
+            del pending[:size]  # values that other threads have appended since come after these and stay
         self.update_many(values)
 
     def snapshot(self) -> "HistogramSnapshot":

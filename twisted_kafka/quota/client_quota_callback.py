@@ -75,7 +75,7 @@ class IClientQuotaCallback(Interface):
         """Called when a quota is removed."""
 
     def quota_reset_required(quota_type: ClientQuotaType) -> bool:
-        """Return True once after limits have changed without ``update_quota``: they are asked for again then."""
+        """Return True once after limits have changed without ``update_quota``: the broker then reads all limits again."""
 
     def update_cluster_metadata(cluster: MetadataSnapshot) -> bool:
         """Called after the metadata cache has changed, with its snapshot. Return whether limits may have changed."""
@@ -98,7 +98,7 @@ class DefaultQuotaCallback:
     def configure(self, configs: Mapping[str, str]) -> None: ...
 
     def quota_metric_tags(self, quota_type: ClientQuotaType, principal: KafkaPrincipal, client_id: str) -> dict[str, str]:
-        """Return user and client id, without the one that the applying quota does not name."""
+        """Return the user and the client id, as far as the quota that applies names them."""
         user = principal.name
         has_user, has_client = self._levels(user, client_id)
         return {USER: node_name(user) if has_user else "", CLIENT_ID: client_id if has_client else ""}

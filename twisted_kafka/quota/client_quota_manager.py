@@ -22,7 +22,7 @@ MAX_SENSORS: Final = 10_000
 """Most sensors of one type of quota, as clients choose their ids. The least recently used tenth makes room for new ones."""
 
 PERCENT_PER_NS: Final = 100 / 1e9
-"""What a nanosecond on a thread counts in request quotas."""
+"""The percentage of a second that a nanosecond on a thread counts in request quotas."""
 
 _S = TypeVar("_S", bound=Sensor)
 
@@ -42,7 +42,7 @@ class ClientQuotaManager(Generic[_S]):
     ) -> None:
         """``callback`` provides IClientQuotaCallback; with None, quotas apply as they are set (``DefaultQuotaCallback``)."""
         self.changed: Callable[[], object] = lambda: None
-        """Called when the sensors that were looked up may no longer be those of their clients."""
+        """Called when cached sensors may no longer apply to their clients."""
         self.quota_type = quota_type
         self.is_enabled = callback is not None
         """Whether use is measured: from the first quota that was set until the broker stops, as in Kafka."""

@@ -28,7 +28,7 @@ from twisted_kafka.timing.timer import Timer
 CALLBACK_CLASS: Final = "client.quota.callback.class"
 
 EXPIRE_MS: Final = 30_000
-"""How often idle sensors are looked for (Kafka: Metrics.ExpireSensorTask)."""
+"""How often idle sensors are removed (Kafka: Metrics.ExpireSensorTask)."""
 
 _USERS: Final = "users"
 _CLIENTS: Final = "clients"
@@ -162,7 +162,7 @@ class QuotaManagers:
         return sensors
 
     def most_fetched(self, context: RequestContext) -> float:
-        """Return the most bytes that a client may get at once without having to wait in any case."""
+        """Return the most bytes that a client may get at once: more than this always delays the client."""
         if not self.fetch.is_enabled:
             return math.inf
         sensors: ClientSensors | None = context.connection.quota_sensors

@@ -78,7 +78,7 @@ class RateSensor(Sensor):
         super().__init__(tags, windows, limit, now_ms)
         self._max_ms = max_throttle_ms
         self.most_at_once = self._most_at_once()
-        """The most that a client may use at once without having to wait in any case."""
+        """The most that a client may use at once: more than this always delays the client."""
 
     def record(self, value: float, now_ms: int) -> int:
         """Record a use; return how many milliseconds the client has to wait."""
@@ -140,7 +140,7 @@ class TokenSensor(Sensor):
             return wait_ms
 
     def take(self, tokens: float, now_ms: int) -> int:
-        """Take tokens in any case; return how long the client has to wait after that."""
+        """Take tokens, even if there are not enough; return how long the client then has to wait."""
         with self._lock:
             self.last_ms = now_ms
             self._rate.record(tokens, now_ms)

@@ -1,6 +1,6 @@
 """In-sync replicas that grow and shrink: the leader proposes, the controller decides (KIP-497; Kafka: ``AlterPartitionManager``).
 
-One request is in flight at a time. Changes proposed meanwhile go with the next request, and unanswered changes are sent again.
+One request is in flight at a time. The next request has the changes that were proposed since, and unanswered changes.
 """
 
 import threading
@@ -89,7 +89,7 @@ class AlterPartitionManager:
         self._retries.add(delay_ms, look)
 
     def watch(self, partition: Partition) -> None:
-        pass  # all partitions that this broker leads are looked at (``IInSyncReplicas``)
+        pass  # all partitions that this broker leads are checked (``IInSyncReplicas``)
 
     def maybe_expand(self, partition: Partition, replica_id: int) -> None:
         """Propose that a follower joins, if it has all that is committed (``IInSyncReplicas``)."""

@@ -48,7 +48,7 @@ class IControllerChannel(Protocol):
 
 
 class FixedReplicas:
-    """For a broker that is alone: the in-sync replicas stay what the controller says."""
+    """For a broker without others: only the controller changes in-sync replicas."""
 
     def watch(self, partition: Partition) -> None: ...
 

@@ -93,7 +93,7 @@ class PreferredReplicas:
         return None if selected is None or selected == leader else selected.node.id
 
     def close(self) -> None:
-        """Release what the selector holds."""
+        """Release the resources of the selector."""
         self._selector.close()
 
     def _node(self, broker_id: int, client: ClientMetadata) -> Node | None:

@@ -42,9 +42,9 @@ class DelegationToken(NamedTuple):
 
     token_id: str
     owner: KafkaPrincipal
-    """Who the token speaks for."""
+    """The principal of clients that log in with the token."""
     requester: KafkaPrincipal
-    """Who had it created."""
+    """The principal that created the token."""
     renewers: tuple[KafkaPrincipal, ...]
     issued_ms: int
     expires_ms: int

@@ -20,7 +20,7 @@ DEFAULT: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPri
 
 
 class AuthenticationContext(NamedTuple):
-    """What is known of a client. None for what its security protocol does not say."""
+    """The identity of a client on its connection. A field that its security protocol does not have is None."""
 
     security_protocol: str
     listener_name: str
@@ -33,7 +33,7 @@ class AuthenticationContext(NamedTuple):
     """... and the name that it has authenticated, with GSSAPI the whole one: ``kafka/host@EXAMPLE.COM``."""
     is_token_authenticated: bool = False
     principal_name: str | None = None
-    """What the default builder would call it: with GSSAPI the short name, None if no rule fits."""
+    """The name that the default builder would use: with GSSAPI the short name, None if no rule matches."""
 
 
 class IKafkaPrincipalBuilder(Interface):

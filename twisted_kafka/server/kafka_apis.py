@@ -55,7 +55,7 @@ _ASK_VERSIONS: Final = (
     "update it"
 )
 _BROKER_APIS: Final = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA})
-"""What a controller sends: it has an element for each partition of the cluster."""
+"""Requests of a controller, which have an element for each partition of the cluster."""
 _NO_ERROR_COUNTS: Final[Mapping[int, int]] = {}
 """The error counts of a request without response."""
 
@@ -75,7 +75,10 @@ class KafkaApis:
         throttler: RequestThrottler | None = None,
         most_broker_elements: int = MOST_ELEMENTS,
     ) -> None:
-        """Without ``throttler`` there are no quotas. ``most_broker_elements`` is for what a controller sends to brokers."""
+        """Without ``throttler`` there are no quotas.
+
+        ``most_broker_elements`` is the limit of elements in requests that a controller sends to brokers.
+        """
         self._apis = registry.apis
         self._tells_supported = registry.tells_supported
         self._throttler = throttler
@@ -165,7 +168,7 @@ class KafkaApis:
             api = self._apis[context.api_key]
             found = None
             authenticator = context.connection.authenticator
-            # What is not admitted is handled alone, by `handle`.
+            # `handle` handles the requests that are not admitted one by one.
             is_admitted = authenticator is None or authenticator.admits(context.api_key, request.received_ns)
             if is_admitted and api.together is not None and api.serves(context.api_version):
                 try:

@@ -29,7 +29,7 @@ class KeptFrames:
         self._kept_bytes = 0
 
     def keep(self, request: Request, request_class: type[Message], until: Future[Any]) -> Callable[[], Message]:
-        """Return what decodes ``request`` again: its objects would take ten times as much as its frame.
+        """Return a function that decodes ``request`` again: its objects would take ten times the memory of its frame.
 
         The function raises FrameNotKeptError if there is no room for the frame.
         """

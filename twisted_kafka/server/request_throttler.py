@@ -58,7 +58,7 @@ class RequestThrottler:
     def throttle(
         self, channel: RequestChannel, request: Request, result: Response | Measured | Limited | Outcome, shared_by: int
     ) -> Response | Outcome:
-        """Record what a request has used; return what to answer, with the time for which its channel is muted from now on.
+        """Record the use of a request; return its result with the throttle time. Its channel is muted for that time from now on.
 
         ``shared_by`` is the number of requests that were handled together: each has used its part of the time.
         """

@@ -115,7 +115,7 @@ class BoundedQueue(Generic[V]):
         return True
 
     def take(self, most: int, enough_bytes: int = sys.maxsize) -> list[V]:
-        """Remove the first items and return them: at most ``most``, and none behind the one that makes them ``enough_bytes``."""
+        """Remove the first items and return them: at most ``most``, and no more once they have ``enough_bytes``."""
         taken: list[V] = []
         taken_bytes = 0
         with self._lock:

@@ -19,7 +19,7 @@ if EMULATES_C_API:
 else:
 
     def pwrite(fd: int, data: AnyBuffer, position: int, /) -> int:
-        """Write as ``os.pwrite`` does: the one that the module has now, which the tests' disks replace."""
+        """Write with the present ``os.pwrite``, which simulated disks of tests replace."""
         return os.pwrite(fd, data, position)
 
     def to_bytes(data: AnyBuffer) -> bytes:

@@ -1,4 +1,4 @@
-"""What a platform offers to write files durably, and to lock them.
+"""The platform's functions for durable writes, and for locks of files.
 
 macOS has neither ``fdatasync`` nor ``posix_fallocate``, and its ``fsync`` leaves data in the drive's cache: ``F_FULLFSYNC`` empties
 it (fcntl(2) of macOS).
@@ -13,7 +13,7 @@ from typing import Final
 
 _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
 _NOT_OFFERED: Final = (errno.EINVAL, errno.ENOTSUP, errno.ENOTTY, errno.ENOSYS)
-"""What a file system answers that has no ``F_FULLFSYNC``, such as one of a network."""
+"""The errors of a file system without ``F_FULLFSYNC``, such as a network file system."""
 
 _HAS_FDATASYNC: Final = hasattr(os, "fdatasync")
 _HAS_FALLOCATE: Final = hasattr(os, "posix_fallocate")

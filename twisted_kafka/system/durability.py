@@ -1,4 +1,4 @@
-"""What reaches the disk before a call returns: everything, except below directories that are removed with their broker.
+"""Decides which writes reach the disk before a call returns: all, except in directories that are removed with their broker.
 
 A broker in a temporary directory never starts again there, so nobody could read what a sync would save.
 """

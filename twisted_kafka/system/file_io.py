@@ -79,7 +79,7 @@ def read_whole(path: Path) -> bytes:
 
 
 def load(file: OpenFile, position: int, end: int) -> None:
-    """Have the system read a part of the file into its page cache; raises as ``read_at``.
+    """Let the system read a part of the file into its page cache; raises as ``read_at`` does.
 
     Only Linux can do it without a copy; elsewhere nothing happens. Costs 15 us for a megabyte that is in the cache already.
     """

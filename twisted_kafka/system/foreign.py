@@ -56,7 +56,7 @@ def argument(data: bytes | bytearray | memoryview) -> Any:
 
 
 def _checked(result: int) -> int:
-    """Return what a system call returned; raise its OSError if that is negative."""
+    """Return the result of a system call; raise its OSError if it is negative."""
     if result < 0:
         number = _cffi.get_errno()
         raise OSError(number, os.strerror(number))
@@ -78,7 +78,7 @@ _recv = load_function(None, "recv", LONG, INT, BYTES, SIZE, INT)
 
 
 class _Memory(threading.local):
-    """What a thread receives into, and joins in."""
+    """The buffers of one thread, for received bytes and for joining."""
 
     def __init__(self) -> None:
         self.received: Any = b""

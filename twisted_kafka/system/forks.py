@@ -1,4 +1,4 @@
-"""What a forked process gives up: it has copies of its parent's descriptors, but none of the threads that use them.
+"""Closes descriptors in a forked process: it has copies of its parent's descriptors, but none of the threads that use them.
 
 A program that runs a broker may fork, as multiprocessing does by default on Linux up to Python 3.13. A copy of a socket would keep
 the parent's port and connections open, a copy of a locked file its directory locked. So a child closes both at once. Closing a copy

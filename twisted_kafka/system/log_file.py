@@ -31,7 +31,7 @@ class LogFile:
         return self._path.open("ab")
 
     def write(self, text: str) -> None:
-        """Append text. If the path cannot be opened again, go on with the file that is open; raises OSError of a full disk."""
+        """Append text. If the path cannot be opened again, continue with the open file. Raises OSError if the disk is full."""
         with self._lock:
             if self._is_gone():
                 with contextlib.suppress(OSError):

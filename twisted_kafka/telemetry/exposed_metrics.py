@@ -15,10 +15,10 @@ MAX_SERIES: Final = 20_000
 """Maximum number of series of all clients; samples beyond it are counted in ``DroppedSamples``."""
 
 MAX_BYTES: Final = 16 << 20
-"""What the texts of all series may take together, with ``SERIES_BYTES`` for each; samples beyond it are counted there, too."""
+"""The most bytes of the texts of all series, with ``SERIES_BYTES`` for each; samples beyond the limit are counted, too."""
 
 SERIES_BYTES: Final = 1024
-"""What a series takes besides its own texts."""
+"""The memory of a series besides its texts."""
 
 MAX_TEXT_LENGTH: Final = 255
 """Maximum number of characters of a metric name, of a label name and of a label value."""

@@ -250,9 +250,10 @@ def _is_older(producer: Producer, than: Producer) -> bool:
 
 
 def _error_of(failure: BaseException, verify_only: bool) -> ErrorCode:
-    """Return what becomes of a question that got no answer.
+    """Return the error of a question without an answer.
 
-    A broker that is too old for these questions verifies nothing, so the append goes on. But nothing is added by it either.
+    A broker that is too old for these questions verifies nothing, so the append continues. But such a broker does not add
+    partitions either.
     """
     from twisted_kafka.client.errors import AuthenticationError  # loaded when there are other brokers
 

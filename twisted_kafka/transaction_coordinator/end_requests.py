@@ -16,14 +16,14 @@ from twisted_kafka.transaction_coordinator.transaction_state import TransactionS
 
 
 class Sender(Enum):
-    """Who sends the request, by its producer id and epoch."""
+    """The sender of the request, by its producer id and epoch."""
 
     CURRENT = "has the present epoch"
     RETRYING = "has the epoch before the end that is asked for again"
 
 
 class Step(Enum):
-    """What is done."""
+    """The step that the coordinator takes."""
 
     END = "the transaction ends"
     BUMP = "there is no transaction to abort; the epoch is bumped all the same"

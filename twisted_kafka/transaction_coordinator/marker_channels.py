@@ -134,7 +134,7 @@ class MarkerChannels:
         return len(self._leaderless)
 
     def _look_for_leaders(self, some: Sequence[_Queued]) -> None:
-        """Have those asked again whose partitions have got a leader, or are deleted."""
+        """Repeat the requests whose partitions have got a leader, or are deleted."""
         reachable = [each for each in some if any(map(self._is_reachable, each.marker.partitions))]
         with self._lock:
             found = [each for each in reachable if self._leaderless.pop(each, self) is None]
@@ -184,7 +184,7 @@ class MarkerChannels:
         return self._metadata.node(broker_id, self._listener_name)
 
     def _is_gone(self, queue: _BrokerQueue) -> bool:
-        """Whether the request in flight, if there is one, goes to where the broker is not."""
+        """Whether there is a request in flight to an address that the broker no longer has."""
         return queue.sent_to is not None and queue.sent_to != self._node(queue.broker_id)
 
     def _is_led(self, partitions: Collection[TopicPartition], broker_id: int) -> bool:

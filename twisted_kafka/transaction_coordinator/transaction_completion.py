@@ -149,7 +149,7 @@ class TransactionCompletion:
         self._effects.write(write.records, write.completed)
 
     def decided(self, prepared: TransactionMetadata, error: ErrorCode, on_late: Callable[[], None] = nobody) -> None:
-        """Take the outcome of writing a decision: go on with it, or write it again if it may be in the log.
+        """Take the outcome of writing a decision: continue after success, or write it again if it may be in the log.
 
         ``on_late`` is called when it is committed after an error.
         """

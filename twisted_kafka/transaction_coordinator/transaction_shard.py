@@ -77,9 +77,9 @@ class TransactionShard:
         self._on_end = environment.on_end
         self._transaction_version = environment.transaction_version
         self._before_bump: dict[str, Producer] = {}
-        """The producer as it was before it had its epoch bumped: it may ask again if it did not get the answer.
+        """Producers before their last epoch bump: such a producer may ask again if it did not get the answer.
 
-        Not stored, as in Kafka: such a producer is fenced if its coordinator changes in between.
+        Not stored, as in Kafka: a change of the coordinator fences such a producer.
         """
 
     # the runtime's side

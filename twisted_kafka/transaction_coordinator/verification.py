@@ -98,7 +98,7 @@ class TransactionVerification:
     def _when_answered(
         self, errors: dict[TopicPartition, ErrorCode], guards: dict[TopicPartition, VerificationGuard], knows_abortable: bool
     ) -> Callable[[Answers], Verified]:
-        """Return what takes the coordinator's answers, and note how long they take from now."""
+        """Return the function that takes the coordinator's answers; it also records how long they took."""
         began_ns = self._clock.monotonic_ns()
 
         def answered(answers: Answers) -> Verified:

@@ -46,7 +46,7 @@ LISTENERS_TIMEOUT_S: Final = 60.0
 """How long a new session waits for the session listeners to return from EXPIRED."""
 DELETIONS_PER_TRANSACTION: Final = 500
 RECURSIVE_ATTEMPTS: Final = 10
-"""How often a recursive deletion starts again because others change the tree meanwhile."""
+"""How often a recursive deletion starts again because other clients changed the tree."""
 
 _REFUSED: Final = (NodeExistsError, BadVersionError, NoNodeError)
 """How a change that has been made already is refused."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from twisted_kafka.network.loop.processor import Processor
 
 ACCEPTS_PER_TURN = NEW_CONNECTIONS
-"""Most connections accepted before the reactor gets to its other work: as many as an empty processor queue takes."""
+"""The most connections accepted before the reactor does its other work: an empty processor queue takes this many."""
 
 CLOSE_S = 1.0
 """How long ``close`` waits for the network thread that runs the acceptor; the thread may have failed."""

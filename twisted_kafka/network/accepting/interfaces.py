@@ -7,7 +7,10 @@ NEW_CONNECTIONS: Final = 20
 
 
 class IConnectionQuotas(Protocol):
-    """What a processor asks of ConnectionQuotas. The acceptor has already counted each connection that a processor gets."""
+    """The part of ConnectionQuotas that a processor uses.
+
+    The acceptor has already counted each connection that a processor gets.
+    """
 
     def dec(self, listener_name: str, address: str) -> None:
         """Stop counting a connection. Called exactly once per connection, when its socket is closed; from any thread."""

@@ -50,7 +50,7 @@ LOADED_NS = 1_000_000_000
 """Records count as in the page cache for this long after a handler has loaded them."""
 
 FRAME_BYTES = 64
-"""What a frame that waits costs besides its bytes: its size prefix, its object, and its place in the backlog."""
+"""The memory of a waiting frame besides its bytes: its size prefix, its object, and its place in the backlog."""
 
 
 class KafkaChannel:

@@ -1,4 +1,4 @@
-"""What one processor counts about its connections."""
+"""The counts of one processor's connections."""
 
 
 class ConnectionStats:

@@ -124,7 +124,7 @@ class FrameReader:
         self._buffer: bytearray | None = None  # of the incomplete frame
         self._size = 0
         self.uncut = b""
-        """What is left of the bytes that were fed: ``cut`` returns the next frames."""
+        """The bytes that were fed and are not cut into frames yet."""
         self.held_bytes = 0
         """Bytes held of an incomplete frame, or of frames that are not cut yet."""
 

@@ -1,4 +1,4 @@
-"""What the connections of a processor hold in memory together, and which of them to close if that is too much."""
+"""The memory that all connections of a processor hold, and the choice of connections to close if it is too much."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from twisted_kafka.network.requests.request import Request
 from twisted_kafka.protocol.regions import FileRegion
 
 NOTE_BYTES: Final = 256
-"""What a note for the access log takes: a tuple, its texts and its place."""
+"""The memory of a note for the access log: a tuple, its texts and its place."""
 
 STUCK_NS: Final = 2_000_000_000
 """A client that reads its response takes a part of it within this time."""
@@ -17,7 +17,7 @@ FAR_TOO_MUCH: Final = 3
 
 
 class HeldBytes:
-    """The bytes of each connection, of which at most ``max_bytes`` are to be held together."""
+    """The bytes that each connection holds. The sum should stay within ``max_bytes``."""
 
     __slots__ = ("_held", "max_bytes", "total_bytes")
 

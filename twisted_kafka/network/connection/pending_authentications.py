@@ -10,7 +10,7 @@ from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.system.threads import attempt
 
 CHECK_S: Final = 1.0
-"""How often connections that have had their time are looked for."""
+"""How often the broker looks for connections whose time to authenticate is over."""
 
 _log = Logger()
 

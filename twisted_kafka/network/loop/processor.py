@@ -321,7 +321,7 @@ class Processor:
                     break
                 handled += count
                 if leader.next_role is not None:
-                    break  # it is the handler, and goes on as such
+                    break  # this thread has become a handler, and continues as one
         except BaseException:  # noqa: BLE001 the loop may be another thread's by now: it must not fail because of this
             _log.failure("{name} failed", name=handler.name)
         with self._leadership:
@@ -380,7 +380,7 @@ class Processor:
         self._is_awake = True
 
     def run_pending(self) -> None:
-        """Do what other threads have asked for."""
+        """Call the functions that other threads have queued."""
         self._wake_pending = False
         if self.new_connections.waiting:
             self.configure_new_connections()

@@ -19,7 +19,7 @@ from twisted_kafka.timing.clock import IClock
 SOCKET_SERVER_METRICS = "kafka.server:socket-server-metrics"
 
 UNLIMITED_BYTES = 2**63 - 1
-"""What is available without a pool (Kafka: MemoryPool.NONE)."""
+"""The available memory without a pool (Kafka: MemoryPool.NONE)."""
 
 _NS = 1e-9
 

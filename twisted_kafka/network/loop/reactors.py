@@ -42,7 +42,7 @@ _log = Logger()
 
 
 class ILoopHooks(Protocol):
-    """What a reactor calls on its processor."""
+    """The methods of a processor that its reactor calls."""
 
     def handle_requests(self) -> bool:
         """Handle requests that are queued; return False if another thread runs the reactor now."""
@@ -57,7 +57,7 @@ class ILoopHooks(Protocol):
         """Record that the thread is awake."""
 
     def run_pending(self) -> None:
-        """Do what other threads have asked for. Called after the events of the sockets."""
+        """Call the functions that other threads have queued. Called after the events of the sockets."""
 
 
 class NoHooks:

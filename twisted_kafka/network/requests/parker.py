@@ -11,7 +11,7 @@ from twisted_kafka.system.threads import make_thread
 
 
 class IRole(Protocol):
-    """What a thread does: run a processor's loop, or handle requests."""
+    """The role of a thread: it runs a processor's loop, or handles requests."""
 
     @property
     def name(self) -> str:
@@ -36,7 +36,7 @@ class IRequestHandler(IRole, Protocol):
 
 
 class Parker:
-    """Where one thread sleeps, and what other threads can see of it.
+    """The place where one thread sleeps, and its state for other threads.
 
     ``busy_since_ns`` is when the thread took its current request, 0 if it has none. The stall watch sets ``seen_since_ns`` and
     ``stalled_since_ns`` to that value when it finds the thread in a request for the first and for the second time.
@@ -65,7 +65,7 @@ class Parker:
         self.thread: threading.Thread | None = None
         self.role: IRole | None = None
         self.next_role: IRole | None = None
-        """The role that the thread goes on with after the current one."""
+        """The role that the thread takes after the current one."""
 
     def park(self, timeout_s: float) -> bool:
         """Sleep until woken; return False after ``timeout_s`` seconds."""
@@ -118,7 +118,7 @@ class Parker:
 
 
 def exchange_roles(leader: Parker, follower: Parker) -> None:
-    """Give each of two threads the other's role, which it goes on with when it notices, and its name."""
+    """Exchange the roles and names of two threads. Each takes the new role when it next checks ``next_role``."""
     leader.next_role, follower.next_role = follower.role, leader.role
     if leader.thread is not None and follower.thread is not None:
         leader.thread.name, follower.thread.name = follower.thread.name, leader.thread.name

@@ -117,7 +117,7 @@ class RequestChannel:
     # The processors' side.
 
     def add_processor(self, processor: "Processor") -> None:
-        """Watch the requests that ``processor`` handles, and leave the queue to it meanwhile."""
+        """Watch the requests that ``processor`` handles. While it handles one, other threads leave the queue to it."""
         with self._lock:
             self._processors = [*self._processors, processor]
 
@@ -308,7 +308,7 @@ class RequestChannel:
         return RequestBundle(requests) if len(requests) > 1 else first
 
     def put_back(self, bundles: Sequence[RequestBundle]) -> None:
-        """Queue the parts of a bundle, except for the one that the handler goes on with, before the other requests.
+        """Queue the parts of a bundle before other requests; without the part that the handler itself continues with.
 
         A handler that found the queue empty meanwhile sleeps, and if the one that calls this is stalled already, nobody watches it.
         """

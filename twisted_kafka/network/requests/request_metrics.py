@@ -203,7 +203,7 @@ class _ApiMetrics:
             if not size:
                 return
             taken = rows[:size]
-            del rows[:size]  # rows appended by other threads meanwhile come after these and stay
+            del rows[:size]  # rows that other threads have appended since come after these and stay
             whole = _columns(taken)
             first = taken[0][-1]
             is_mixed = (not first) in whole.specials
@@ -255,7 +255,7 @@ class RequestMetrics:
         registry.flush_before_reading(self.flush)
 
     def register(self, api_keys: Iterable[int]) -> None:
-        """Have the metrics of these APIs there before their first request, as Kafka does: from the first reading on.
+        """Register the metrics of these APIs before their first request, as Kafka does, at the first reading of metrics.
 
         There are a thousand, a quarter of a broker's start.
         """

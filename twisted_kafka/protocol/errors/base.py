@@ -150,7 +150,7 @@ class ErrorCode(IntEnum):
 
 
 MESSAGE_CHARACTERS: Final = 1_000
-"""So much of a message is shown. It often quotes what a client has sent, for each element of a response."""
+"""The most characters of a message that are shown. Messages often quote a client's text, for each element of a response."""
 
 
 class KafkaError(Exception):

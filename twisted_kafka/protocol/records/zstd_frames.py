@@ -135,7 +135,7 @@ class _Frame(NamedTuple):
 
 
 def _walk_frame(view: memoryview, start: int) -> _Frame:
-    """Return what the headers of the frame at ``start`` and of its blocks say; raises CorruptRecordError."""
+    """Return the contents of the headers of the frame at ``start`` and of its blocks; raises CorruptRecordError."""
     try:
         (magic,) = _WORD.unpack_from(view, start)
         position = start + 4

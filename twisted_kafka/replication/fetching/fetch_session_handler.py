@@ -17,7 +17,7 @@ _LAST_EPOCH: Final = 2**31 - 1
 
 
 class Wanted(NamedTuple):
-    """What is asked of a partition."""
+    """The fetch of one partition."""
 
     topic_id: bytes
     fetch_offset: int
@@ -49,9 +49,9 @@ class FetchSessionHandler:
         self._is_refused = False
         """Whether the leader had no room for a session the last time."""
         self._partitions: dict[TopicPartition, Wanted] = {}
-        """What is asked for, the partition that had records last at the end."""
+        """The fetched partitions; the one that last had records is at the end."""
         self._topics: dict[bytes, tuple[str, int]] = {}
-        """The name of each topic id, and how many partitions of it are asked for."""
+        """The name of each topic id, and the number of its fetched partitions."""
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -60,11 +60,11 @@ class FetchSessionHandler:
         return iter(self._partitions)
 
     def asked(self, topic_partition: TopicPartition) -> Wanted | None:
-        """Return what the last request asked of a partition; None if it did not ask for it."""
+        """Return the fetch of a partition in the last request; None if it was not in that request."""
         return self._partitions.get(topic_partition)
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """Return the name of a topic that was asked for."""
+        """Return the name of a fetched topic."""
         found = self._topics.get(topic_id)
         return None if found is None else found[0]
 

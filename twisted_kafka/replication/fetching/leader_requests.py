@@ -1,4 +1,7 @@
-"""What a follower asks its leader, as ``inter.broker.protocol.version`` allows (Kafka: ``RemoteLeaderEndPoint``)."""
+"""The requests of a follower to its leader (Kafka: ``RemoteLeaderEndPoint``).
+
+``inter.broker.protocol.version`` decides their versions.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
@@ -109,7 +112,7 @@ class LeaderRequests:
 
 
 def fetched(response: FetchResponse, name_of: Callable[[bytes], str | None]) -> Iterator[tuple[TopicPartition, PartitionData]]:
-    """Return what a response has of each partition; ``name_of`` returns the name of a topic by its id."""
+    """Return the part of each partition of a response; ``name_of`` returns the name of a topic by its id."""
     for topic in response.responses:
         name = topic.topic or name_of(topic.topic_id)
         if name is not None:
@@ -118,7 +121,7 @@ def fetched(response: FetchResponse, name_of: Callable[[bytes], str | None]) -> 
 
 
 def listed(response: ListOffsetsResponse) -> tuple[int, int]:
-    """Return the error and the offset of the only partition that was asked for."""
+    """Return the error and the offset of the only partition in a response."""
     for topic in response.topics:
         for data in topic.partitions:
             return data.error_code, data.offset

@@ -87,7 +87,7 @@ Work = Generator["Outgoing | Pause", Answer, None]
 
 
 class FetcherHost(NamedTuple):
-    """What the fetchers of a broker share."""
+    """The parts that the fetchers of a broker share."""
 
     clock: IClock
     requests: LeaderRequests
@@ -126,7 +126,7 @@ class FetchState:
         self.go_on()
         log = partition.log
         self.has_unknown_end = self.last_fetched_epoch == UNDEFINED_EPOCH and log.log_end_offset > log.high_watermark
-        """Whether the log may end with what the leader's has not, and the leader cannot know: the log has no epochs."""
+        """Whether the log may end with records that the leader lacks, without the leader noticing: the log has no epochs."""
 
     def next_backoff_ms(self, why: object, most_ms: int) -> int:
         """Return how long to leave the partition alone after an error."""
@@ -177,7 +177,7 @@ class ReplicaFetcher:
     # Called on any thread.
 
     def add(self, partitions: Iterable[Partition]) -> None:
-        """Copy these partitions, from their logs' ends on. One that is copied in the same leader epoch goes on."""
+        """Copy these partitions, from the ends of their logs on. A copy in progress in the same leader epoch continues."""
         with self._lock:
             for partition in partitions:
                 topic_partition = partition.topic_partition
@@ -540,5 +540,5 @@ class ReplicaFetcher:
 
 
 def _is_answer_to(asked: Wanted, state: FetchState) -> bool:
-    """Return whether the partition is as it was when it was asked for: it may have been removed and added, or truncated."""
+    """Return whether the partition is still in the state of the request. It may have been removed and added, or truncated."""
     return asked.fetch_offset == state.fetch_offset and asked.leader_epoch == state.leader_epoch

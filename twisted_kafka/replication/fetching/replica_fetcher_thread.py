@@ -74,7 +74,7 @@ class ReplicaFetcherThread:
         self._lock = threading.Lock()
         self._is_paused = True
         self._is_awaited = False
-        """Whether the work has to go on without a pause, because of what happened since it was looked at."""
+        """Whether the thread must continue without a pause, because there is new work."""
         self._task: ScheduledTask | TimerEntry | None = None
         self._is_stopped = False
         self._line = 0
@@ -160,7 +160,7 @@ class ReplicaFetcherThread:
             self._advance(_outcome(done))
 
     def _overtake(self) -> None:
-        """Ask again beside the fetch that waits, if there is something that it does not ask for."""
+        """Send a fetch beside the one that waits, if there are partitions that the waiting fetch does not have."""
         fetcher = self.fetcher
         if self._in_flight is None or self._overtaken is not None or not (fetcher.may_be_overtaken and fetcher.has_changes):
             return
@@ -181,7 +181,7 @@ class ReplicaFetcherThread:
         return failed
 
     def _pause(self, ms: int | None) -> bool:
-        """Wait; return False if there is something to do already."""
+        """Wait; return False if there is work already."""
         with self._lock:
             if self._is_awaited:
                 self._is_awaited = False

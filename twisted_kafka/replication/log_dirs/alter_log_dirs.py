@@ -145,7 +145,7 @@ class AlterLogDirs:
         self.manager.remove(topic_partitions)
 
     def directory_failed(self, directory: Path) -> None:
-        """Suspend moves into and out of a failed directory. What the other directory has of them stays."""
+        """Suspend moves into and out of a failed directory. The logs in the other directory stay."""
         for partition in self._partitions:
             future = partition.future_log
             if future is not None and directory in (future.parent, partition.log.parent):

@@ -82,7 +82,7 @@ class ReplicaCopier:
 
 
 def align(log: UnifiedLog, future: UnifiedLog) -> None:
-    """Truncate the future log to what the log has; raise KafkaStorageError."""
+    """Truncate the future log to the offsets and epochs of the log; raise KafkaStorageError."""
     if future.log_end_offset < log.log_start_offset:
         future.truncate_fully_and_start_at(log.log_start_offset)
         return

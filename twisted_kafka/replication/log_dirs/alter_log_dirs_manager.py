@@ -58,7 +58,7 @@ class ReplicaMover:
     def run_once(self) -> int:
         """Copy a piece of each partition; return the number of bytes, 0 also when the quota is exceeded.
 
-        What has failed is tried again when there is nothing else to move: after a pause.
+        Failed moves are tried again after a pause, when there is nothing else to move.
         """
         size_bytes = 0
         for topic_partition in [each for each in list(self.partitions) if each not in self.failed] or list(self.partitions):

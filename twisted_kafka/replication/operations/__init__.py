@@ -1,1 +1,1 @@
-"""Appends, fetches and other operations on partitions, and those of them that wait."""
+"""Appends, fetches and other operations on partitions, with their delayed forms."""

@@ -52,7 +52,7 @@ class PartitionResult:
             self.conversion = info.conversion
 
     def wait_for(self, required_offset: int, leader_since: int) -> None:
-        """Set what the append waits for."""
+        """Set the offset and the leader epoch for which the append waits."""
         self.required_offset = required_offset
         self.leader_since = leader_since
 

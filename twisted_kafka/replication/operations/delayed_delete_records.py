@@ -22,7 +22,7 @@ class DeleteRecordsResult:
 
 
 class DelayedDeleteRecords(DelayedOperation):
-    """Waits for each partition's low watermark to reach the offset that was asked for."""
+    """Waits for each partition's low watermark to reach the requested offset."""
 
     __slots__ = ("_partitions", "_pending_offsets", "_results", "future")
 

@@ -15,7 +15,10 @@ from twisted_kafka.waiting.purgatory import DelayedOperation
 
 
 class FetchAnswer(Future[list[PartitionRead]]):
-    """What a fetch that waits will have read. ``give_up`` ends the wait: the client has gone. None: it has ended."""
+    """The future result of a waiting fetch.
+
+    ``give_up`` ends the wait after the client has gone; it is None once the wait has ended.
+    """
 
     def __init__(self, give_up: Callable[[], object]) -> None:
         super().__init__()
@@ -36,7 +39,7 @@ class _Waiting:
 class DelayedFetch(DelayedOperation):
     """Waits for ``min_bytes`` bytes in all, or for a change of a partition: another leader, a truncation, a new segment.
 
-    When a partition changes, only that one is looked at.
+    When a partition changes, only that partition is read again.
     """
 
     __slots__ = (

@@ -46,7 +46,7 @@ class Purgatories:
                 registry.gauge("DelayedOperationPurgatory", name, partial(getattr, purgatory, attribute), **tags)
 
     def shutdown(self) -> None:
-        """Answer fetches with what there is, so that nobody waits for them; drop the other operations."""
+        """Answer waiting fetches with the available records, so that nobody waits for them; drop the other operations."""
         self.fetch.finish()
         for purgatory in (self.produce, self.fetch, self.delete_records):
             purgatory.shutdown()

@@ -54,7 +54,7 @@ _EXPECTED = (
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 MOST_UNKNOWN: Final = 1_000
-"""Most unknown partitions that may wait in a fetch: each is held meanwhile, and clients can name any number."""
+"""The most unknown partitions of a waiting fetch: each takes memory, and clients can name any number."""
 
 _log = Logger(__name__)
 
@@ -236,7 +236,7 @@ class LogReader:
         )
 
     def sent_to_follower(self, fetch: PartitionFetch, replica_id: int, size_bytes: int) -> None:
-        """Count what a follower is sent of a partition: for the quota if it applies, and if a reassignment adds the follower."""
+        """Count the bytes of a partition that a follower gets, if the quota applies, or if a reassignment adds the follower."""
         topic_partition = fetch.topic_partition
         if topic_partition is None:
             return

@@ -91,7 +91,7 @@ class FetchWatch:
         """When the last fetch arrived, by the wall clock. The follower had all of the settled partitions then."""
 
     def add(self, fetch: PartitionFetch) -> None:
-        """Watch a partition, if it is known, and have it read for the next fetch."""
+        """Watch a partition, if it is known, and let the next fetch read it."""
         self._members.add(fetch)
         topic_partition = fetch.topic_partition
         if topic_partition is not None and self._fetches.get(topic_partition) is not fetch:
@@ -126,7 +126,7 @@ class FetchWatch:
         return self._number
 
     def wait(self, on_change: OnChange) -> None:
-        """Call ``on_change`` with each partition that changes, in the place of an earlier fetch's function."""
+        """Call ``on_change`` with each partition that changes; it replaces the function of an earlier fetch."""
         with self._lock:
             self._on_change = on_change
 
@@ -137,7 +137,7 @@ class FetchWatch:
                 self._on_change = None
 
     def is_last(self, number: int) -> bool:
-        """Return whether no later fetch has begun to wait: it would have what this one takes."""
+        """Return whether no later fetch has begun to wait. A later fetch takes the changes of an earlier one."""
         return self._number == number
 
     def unsettle(self, fetch: PartitionFetch) -> None:
@@ -182,7 +182,7 @@ class FetchWatch:
         return [fetch for fetch in unsettled if fetch in self._members]
 
     def take_in_turn(self, taken: Iterable[PartitionFetch]) -> list[PartitionFetch]:
-        """Return the settled partitions whose turn it is to be read, without partitions that are read in any case."""
+        """Return the settled partitions whose turn to be read has come, without partitions in ``taken``."""
         chosen = set(taken)
         found: list[PartitionFetch] = []
         for _ in range(min(READ_IN_TURN, len(self._in_turn))):

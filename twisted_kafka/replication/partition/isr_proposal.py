@@ -22,7 +22,7 @@ APPLIED_ELSEWHERE: Final = frozenset(
 
 
 class CommittedIsr(NamedTuple):
-    """What the controller answered to a proposal: the in-sync replicas as they are now."""
+    """The controller's answer to a proposal: the current in-sync replicas."""
 
     isr: frozenset[int]
     leader_epoch: int
@@ -30,7 +30,10 @@ class CommittedIsr(NamedTuple):
 
 
 class IsrProposal:
-    """A change that the controller was asked for (Kafka: ``PendingExpandIsr``, ``PendingShrinkIsr``). Compared by identity."""
+    """A change of the in-sync replicas that this leader has proposed (Kafka: ``PendingExpandIsr``, ``PendingShrinkIsr``).
+
+    Compared by identity.
+    """
 
     __slots__ = ("broker_epochs", "isr", "leader_epoch", "maximal_isr", "partition_epoch")
 

@@ -62,7 +62,7 @@ class LeaderState(NamedTuple):
 
 
 class PartitionHost(NamedTuple):
-    """What all partitions of a broker share."""
+    """The parts that all partitions of a broker share."""
 
     broker_id: int
     clock: IClock
@@ -136,7 +136,7 @@ class Partition:
         self.isr: frozenset[int] = frozenset()
         """The in-sync replicas that the controller has confirmed."""
         self._pending: IsrProposal | None = None
-        """The change that the controller was asked for and has not answered yet."""
+        """The change that this leader has proposed and the controller has not answered."""
         self.remote_replicas: dict[int, Replica] = {}
         # The usual case is decided once: without other replicas the high watermark is the log end offset.
         self.is_alone = False
@@ -442,7 +442,7 @@ class Partition:
             return log.append_as_follower(records)
 
     def truncate_to(self, offset: int, leader_epoch: int) -> None:
-        """Remove what the leader of this epoch does not have. Raises FencedLeaderEpochError, KafkaStorageError."""
+        """Remove the records that the leader of this epoch does not have. Raises FencedLeaderEpochError, KafkaStorageError."""
         with self._lock:
             self._check_follows(leader_epoch)
             self._host.logs.truncate_to(self.topic_partition, offset)
@@ -456,7 +456,7 @@ class Partition:
     def leader_said(self, high_watermark: int, log_start_offset: int) -> bool:
         """Take over the leader's high watermark and log start, as far as this log goes; return whether the former moved.
 
-        What is committed stays committed: the high watermark goes back only when the log is truncated.
+        The high watermark falls only when the log is truncated.
         """
         with self._lock:
             if self.is_leader:
@@ -496,7 +496,7 @@ class Partition:
         if fetch.topic_id != self.topic_id and fetch.topic_id != NO_UUID and self.topic_id != NO_UUID:
             raise InconsistentTopicIdError(f"the topic id of the fetch is not that of {self.topic_partition}")
         log = self.log_for(fetch.current_leader_epoch, leader_only=params.fetch_only_leader)
-        # Of one moment: an append meanwhile must not make a follower look as if it lagged.
+        # Read once: with the end offset after a later append, the follower would appear to lag.
         limits = log.limits
         end, mark, stable, start, _, _ = limits
         result = PartitionRead(0, mark.message_offset, stable.message_offset, start)

@@ -38,7 +38,7 @@ class Replica:
         """The watch of the follower's session. Its later fetches do not ask for this partition while it does not change."""
 
     def says_nothing_new(self, fetch_offset: int, log_start_offset: int, broker_epoch: int, watch: FetchWatch | None) -> bool:
-        """Return whether a fetch says what the last one said."""
+        """Return whether a fetch has the same offsets, epoch and watch as the last one."""
         return (
             fetch_offset == self.log_end_offset
             and log_start_offset == self.log_start_offset

@@ -1,7 +1,8 @@
 """The ACLs in memory, arranged so that a decision looks at few of them however many there are.
 
 Entries are found by pattern and principal. The prefixed patterns of a name are looked up by length: one lookup for each length
-that occurs. One thread changes the index at a time, any may read meanwhile: entries are replaced as a whole.
+that occurs. One thread at a time changes the index. Other threads may read during a change, because entries are replaced as a
+whole.
 """
 
 import threading

@@ -106,9 +106,9 @@ class AclStore:
             each.shutdown()
 
     def load(self) -> Iterator[list[tuple[ResourcePattern, Entries]]]:
-        """Yield all patterns with their entries, a piece at a time, which is read when it is asked for.
+        """Yield all patterns with their entries; the store is read piece by piece during the iteration.
 
-        Raises AclStoreError: without all of them nobody may be let in.
+        Raises AclStoreError: with some entries missing, no client may be allowed anything.
         """
         for pattern_type, root in ROOTS.items():
             for resource_type in SUPPORTED_OPERATIONS:

@@ -25,7 +25,7 @@ class _Named(IntEnum):
 
 
 class AclOperation(_Named):
-    """What is done to a resource."""
+    """The operations on resources."""
 
     UNKNOWN = 0
     ANY = 1
@@ -45,7 +45,7 @@ class AclOperation(_Named):
 
 
 class ResourceType(_Named):
-    """What can be protected."""
+    """The types of resources that ACLs can protect."""
 
     UNKNOWN = 0
     ANY = 1

@@ -27,7 +27,7 @@ _PLAIN: Final = re.compile(r"[\w.\-]+")
 
 
 class AuditLog:
-    """Writes decisions. Making an event costs more than a decision, so the level is asked for beforehand."""
+    """Writes decisions. Making an event costs more than a decision, so the level is checked first."""
 
     def __init__(self) -> None:
         self.logs_allowed = False

@@ -1,4 +1,4 @@
-"""Who this broker is for Kerberos: the login module's options, and the credentials that come from its keytab.
+"""This broker's identity for Kerberos: the login module's options, and the credentials from its keytab.
 
 (Kafka: KerberosLogin and Java's ``Krb5LoginModule``.) ``useKeyTab=true``, ``keyTab``, ``principal`` and, for listeners,
 ``storeKey=true`` are required.
@@ -31,7 +31,7 @@ class KeytabLogin(NamedTuple):
 
 
 def keytab_login(options: Mapping[str, str], key: str, service_name: str | None, *, accepts: bool) -> KeytabLogin:
-    """Return what the options of the login module say; raise ConfigError, which names ``key``, where they are set.
+    """Return the login that the options of the module describe; raise ConfigError, which names ``key``, the key of the options.
 
     ``service_name`` is the value of ``sasl.kerberos.service.name``. With ``accepts`` the login is for clients that connect.
     """
@@ -89,7 +89,7 @@ def default_realm() -> str:
 
 
 def reason(error: Any) -> str:
-    """Return what a GSSError says, in one line: what Kerberos says, otherwise what GSSAPI does."""
+    """Return the reason of a GSSError in one line: that of Kerberos, otherwise that of GSSAPI."""
     is_major = not error.min_code
     texts = error.get_all_statuses(error.maj_code if is_major else error.min_code, is_major)
     return " ".join("; ".join(texts).split())

@@ -24,7 +24,7 @@ ATTEMPTS: Final = 4
 """How often it is asked at the start before the start fails. Later, it is asked until it answers."""
 
 EARLY_NS: Final = 60_000_000_000
-"""A token with an unknown key has the keys fetched at once, at most this often."""
+"""The shortest interval of fetches that tokens with an unknown key cause."""
 
 SCHEMES: Final = ("https", "http", "file")
 
@@ -96,7 +96,7 @@ class Jwks:
             self._wake.set()
 
     def is_due(self) -> bool:
-        """Whether the keys are to be fetched early. Asking ends it."""
+        """Return whether an early fetch of the keys is due, and clear that state."""
         found = self._wake.is_set()
         self._wake.clear()
         return found

@@ -16,7 +16,7 @@ ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES25
 
 
 class TokenRules(NamedTuple):
-    """Keys ``sasl.oauthbearer.*``: what a token has to say."""
+    """The rules for valid tokens: the keys ``sasl.oauthbearer.*``."""
 
     skew_ms: int
     audiences: Sequence[str]
@@ -34,7 +34,7 @@ class SignedTokens:
         self._clock = clock
 
     def validate(self, token: str) -> OAuthToken:
-        """Return what the token says; raise InvalidTokenError."""
+        """Return the claims of a valid token; raise InvalidTokenError."""
         if len(token) > MAX_BYTES:
             raise InvalidTokenError("the token is too large")
         claims = parse_object(self._verified(token), "claims")

@@ -36,7 +36,7 @@ class UnsecuredTokens:
         self._skew_ms = int(skew)
 
     def validate(self, token: str) -> OAuthToken:
-        """Return what the token says; raise InvalidTokenError."""
+        """Return the claims of a valid token; raise InvalidTokenError."""
         claims = _claims(token)
         principal = text(claims, self._principal_claim)
         expires_ms = check_times(claims, self._clock.wall_ms(), self._skew_ms, requires_issued_at=False)

@@ -62,9 +62,9 @@ class AuthorizeCallback:
 
     def __init__(self, authentication_id: str, authorization_id: str) -> None:
         self.authentication_id = authentication_id
-        """Who it is: ``alice@EXAMPLE.COM``."""
+        """The name that the client has authenticated, such as ``alice@EXAMPLE.COM``."""
         self.authorization_id = authorization_id
-        """Who it wants to be."""
+        """The name as which the client wants to act."""
         self.is_authorized = False
         self.authorized_id = ""
 
@@ -87,7 +87,7 @@ class PlainAuthenticateCallback:
 class ScramCredentialCallback:
     """Asks for a user's SCRAM credential. The handler sets ``credential`` if there is one. (Kafka: ScramCredentialCallback.)
 
-    It may set ``usual_iterations`` to what most credentials have, so that unknown users' challenges look like others.
+    It may set ``usual_iterations`` to the number of most credentials, so that challenges of unknown users look like others.
     """
 
     __slots__ = ("credential", "mechanism", "username", "usual_iterations")

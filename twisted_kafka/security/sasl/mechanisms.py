@@ -70,7 +70,7 @@ class HandlerOrder(NamedTuple):
 
 
 class Login(NamedTuple):
-    """What the broker, as whom the JAAS configuration says it is, makes of clients."""
+    """The broker's own login by its JAAS configuration, and the names that it gives to clients."""
 
     make_server: Callable[[Any], ISaslServer]
     """Makes the server of one exchange with a handler."""

@@ -50,7 +50,7 @@ class ITokenValidator(Protocol):
     """Accepts tokens, or does not."""
 
     def validate(self, token: str) -> OAuthToken:
-        """Return what the token says; raise InvalidTokenError."""
+        """Return the claims of a valid token; raise InvalidTokenError."""
 
 
 class OAuthBearerSaslServer:

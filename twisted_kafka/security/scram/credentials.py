@@ -1,4 +1,4 @@
-"""What the broker stores of a user's password. (Kafka: ScramCredential, ScramCredentialUtils.)"""
+"""The credential that the broker stores for a user's password. (Kafka: ScramCredential, ScramCredentialUtils.)"""
 
 import binascii
 from base64 import b64decode, b64encode

@@ -38,7 +38,7 @@ def server_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
 
 
 def stored_key(mechanism: ScramMechanism, key: bytes) -> bytes:
-    """Return what the server stores of a client's key."""
+    """Return the hash of a client's key that the server stores."""
     return hashlib.new(mechanism.hash_name, key).digest()
 
 

@@ -121,7 +121,7 @@ def _close(context: RequestContext) -> Outcome:
 
 
 def _of_code(kind: type[_E], code: int) -> _E:
-    """Return what a code stands for; UNKNOWN, which selects nothing, for those of later versions. Raises _UnknownCodeError."""
+    """Return the member of a code; UNKNOWN, which selects nothing, for codes of later versions. Raises _UnknownCodeError."""
     if not code:
         raise _UnknownCodeError
     try:

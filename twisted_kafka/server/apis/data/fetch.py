@@ -338,7 +338,7 @@ class FetchApis:
 
 
 class _Measured(Measured):
-    """What was read, until it is known whether the client's quota allows it to be sent."""
+    """The result of reading, until it is known whether the client's quota allows it to be sent."""
 
     __slots__ = ("_apis", "_context", "_fetch_context", "_params", "_reads", "_topics")
 

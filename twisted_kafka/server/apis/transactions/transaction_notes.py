@@ -1,4 +1,4 @@
-"""What the access log says about the end of a transaction."""
+"""The access log's notes about the end of a transaction."""
 
 from collections.abc import Iterator
 
