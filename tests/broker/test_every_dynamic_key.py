@@ -27,7 +27,7 @@ from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 NEVER_S = 0.3
-"""Who has no answer after this time is taken to get none; where one is expected, ``WAIT_S`` is the bound."""
+"""A client without an answer after this time counts as not answered; for an expected answer, the limit is ``WAIT_S``."""
 DYNAMIC = {name for name, key in BROKER_KEYS.items() if key.update_mode != READ_ONLY}
 
 TOPIC_DEFAULTS: dict[str, tuple[str, object]] = {
@@ -62,18 +62,18 @@ TOPIC_DEFAULTS: dict[str, tuple[str, object]] = {
     "min.insync.replicas": ("2", 2),
     "unclean.leader.election.enable": ("true", True),
 }
-"""Defaults of topics: what is set, and what an open log goes by then."""
+"""Defaults of topics: the text to set, and the value that an open log then has."""
 
 
 class Effect(NamedTuple):
-    """A value to set for all brokers, and what is to be seen of it."""
+    """A value to set for all brokers, and its observable effect."""
 
     value: str
     look: Callable[[Running, float], object]
-    """What is seen; the second argument bounds its waits, in seconds."""
+    """Returns the observed state; the second argument limits its waits, in seconds."""
     seen: object
     before: object = None
-    """What is seen without it, where one look may see too little."""
+    """The state without the value, if one observation may miss it."""
 
 
 def logs_of(running: Running) -> LogManager:
@@ -183,15 +183,22 @@ ELSEWHERE = {
 }
 """Keys whose effect another test sees."""
 
-NO_SASL = "there is no SASL yet"
+NO_SASL = "the broker of this test has no SASL listener (tests/broker/test_sasl.py)"
 NO_TIERS = "there is no tiered storage"
+NO_INTERVAL = "target assignments have no interval and are computed on the thread of the request"
 JAVAS = "names a class or an algorithm of Java's, of which there are none here"
 
 CANNOT = {
+    "group.consumer.assignment.interval.ms": NO_INTERVAL,
+    "group.consumer.assignor.offload.enable": NO_INTERVAL,
+    "group.share.assignment.interval.ms": NO_INTERVAL,
+    "group.share.assignor.offload.enable": NO_INTERVAL,
+    "group.streams.assignment.interval.ms": NO_INTERVAL,
+    "group.streams.assignor.offload.enable": NO_INTERVAL,
     "metric.reporters": JAVAS,
     "num.recovery.threads.per.data.dir": "read when the broker stops, as by Apache Kafka: nothing is to be seen of it until then",
     "num.replica.fetchers": "there is no other broker to fetch from in this test (tests/replication/test_fetcher_threads.py)",
-    "principal.builder.class": JAVAS,
+    "principal.builder.class": "names a class (tests/test_plugins.py)",
     "remote.fetch.max.wait.ms": NO_TIERS,
     "remote.log.index.file.cache.total.size.bytes": NO_TIERS,
     "remote.log.manager.copy.max.bytes.per.second": NO_TIERS,
@@ -203,7 +210,7 @@ CANNOT = {
     "ssl.secure.random.implementation": JAVAS,
     "ssl.trustmanager.algorithm": JAVAS,
 } | {name: NO_SASL for name in DYNAMIC if name.startswith("sasl.")}
-"""Keys that can be set and have nothing to act on here."""
+"""Keys that can be set but have no effect in this test, with the reason."""
 
 
 @pytest.fixture
