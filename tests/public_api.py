@@ -12,7 +12,14 @@ from typing import Any
 
 from zope.interface.interface import InterfaceClass
 
-MODULES = ("twisted_kafka", "twisted_kafka.plugins", "twisted_kafka.service", "twisted_kafka.tap", "twisted_kafka.testing")
+MODULES = (
+    "twisted_kafka",
+    "twisted_kafka.plugins",
+    "twisted_kafka.service",
+    "twisted_kafka.tap",
+    "twisted_kafka.testing",
+    "twisted_kafka.tools.compare",
+)
 STORED = Path(__file__).parent / "data" / "public_api.txt"
 PAGES = Path(__file__).parents[1] / "docs" / "api"
 

@@ -1,4 +1,4 @@
-"""Which errors are not failures: those that direct a client to its next step."""
+"""Errors that are not failures: they direct a client to its next step."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from tests.support.oracle.authorization_matrix import (
     standings,
 )
 from tests.support.oracle.authorization_samples import SAMPLES, Sample
-from tests.support.oracle.compared import warm
 from twisted_kafka import Broker
+from twisted_kafka.tools.compare.preparation import warm
 
 LAST = {0: 11, 3: 12, 26: 4, 27: 1, 28: 4, 45: 0, 60: 1}
 """The last versions of Apache Kafka 3.9, where this broker has later ones."""

@@ -11,7 +11,6 @@ import pytest
 from twisted.logger import capturedLogs, formatEvent
 from zope.interface import implementer
 
-from tests.support.oracle.talk import Talk
 from twisted_kafka.broker import request_serving
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.network.requests.request_context import RequestContext
@@ -28,6 +27,7 @@ from twisted_kafka.security.authorizer.loading import ACL_AUTHORIZERS
 from twisted_kafka.server.apis.brokers.api_versions import VersionsApis
 from twisted_kafka.server.apis.brokers.sasl import SaslApis
 from twisted_kafka.server.authorization import ALLOW_ALL
+from twisted_kafka.tools.compare.talk import Talk
 
 NEVER_ASK = (VersionsApis, SaslApis)
 """Families that answer everybody."""

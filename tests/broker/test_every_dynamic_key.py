@@ -15,7 +15,6 @@ from cryptography import x509
 from tests.broker.running import Running, run
 from tests.support.certificates import Authority, Identity
 from tests.support.eventually import WAIT_S, eventually
-from tests.support.oracle.talk import Talk
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.config.dynamic_rules import check
 from twisted_kafka.config.effects import HONOURED
@@ -25,6 +24,7 @@ from twisted_kafka.config.keys.declare import READ_ONLY
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.tools.compare.talk import Talk
 
 NEVER_S = 0.3
 """A client without an answer after this time counts as not answered; for an expected answer, the limit is ``WAIT_S``."""

@@ -20,13 +20,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.clients.clients import java_tool, read_confluent, send_confluent
 from tests.support.clients.served import ServedBroker
 from tests.support.eventually import eventually
-from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.messages.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
     DescribeLogDirsRequest,
 )
+from twisted_kafka.tools.compare.talk import Talk
 
 KILLS = 6
 PARTITIONS = 4

@@ -17,11 +17,11 @@ from tests.clients.flows import VALUE, command
 from tests.support.clients.clients import JAVA_TOOLS, kafkajs_ready, read_confluent
 from tests.support.clients.go_programs import go_program
 from tests.support.clients.served import ServedBroker
-from tests.support.oracle.talk import Talk
 from tests.support.ports import free_port
 from tests.support.processes import start_tied
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasRequestEntryData, EntityData, OpData
+from twisted_kafka.tools.compare.talk import Talk
 
 LIMIT = 1_000_000
 """In bytes per second. A record takes a hundredth of it."""

@@ -8,10 +8,10 @@ import pytest
 from tests.support.clients.clients import PROGRAMS, java_tool, kafkajs_ready, kcat, new_group, read_confluent, run, send_confluent
 from tests.support.clients.served import ServedBroker
 from tests.support.clients.transactional import TIMEOUT_S, make_topic, read, transactional
-from tests.support.oracle.data_requests import produce
-from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.tools.compare.data_requests import produce
+from twisted_kafka.tools.compare.talk import Talk
 
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 

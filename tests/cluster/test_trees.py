@@ -14,7 +14,6 @@ from kazoo.exceptions import NoNodeError
 from tests.cluster.brokers import Kind
 from tests.cluster.cluster import WAIT_S, Cluster, running
 from tests.support.eventually import eventually
-from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest
 from twisted_kafka.protocol.messages.configs import (
@@ -44,6 +43,7 @@ from twisted_kafka.protocol.messages.topics import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
+from twisted_kafka.tools.compare.talk import Talk
 
 pytestmark = [pytest.mark.slow, pytest.mark.oracle, pytest.mark.timeout(600)]
 

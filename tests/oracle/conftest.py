@@ -7,7 +7,8 @@ import pytest
 from tests.support.clients.clients import java_class_path
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
-from tests.support.oracle.compared import BOTH_PROTOCOLS, SETTINGS, running, warm
+from tests.support.oracle.compared import BOTH_PROTOCOLS, running
+from twisted_kafka.tools.compare.preparation import SETTINGS, warm
 
 
 @pytest.fixture(scope="package")

@@ -23,7 +23,6 @@ class Difference(NamedTuple):
 EXPECTED: tuple[Difference, ...] = (
     Difference("threads", r"^describe_configs\w* v\d+: .*\.configs\.num\.(io|network)\.threads\."),
     Difference("backlog", r"^describe_configs\w* v\d+: .*\.configs\.socket\.listen\.backlog\.size\."),
-    Difference("own-place", r"^describe_configs v\d+: .*\.configs\.(listeners|log\.dirs)\."),
     Difference(
         "extension-keys", rf"^describe_configs v\d+: .*\.configs\.({'|'.join(re.escape(key.name) for key in extensions.KEYS)})$"
     ),

@@ -1,21 +1,21 @@
 """The same requests to Apache Kafka 3.9 and to this broker; every version, good input and bad; the answers are compared."""
 
-import importlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.oracle.documented_errors import DOCUMENTED, PROVOKED
 from tests.oracle.expected_differences import EXPECTED, NEWER, NOT_YET, Difference, reason
-from tests.oracle.versions import KRAFT_ONLY, told_versions
+from tests.oracle.versions import KRAFT_ONLY
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
-from tests.support.oracle.talk import SCENARIOS, Scenario, differences, said
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.tools.compare.comparison import Address, common_versions, compared, converse
+from twisted_kafka.tools.compare.preparation import told_versions
+from twisted_kafka.tools.compare.scenarios import scenarios_of_kafka_3
+from twisted_kafka.tools.compare.talk import LOCAL, TIMEOUT_S, Scenario
 
-for module in sorted(Path(__file__).parent.glob("scenarios_*.py")):
-    importlib.import_module(f"tests.oracle.{module.stem}")  # adds its scenarios to SCENARIOS
+SCENARIOS = scenarios_of_kafka_3()
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -55,20 +55,20 @@ def error_codes(value: object) -> Iterator[ErrorCode]:
 
 def unexplained(scenario: Scenario, ports: tuple[int, int]) -> list[str]:
     """Return where the answers of Apache Kafka and of this broker differ without a reason."""
-    least, most = told_versions(ports[0])[scenario.request.KEY]
+    told = told_versions(ports[0])
     found = []
-    for version in range(max(least, scenario.versions[0]), min(most, scenario.versions[1]) + 1):
-        answers = [said(scenario, version, port) for port in ports]
+    for version in common_versions(scenario, told):
+        kafkas, ours = (converse(scenario, version, Address(LOCAL, port), TIMEOUT_S) for port in ports)
         RUN.add(scenario.name)
-        for at, (expected, answered) in enumerate(zip(*answers, strict=True)):
-            note_errors(expected[0], expected[1])
-            for path, kafkas, our in differences(expected[1], answered[1]):
-                where = f"{scenario.name} v{version}: {at} {expected[0]} {path}"
-                expected_difference = reason(where)
-                if expected_difference is not None:
-                    SEEN.add(expected_difference)
-                else:
-                    found.append(f"{where}: Kafka {kafkas!r}, here {our!r}")
+        for request, answer in kafkas.answers:
+            note_errors(request, answer)
+        for difference in compared(scenario, version, kafkas, ours):
+            expected_difference = reason(difference.where)
+            if expected_difference is not None:
+                SEEN.add(expected_difference)
+            else:
+                found.append(f"{difference.where}: Kafka {difference.first!r}, here {difference.second!r}")
+        found += [f"{scenario.name} v{version}: stopped: {each.stopped}" for each in (kafkas, ours) if each.stopped is not None]
     return found
 
 

@@ -1,20 +1,17 @@
 """The same requests to Apache Kafka 4.4 and to this broker, in the versions of APIs that Apache Kafka 3.9 does not have."""
 
-import importlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.oracle.versions import told_versions
 from tests.support.clients.clients import java_library
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
-from tests.support.oracle.compared import BOTH_PROTOCOLS, SETTINGS, running
-from tests.support.oracle.talk import SCENARIOS_OF_KAFKA_4, Scenario, differences, said
-
-for module in sorted(Path(__file__).parent.glob("newer_*.py")):
-    importlib.import_module(f"tests.oracle.{module.stem}")  # adds its scenarios to SCENARIOS_OF_KAFKA_4
+from tests.support.oracle.compared import BOTH_PROTOCOLS, running, said
+from twisted_kafka.tools.compare.answers import differences
+from twisted_kafka.tools.compare.preparation import SETTINGS, told_versions
+from twisted_kafka.tools.compare.scenarios import scenarios_of_kafka_4
+from twisted_kafka.tools.compare.talk import Scenario
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -33,7 +30,7 @@ def kafka_4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
         yield broker
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS_OF_KAFKA_4, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", scenarios_of_kafka_4(), ids=lambda scenario: scenario.name)
 def test_answers_are_those_of_kafka_4(kafka_4: ApacheKafka, ours: ServedBroker, scenario: Scenario) -> None:
     most = told_versions(kafka_4.port)[scenario.request.KEY][1]
     found = []

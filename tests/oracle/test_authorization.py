@@ -6,7 +6,6 @@ from contextlib import ExitStack
 import pytest
 
 from tests.oracle.expected_differences import DENIED, Difference
-from tests.oracle.scenarios_acls import guarded_acls, guarded_acls_bad
 from tests.support.clients.clients import java_class_path
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
@@ -23,9 +22,11 @@ from tests.support.oracle.authorization_matrix import (
 )
 from tests.support.oracle.authorization_samples import KRAFT_SAMPLES, SAMPLES, Sample
 from tests.support.oracle.compared import BOTH_PROTOCOLS, running
-from tests.support.oracle.talk import Talk, differences
 from tests.support.ports import free_port
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
+from twisted_kafka.tools.compare.answers import differences
+from twisted_kafka.tools.compare.scenarios.administration.acls import guarded_acls, guarded_acls_bad
+from twisted_kafka.tools.compare.talk import Talk
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900)]
 

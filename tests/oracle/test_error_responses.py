@@ -8,10 +8,10 @@ import pytest
 
 from tests.oracle.error_cases import ACLS, cases
 from tests.support.clients.clients import java_class_path
-from tests.support.oracle.talk import differences, plain
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.errors import ClusterAuthorizationError
 from twisted_kafka.server.error_responses import error_response
+from twisted_kafka.tools.compare.answers import differences, plain
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.clients.clients import java_class_path
-from tests.support.oracle.talk import ErrorText
 from twisted_kafka.protocol.errors import KafkaError
+from twisted_kafka.tools.compare.answers import ErrorText
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 

@@ -8,9 +8,9 @@ from tests.oracle.error_cases import cases
 from tests.oracle.expected_differences import NEWER, NOT_YET
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
-from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.headers import request_header_version
+from twisted_kafka.tools.compare.talk import Talk
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -10,13 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.scenarios_groups import commit
-from tests.oracle.scenarios_members import beating, described, joining, syncing
 from tests.support.clients.clients import java_class_path
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
-from tests.support.oracle.compared import SETTINGS, running
-from tests.support.oracle.talk import Talk
+from tests.support.oracle.compared import running
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.groups import (
     DescribeGroupsRequest,
@@ -27,6 +24,10 @@ from twisted_kafka.protocol.messages.groups import (
     SyncGroupRequest,
 )
 from twisted_kafka.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestTopic
+from twisted_kafka.tools.compare.preparation import SETTINGS
+from twisted_kafka.tools.compare.scenarios.coordinators.groups import commit
+from twisted_kafka.tools.compare.scenarios.coordinators.members import beating, described, joining, syncing
+from twisted_kafka.tools.compare.talk import Talk
 
 DELAY_MS = 1500
 SESSION_MS = 2000

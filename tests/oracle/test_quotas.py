@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.scenarios_quotas import change
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
-from tests.support.oracle.data_requests import START_MS, produce
-from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest
 from twisted_kafka.protocol.messages.quotas import OpData
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.tools.compare.data_requests import START_MS, produce
+from twisted_kafka.tools.compare.scenarios.administration.quotas import change
+from twisted_kafka.tools.compare.talk import Talk
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -11,14 +11,13 @@ pytest.importorskip("confluent_kafka")
 
 import confluent_kafka
 
-from tests.oracle.scenarios_data import by_id, fetch, list_offsets
-from tests.oracle.scenarios_groups import commit
 from tests.support.clients.clients import PROGRAMS, java_class_path
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
-from tests.support.oracle.data_requests import data, produce
-from tests.support.oracle.talk import Talk
 from twisted_kafka.protocol.messages.fetch import FetchPartition
+from twisted_kafka.tools.compare.data_requests import by_id, data, fetch, list_offsets, produce
+from twisted_kafka.tools.compare.scenarios.coordinators.groups import commit
+from twisted_kafka.tools.compare.talk import Talk
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600)]
 

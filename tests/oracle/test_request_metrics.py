@@ -12,17 +12,19 @@ from typing import Any
 
 import pytest
 
-from tests.oracle import scenarios_errors
 from tests.oracle.metrics import KafkaMetrics, Labels, OurMetrics, grown
-from tests.oracle.versions import KRAFT_ONLY, told_versions
+from tests.oracle.versions import KRAFT_ONLY
 from tests.support.clients.clients import java_class_path
 from tests.support.clients.served import ServedBroker
 from tests.support.eventually import eventually
 from tests.support.oracle.apache_kafka import ApacheKafka
-from tests.support.oracle.compared import SETTINGS, warm
-from tests.support.oracle.talk import SCENARIOS, Scenario, Talk, differences
 from tests.support.ports import free_port
 from twisted_kafka.network.requests.request_metrics import MAX_VERSION, TIMES
+from twisted_kafka.tools.compare.answers import differences
+from twisted_kafka.tools.compare.preparation import SETTINGS, told_versions, warm
+from twisted_kafka.tools.compare.scenarios import scenarios_of_kafka_3
+from twisted_kafka.tools.compare.scenarios.coordinators import errors
+from twisted_kafka.tools.compare.talk import Scenario, Talk
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -67,9 +69,9 @@ def both(kafka: ApacheKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def few_versions() -> Iterator[tuple[Scenario, int]]:
     """The first and the last version of each scenario that does not wait for something to expire."""
-    for scenario in SCENARIOS:
+    for scenario in scenarios_of_kafka_3():
         first, last = scenario.request.VERSIONS
-        if scenario.request.KEY not in KRAFT_ONLY and scenario.run.__module__ != scenarios_errors.__name__:
+        if scenario.request.KEY not in KRAFT_ONLY and scenario.run.__module__ != errors.__name__:
             for version in sorted({max(first, scenario.versions[0]), min(last, scenario.versions[1])}):
                 yield scenario, version
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from tests.oracle.metadata_trees import Tree, put_into_store, put_into_zookeeper, tree_of_store, tree_of_zookeeper
-from tests.oracle.scenarios_acls import GROUP, PREFIXED, USER, create, creation, deleted, described
 from tests.support.clients.clients import java_class_path
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
 from tests.support.oracle.authorization_matrix import in_order
-from tests.support.oracle.talk import Talk
+from twisted_kafka.tools.compare.scenarios.administration.acls import GROUP, PREFIXED, USER, create, creation, deleted, described
+from twisted_kafka.tools.compare.talk import Talk
 
 pytestmark = [pytest.mark.slow, pytest.mark.oracle, pytest.mark.timeout(300)]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracle.scenarios_transactions import transactional
 from tests.support.clients.clients import PROGRAMS, java_class_path, send_confluent
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
-from tests.support.oracle.talk import Talk
 from tests.support.processes import start_tied
 from twisted_kafka.metadata.features import SUPPORTED, TRANSACTION_VERSION
+from twisted_kafka.tools.compare.scenarios.coordinators.transactions import transactional
+from twisted_kafka.tools.compare.talk import Talk
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -10,8 +10,7 @@ from tests.support.clients.clients import java_library
 from tests.support.clients.served import ServedBroker
 from tests.support.features import finalize
 from tests.support.oracle.apache_kafka import ApacheKafka
-from tests.support.oracle.compared import running, warm
-from tests.support.oracle.talk import TIMEOUT_S, Talk, differences
+from tests.support.oracle.compared import running
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -30,6 +29,9 @@ from twisted_kafka.protocol.messages.transactions import (
 )
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.tools.compare.answers import differences
+from twisted_kafka.tools.compare.preparation import warm
+from twisted_kafka.tools.compare.talk import TIMEOUT_S, Talk
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600)]
 

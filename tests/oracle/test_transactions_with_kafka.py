@@ -9,7 +9,6 @@ import pytest
 from tests.support.clients.clients import java_class_path
 from tests.support.oracle.apache_kafka import ApacheKafka
 from tests.support.oracle.compared import running
-from tests.support.oracle.talk import Talk
 from tests.support.two_brokers import (
     PRIVILEGED,
     TOPIC,
@@ -23,6 +22,7 @@ from tests.support.two_brokers import (
     read_committed,
 )
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.tools.compare.talk import Talk
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
 

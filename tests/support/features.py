@@ -1,10 +1,10 @@
 """The cluster's finalized features."""
 
-from tests.support.oracle.talk import Talk
 from twisted_kafka.controller.operations.feature_updates import UpgradeType
 from twisted_kafka.metadata.features import TRANSACTION_VERSION
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
+from twisted_kafka.tools.compare.talk import Talk
 
 
 def finalize(port: int, level: int) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from tests.support.eventually import eventually
 from tests.support.features import finalize
-from tests.support.oracle.talk import Talk
 from tests.support.ports import free_port
 from twisted_kafka import Broker
 from twisted_kafka.coordinator.coordinator_record import Producer
@@ -42,6 +41,7 @@ from twisted_kafka.protocol.messages.transactions import (
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.tools.compare.talk import Talk
 
 TOPIC = "orders"
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"

@@ -36,7 +36,7 @@ class ConsumerLag:
             yield _labels(group_id, partition), offset
 
     def lags(self) -> Series:
-        """Yield the labels and the number of records after the committed offset, 0 if there are none left."""
+        """Yield the labels and the number of records after the committed offset, at least 0."""
         ends: dict[TopicPartition, int | None] = {}
         for group_id, partition, offset in self._committed():
             if partition not in ends:

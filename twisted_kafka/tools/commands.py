@@ -50,6 +50,7 @@ COMMANDS: Final = {
     "doctor": Command("doctor", "find out why clients cannot work with a Kafka broker, this one or Apache Kafka"),
     "record": Command("recordings", "record the requests of clients to any Kafka broker, as a proxy in front of it", "add_record"),
     "replay": Command("recordings", "send recorded requests to a broker, and report every answer that differs", "add_replay"),
+    "compare": Command("compare.command", "send the same requests to two Kafka brokers, and report every answer that differs"),
     "test-server": Command("test_server", "run a broker for tests in any language, with faults, requests and a clock over HTTP"),
 }
 

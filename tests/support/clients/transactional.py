@@ -8,9 +8,9 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.clients.served import ServedBroker
-from tests.support.oracle.talk import Talk
 from twisted_kafka.coordinator.coordinator_record import Producer as Identity
 from twisted_kafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
+from twisted_kafka.tools.compare.talk import Talk
 
 TIMEOUT_S = 60
 COMPACTING = (

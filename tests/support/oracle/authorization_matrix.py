@@ -22,9 +22,6 @@ from tests.support.oracle.authorization_samples import (
     Sample,
     World,
 )
-from tests.support.oracle.compared import SETTINGS
-from tests.support.oracle.data_requests import fill
-from tests.support.oracle.talk import ErrorText, Talk
 from twisted_kafka.protocol.messages.acls import (
     AclCreation,
     CreateAclsRequest,
@@ -39,6 +36,10 @@ from twisted_kafka.protocol.messages.offsets import (
 )
 from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest
 from twisted_kafka.security.authorizer.acl_types import PatternType, PermissionType
+from twisted_kafka.tools.compare.answers import ErrorText
+from twisted_kafka.tools.compare.data_requests import fill
+from twisted_kafka.tools.compare.preparation import SETTINGS
+from twisted_kafka.tools.compare.talk import Talk
 
 ALICE = "User:alice"
 ACLS_VERSION = 3

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.support.oracle.data_requests import data
 from twisted_kafka.protocol.api import ApiKey, request_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.schema import ListOf, StructType
@@ -11,6 +10,7 @@ from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.security.authorizer.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from twisted_kafka.tools.compare.data_requests import data
 
 MINE, OTHER, MISSING = "mine", "other", "missing"
 """Topics: the needs are about the first; the second exists, and nobody but super users may do anything with it."""

@@ -1,0 +1,1 @@
+"""Scenarios about users, ACLs, quotas, settings."""

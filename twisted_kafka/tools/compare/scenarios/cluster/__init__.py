@@ -1,0 +1,1 @@
+"""Scenarios about brokers and partitions."""

@@ -1,0 +1,1 @@
+"""Scenarios of versions that Apache Kafka 3.9 does not have."""

@@ -1,0 +1,1 @@
+"""Scenarios about records and their files."""
