@@ -7,7 +7,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.structs import OffsetAndMetadata
+from prometheus_client.parser import text_string_to_metric_families
 
 import twisted_kafka
 from tests.support.certificates import Authority
@@ -20,7 +22,7 @@ _SERIES = re.compile(r"\b(kafka_\w+)(?:\{([^}]*)\})?")
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The metrics of a broker that has handled a Produce, and has a TLS listener."""
+    """The metrics of a broker that has handled a Produce and an OffsetCommit, and has a TLS listener."""
     address = f"127.0.0.1:{free_port()}"
     directory = tmp_path_factory.mktemp("access")
     settings = {
@@ -34,9 +36,29 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
         producer.send("topic", b"value").get(timeout=30)
         producer.close()
+        consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, group_id="billing", enable_auto_commit=False)
+        consumer.assign([TopicPartition("topic", 0)])
+        consumer.commit({TopicPartition("topic", 0): OffsetAndMetadata(0, "", -1)})
+        consumer.close()
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
             text: str = answer.read().decode()
     return text
+
+
+def complaints(page: str) -> list[str]:
+    """Return what `promtool check metrics` would say about the names of a page (Prometheus' conventions)."""
+    found = []
+    for family in text_string_to_metric_families(page):
+        words = family.name.split("_")
+        is_counter = family.type == "counter"
+        found += [f"{family.name} has no help text"] if not family.documentation else []
+        found += [f"{family.name} is no counter, but ends in _total"] if words[-1] == "total" and not is_counter else []
+        found += [f"{family.name} is a {family.type}"] if words[-1] in ("count", "sum", "bucket") and not is_counter else []
+        found += [f"{family.name} has a unit that is no base unit"] if {"ms", "ns", "us", "milliseconds", "kb"} & set(words) else []
+        found += [f"{family.name} has capital letters"] if family.name != family.name.lower() else []
+        names = {sample.name for sample in family.samples}
+        found += [f"{family.name} is a counter without _total"] if is_counter and names != {f"{family.name}_total"} else []
+    return found
 
 
 def expressions() -> str:
@@ -79,3 +101,15 @@ def test_prometheus_accepts_the_page(page: str) -> None:
         pytest.skip("promtool is not installed")
     done = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_the_names_follow_the_conventions_of_prometheus(page: str) -> None:
+    assert complaints(page) == []
+    wrong = "# HELP a_ms x\n# TYPE a_ms gauge\na_ms 1\n# TYPE b_total gauge\nb_total 1\n# TYPE C_count gauge\nC_count 1\n"
+    assert len(complaints(wrong)) == 6
+
+
+def test_a_small_brokers_page_is_small_and_has_the_lag_of_groups(page: str) -> None:
+    assert len(page) < 100_000
+    assert 'kafka_consumergroup_lag{consumergroup="billing",partition="0",topic="topic"} 1.0\n' in page
+    assert '{partition="7",topic="__consumer_offsets"}' not in page, "it has no records"

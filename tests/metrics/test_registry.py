@@ -181,9 +181,7 @@ def test_a_histogram_shows_what_there_is() -> None:
         registry.histogram("RequestMetrics", "RemoteTimeMs", request="Fetch" if value else "Produce").update(value)
     (family,) = text_string_to_metric_families(render(registry).decode())
     assert family.name == "kafka_network_requestmetrics_remotetimems"
-    quantiles = [sample.labels for sample in family.samples if "quantile" in sample.labels]
-    assert {labels["request"] for labels in quantiles} == {"Fetch"}, "all quantiles of Produce are 0"
-    assert {sample.labels["request"] for sample in family.samples if sample.name.endswith("_count")} == {"Fetch", "Produce"}
+    assert {sample.labels["request"] for sample in family.samples} == {"Fetch"}, "all values of Produce are 0"
 
 
 def test_the_process_has_metrics() -> None:

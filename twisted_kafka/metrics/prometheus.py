@@ -3,7 +3,7 @@
 Names follow the usual JMX exporter rules for Kafka, so that existing dashboards work:
 ``kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=t`` is ``kafka_server_brokertopicmetrics_bytesin_total{topic="t"}``.
 The help text of a family is the name of Kafka's MBean. Times are in milliseconds, as in Kafka. A histogram becomes a summary once
-it has values; its quantiles are left out as long as all values are 0.
+it has a value above 0.
 
 Where Kafka's name breaks a rule of ``promtool check metrics``, the rule wins: what ends in ``-total`` is a counter,
 ``connection-count`` is ``num_connections``, and ``-ms`` and ``-ns`` become seconds.
@@ -26,7 +26,7 @@ from twisted_kafka.system.client_text import printable
 from twisted_kafka.system.installation import installed_version
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-QUANTILES: Final = (0.5, 0.95, 0.99, 0.999)
+QUANTILES: Final = (0.5, 0.95, 0.99)
 """Fewer than Kafka's percentiles: nearly all of the page are quantiles."""
 
 _log = Logger()
@@ -134,9 +134,9 @@ def _conventional(name: str) -> tuple[str, str, float]:
 
 def _summary(labels: dict[str, str], histogram: Histogram) -> Iterator[_Sample]:
     snapshot = histogram.snapshot()
-    if not snapshot.count:  # it has no percentiles, and there are a thousand of these
+    if not snapshot.max:  # without values or with zeros only, such as throttle times: there are a thousand of these
         return
-    for quantile in QUANTILES if snapshot.max else ():
+    for quantile in QUANTILES:
         yield "", {**labels, "quantile": str(quantile)}, _rounded(snapshot.percentile(quantile))
     yield "_sum", labels, _rounded(snapshot.sum)
     yield "_count", labels, snapshot.count
