@@ -16,6 +16,8 @@ LONGER = {"scan_in_steps"}
 """A loop over each record's bytes, in which a call would double the time."""
 MORE_PARAMETERS = {"field"}
 """A declaration, by keywords alone."""
+LOGGERS_OF_CLASSES = {"coordinator", "group_coordinator", "share_coordinator"}
+"""Rooms that still have them."""
 CLOCK = PACKAGE / "timing" / "clock.py"
 THREADS = PACKAGE / "system" / "threads.py"
 DISK = PACKAGE / "system" / "disk.py"
@@ -152,6 +154,16 @@ def _places_in_a_batch(nodes: Nodes) -> Iterator[str]:
                 yield f"line {node.lineno}: {name}"
 
 
+def _loggers_of_classes(nodes: Nodes) -> Iterator[str]:
+    """Find loggers whose events hold an object, as long as Twisted keeps the events of a program that has not begun to log."""
+    for node in nodes:
+        match node:
+            case ast.ClassDef(body=body):
+                for each in body:
+                    if isinstance(each, ast.Assign | ast.AnnAssign) and "Logger(" in ast.unparse(each):
+                        yield f"line {each.lineno}: {ast.unparse(each)}"
+
+
 def _functions(nodes: Nodes) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
@@ -188,6 +200,8 @@ def test_a_module_keeps_the_rules() -> None:
                 assert list(_places_in_a_batch(nodes)) == [], "protocol.records.layout has them"
             if path != DISK:
                 assert list(_syncs(nodes)) == [], "system.disk knows what each platform has"
+            if path.relative_to(PACKAGE).parts[0] not in LOGGERS_OF_CLASSES:
+                assert list(_loggers_of_classes(nodes)) == [], "the module has the logger, in _log"
             assert list(_descriptors_of_no_file(nodes)) == [], "a variable keeps the file open while its descriptor is used"
             long = [each.name for each in _functions(nodes) if _length(each) > LONGEST_FUNCTION]
             assert set(long) <= LONGER, "a function of its own for a part of this"

@@ -4,7 +4,9 @@ import gc
 import os
 import tempfile
 import threading
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,3 +51,14 @@ def test_a_thousand_starts_leave_nothing_behind(tmp_path: Path, monkeypatch: pyt
     print(f"resident {before_kib} and {after_kib} KiB")
     assert after == before
     assert after_kib - before_kib < MOST_GROWTH_KIB
+
+
+def test_a_closed_broker_is_freed_though_its_program_has_not_begun_to_log() -> None:
+    gone: list[weakref.ref[Any]] = []
+    for _ in range(2):
+        with Broker() as broker:
+            broker.create_topic("orders")
+            gone += [weakref.ref(broker), weakref.ref(broker.embedded)]
+        del broker
+    gc.collect()
+    assert [each() for each in gone] == [None] * 4

@@ -61,6 +61,8 @@ from twisted_kafka.protocol.errors import (
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from twisted_kafka.quota.controller_mutation_quota_manager import UNBOUNDED, ControllerMutationQuota
 
+_log = Logger()
+
 MAX_NEW_PARTITIONS: Final = 10_000
 """The most partitions that one request may create, as in Kafka's KRaft mode: a typo could exhaust memory and files."""
 
@@ -69,8 +71,6 @@ _IN_PROGRESS: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode
 
 class TopicManager:
     """Changes topics for clients. This broker must be the controller, but for topics that are created automatically."""
-
-    log = Logger()
 
     def __init__(
         self,
@@ -227,7 +227,7 @@ class TopicManager:
         reason = f"{result.error.name}: {result.message}"
         if result.error not in _IN_PROGRESS and self._logged_failures.get(topic) != reason:
             self._logged_failures[topic] = reason
-            self.log.error("Topic {topic} cannot be created: {reason}", topic=topic, reason=reason)
+            _log.error("Topic {topic} cannot be created: {reason}", topic=topic, reason=reason)
 
     def auto_create(self, topics: Iterable[str], mutations: ControllerMutationQuota = UNBOUNDED) -> list[TopicResult]:
         """Start to create topics that a client asked for; the error is LEADER_NOT_AVAILABLE for those in progress.

@@ -16,11 +16,11 @@ from twisted_kafka.metadata.znodes_admin import LogDirEventNode, PartitionsNode
 from twisted_kafka.protocol.compiler.types import random_uuid
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
+_log = Logger()
+
 
 class ContextLoader:
     """Fills the context. A node that cannot be decoded is logged and ignored."""
-
-    log = Logger()
 
     def __init__(self, context: ControllerContext, store: FencedStore) -> None:
         self._context = context
@@ -67,7 +67,7 @@ class ContextLoader:
                 try:
                     brokers[broker] = LiveBroker(BrokerNode.decode(found[0]), found[1].czxid)
                 except BadNodeError as error:
-                    self.log.error("Broker {broker} is ignored: {error}", broker=broker, error=error)
+                    _log.error("Broker {broker} is ignored: {error}", broker=broker, error=error)
         return brokers
 
     def load_topics(self, topics: Mapping[str, tuple[bytes, Stat] | None]) -> list[TopicPartition]:
@@ -80,7 +80,7 @@ class ContextLoader:
             try:
                 node = TopicNode.decode(found[0])
             except BadNodeError as error:
-                self.log.error("Topic {topic} is ignored: {error}", topic=topic, error=error)
+                _log.error("Topic {topic} is ignored: {error}", topic=topic, error=error)
                 continue
             if node.topic_id is None:
                 without_id.append((topic, node, found[1].version))
@@ -121,7 +121,7 @@ class ContextLoader:
         results = self._store.batch([[Set(znodes.topic_path(topic), node.encode(), version)] for topic, version, node in nodes])
         for (topic, _, node), result in zip(nodes, results, strict=True):
             if isinstance(result, StoreError):
-                self.log.error("Topic {topic} could not be given an id: {error}", topic=topic, error=result)
+                _log.error("Topic {topic} could not be given an id: {error}", topic=topic, error=result)
             elif node.topic_id is not None:
                 self._context.set_topic_id(topic, node.topic_id)
 
@@ -133,7 +133,7 @@ class ContextLoader:
             if leadership is not None:
                 self._context.leaderships[partition] = leadership
             elif node is not None:
-                self.log.error("The state of partition {partition} is malformed and is ignored", partition=partition)
+                _log.error("The state of partition {partition} is malformed and is ignored", partition=partition)
 
 
 class NodeWatches:

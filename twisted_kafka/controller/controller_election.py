@@ -8,11 +8,11 @@ from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import ControllerNode, NumberNode
 from twisted_kafka.timing.clock import IClock
 
+_log = Logger()
+
 
 class ControllerElection:
     """Takes part in the election for one broker."""
-
-    log = Logger()
 
     def __init__(self, store: IMetadataStore, broker_id: int, clock: IClock) -> None:
         self._store = store
@@ -27,7 +27,7 @@ class ControllerElection:
         try:
             return ControllerNode.decode(found[0]).broker_id
         except BadNodeError as error:
-            self.log.error("The /controller node cannot be read: {error}", error=error)
+            _log.error("The /controller node cannot be read: {error}", error=error)
             return -1
 
     def run(self) -> tuple[int, int] | None:

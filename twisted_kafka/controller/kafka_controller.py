@@ -54,6 +54,8 @@ from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, S
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 
+_log = Logger()
+
 EXPIRE_TIMEOUT_S: Final = 50.0
 """How long an expired session waits for the controller's current event."""
 
@@ -70,8 +72,6 @@ _T = TypeVar("_T")
 
 class KafkaController:
     """One broker's controller. It is active while the broker holds ``/controller``; else it waits for that node to vanish."""
-
-    log = Logger()
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class KafkaController:
                 resigned.set()
 
         if self._worker.submit(self._metrics.timed(State.CONTROLLER_CHANGE, expire)) and not resigned.wait(EXPIRE_TIMEOUT_S):
-            self.log.error("The controller did not resign within {seconds} s", seconds=EXPIRE_TIMEOUT_S)
+            _log.error("The controller did not resign within {seconds} s", seconds=EXPIRE_TIMEOUT_S)
 
     def reconnected(self, register: Callable[[], None]) -> None:
         """Take part in the election again, as the store has a connection again; ``register`` registers the broker first."""
@@ -261,7 +261,7 @@ class KafkaController:
         try:
             self._run_unless_moved(event)
         except StoreDisconnectedError as error:
-            self.log.warn("The controller waits for the metadata store: {error}", error=error)
+            _log.warn("The controller waits for the metadata store: {error}", error=error)
             # A write may be missing in the context, so the context is not used any more.
             self._resign()
             was_behind, self._is_behind = self._is_behind, True
@@ -275,7 +275,7 @@ class KafkaController:
         try:
             event()
         except ControllerMovedError as moved:  # the watch on the other's node has not fired yet
-            self.log.info("{moved}", moved=moved)
+            _log.info("{moved}", moved=moved)
             self._resign()
             self._controller_changed()
 
@@ -351,14 +351,14 @@ class KafkaController:
             return
         self.active_controller_id = self.broker_id
         self.context.epoch, self.context.epoch_version = won
-        self.log.info("Broker {broker} is the controller, epoch {epoch}", broker=self.broker_id, epoch=self.epoch)
+        _log.info("Broker {broker} is the controller, epoch {epoch}", broker=self.broker_id, epoch=self.epoch)
         try:
             self._failover()
         except (StoreClosedError, ControllerMovedError):
             raise
         except Exception:
             # A controller that could not load the cluster's state must not stay active.
-            self.log.failure("Becoming the controller failed")
+            _log.failure("Becoming the controller failed")
             self._resign()
             self._fenced.delete(znodes.CONTROLLER)
             # Another broker may win before the next attempt. The pause avoids a busy loop if the cause of the failure lasts.
@@ -414,7 +414,7 @@ class KafkaController:
         self._channels.remove_all()
         self.context.clear()
         if self.is_active:
-            self.log.info("Broker {broker} is no longer the controller", broker=self.broker_id)
+            _log.info("Broker {broker} is no longer the controller", broker=self.broker_id)
         self.active_controller_id = -1
 
     # Brokers
@@ -476,7 +476,7 @@ class KafkaController:
             gone = known.keys() - now
         for topic in gone:
             if not self.context.is_to_be_deleted(topic):
-                self.log.warn("The node of topic {topic} is gone although its deletion was not requested", topic=topic)
+                _log.warn("The node of topic {topic} is gone although its deletion was not requested", topic=topic)
             self._node_watches.forget(znodes.topic_path(topic))
             self.context.forget_topic(topic)
         new = sorted(name for name in now if name not in known)
@@ -488,7 +488,7 @@ class KafkaController:
             new = self._load_topics((topic,))
             if self.context.is_to_be_deleted(topic):
                 if new:
-                    self.log.warn("Topic {topic} is being deleted: new partitions are ignored", topic=topic)
+                    _log.warn("Topic {topic} is being deleted: new partitions are ignored", topic=topic)
                 for partition in new:
                     self.context.unassign(partition)
             elif new:
@@ -508,7 +508,7 @@ class KafkaController:
             return
         for partition, error in self.elections.elect(wanted, ElectionType.PREFERRED).items():
             if error is not None and not isinstance(error, ElectionNotNeededError):
-                self.log.warn("{partition} does not get its preferred leader: {error}", partition=partition, error=error)
+                _log.warn("{partition} does not get its preferred leader: {error}", partition=partition, error=error)
         self._request_nodes.settle_preferred_elections()
 
     # Deletions
@@ -567,7 +567,7 @@ class KafkaController:
         """Handle failed log directories: the brokers' LeaderAndIsr responses say which replicas were in them (KIP-112)."""
         brokers = self._loader.take_log_dir_events() & self.context.brokers.keys()
         if brokers:
-            self.log.warn("Brokers {brokers} have failed log directories", brokers=sorted(brokers))
+            _log.warn("Brokers {brokers} have failed log directories", brokers=sorted(brokers))
             self._replicas.handle(self.context.replicas_on(brokers), ReplicaStatus.ONLINE)
 
     def _allow_unclean_election(self, topics: Collection[str]) -> set[str]:

@@ -16,6 +16,8 @@ from twisted_kafka.metadata.store import (
 )
 from twisted_kafka.timing.clock import IClock
 
+_log = Logger()
+
 CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
 """How long notifications are kept for brokers that were disconnected meanwhile."""
 
@@ -25,8 +27,6 @@ class ChangeNotifications:
 
     One whose receiver fails with StoreDisconnectedError is passed on again once there is a connection.
     """
-
-    log = Logger()
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ChangeNotifications:
         except StoreClosedError:
             return
         except StoreDisconnectedError as error:
-            self.log.warn(
+            _log.warn(
                 "Cannot read the changes below {path} until the metadata store answers: {error}", path=self._path, error=error
             )
 

@@ -33,6 +33,8 @@ from twisted_kafka.protocol.errors import InvalidRequestError
 from twisted_kafka.system.client_text import bounded_text
 from twisted_kafka.timing.clock import IClock
 
+_log = Logger()
+
 Listener = Callable[[str, dict[str, str]], None]
 """Called with the entity's name (``orders``, ``1``, ``<default>``, ``alice/clients/app``) and its config."""
 
@@ -53,8 +55,6 @@ class ConfigRepository:
     Listeners are called one by one on a separate thread: they look up host names and wait for other threads, which must not delay
     the store's watches (Kafka: the thread of ZkNodeChangeNotificationListener).
     """
-
-    log = Logger()
 
     def __init__(self, store: IMetadataStore, clock: IClock, *, threaded: bool = True) -> None:
         """With ``threaded=False`` listeners are called only by ``pump()``."""
@@ -147,7 +147,7 @@ class ConfigRepository:
         try:
             return ConfigNode.decode(data).config
         except BadNodeError as error:
-            self.log.error("The config in {path} is invalid and is ignored: {error}", path=path, error=error)
+            _log.error("The config in {path} is invalid and is ignored: {error}", path=path, error=error)
             return {}
 
     def add_listener(self, entity_type: str, listener: Listener) -> None:
@@ -162,7 +162,7 @@ class ConfigRepository:
         """Stop following changes; those whose event has arrived are still applied."""
         self._changes.shutdown()
         if not self._worker.close(SHUTDOWN_TIMEOUT_S):
-            self.log.warn("A config change is still being applied after {seconds} s", seconds=SHUTDOWN_TIMEOUT_S)
+            _log.warn("A config change is still being applied after {seconds} s", seconds=SHUTDOWN_TIMEOUT_S)
 
     def apply_changes(self, timeout_s: float) -> None:
         """Wait until all changes so far are applied by this broker. Raises TimeoutError."""
@@ -180,7 +180,7 @@ class ConfigRepository:
         try:
             entity_path = ConfigChangeNode.decode(data).entity_path
         except BadNodeError as error:
-            self.log.error("A config change notification is invalid and is ignored: {error}", error=error)
+            _log.error("A config change notification is invalid and is ignored: {error}", error=error)
             return
         entity_type, _, name = entity_path.partition("/")
         for listener in self._listeners.get(entity_type, ()):
@@ -189,7 +189,7 @@ class ConfigRepository:
             except StoreDisconnectedError:  # all of this is done again when there is a connection
                 raise
             except Exception:  # noqa: BLE001 the other listeners and later changes do not depend on this one
-                self.log.failure("Failed to apply a change of the config {path}", path=entity_path)
+                _log.failure("Failed to apply a change of the config {path}", path=entity_path)
 
 
 def _path_of(entity_path: str) -> str:

@@ -23,6 +23,8 @@ from twisted_kafka.metadata.store import (
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes_admin import FeatureNode
 
+_log = Logger()
+
 
 class SupportedLevels(NamedTuple):
     """The levels of a feature that a broker supports."""
@@ -67,8 +69,6 @@ def finalized(found: tuple[bytes, Stat] | None) -> FinalizedFeatures:
 
 class FeatureCache:
     """The finalized features as this broker knows them (Kafka: FinalizedFeatureCache). For any thread."""
-
-    log = Logger()
 
     def __init__(self, store: IMetadataStore) -> None:
         self.current = NO_FEATURES
@@ -115,10 +115,10 @@ class FeatureCache:
         except StoreClosedError:
             return
         except StoreDisconnectedError as error:
-            self.log.warn(
+            _log.warn(
                 "Cannot read the finalized features until the metadata store answers; the last ones stay in use: {error}",
                 error=error,
             )
         except (UnsupportedFeatureError, BadNodeError) as error:
             # The controller raises no level that a live broker does not support: somebody changed the node by hand.
-            self.log.error("Ignoring the finalized features in /feature; the last ones stay in use: {error}", error=error)
+            _log.error("Ignoring the finalized features in /feature; the last ones stay in use: {error}", error=error)

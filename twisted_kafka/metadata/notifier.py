@@ -15,6 +15,8 @@ from twisted_kafka.metadata.store import StoreClosedError
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.timing.timer import Timer
 
+_log = Logger()
+
 FIRST_BACKOFF_MS: Final = 100
 MAX_BACKOFF_MS: Final = 5_000
 """The pauses between attempts: each is twice as long as the one before, up to this."""
@@ -36,8 +38,6 @@ class _Notification:
 
 class Notifier:
     """Delivers notifications on a thread of its own, which there is from the first one on."""
-
-    log = Logger()
 
     def __init__(self, timer: Timer, *, threaded: bool = True) -> None:
         """With ``threaded=False``, for tests, they are delivered in ``pump()``."""
@@ -86,7 +86,7 @@ class Notifier:
         except Exception as error:  # noqa: BLE001 whatever it is, it may be over the next time
             backoff_ms = min(FIRST_BACKOFF_MS << min(notification.failures, 16), MAX_BACKOFF_MS)
             notification.failures += 1
-            self.log.warn(
+            _log.warn(
                 "{what}: the controller could not be notified, trying again in {ms} ms: {error}",
                 what=notification.what,
                 ms=backoff_ms,

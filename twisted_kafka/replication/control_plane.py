@@ -28,6 +28,8 @@ from twisted_kafka.replication.partition.fetch_data import NO_EPOCH
 from twisted_kafka.replication.partition.partition import LeaderState
 from twisted_kafka.replication.replica_manager import ReplicaManager
 
+_log = Logger()
+
 DeletionListener = Callable[[Sequence[TopicPartition]], None]
 
 
@@ -36,8 +38,6 @@ class ControlPlane:
 
     ``on_deleted`` are called with the partitions that UpdateMetadata reports as deleted (groups drop their offsets then).
     """
-
-    log = Logger()
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class ControlPlane:
         try:
             self._run(forget)
         except StoreError as error:
-            self.log.warn("Deleted topics stay in the metadata until the controller's next update: {error}", error=error)
+            _log.warn("Deleted topics stay in the metadata until the controller's next update: {error}", error=error)
 
     def _forget_all_but(self, read_topics: Callable[[], Collection[str]]) -> None:
         snapshot = self._replicas.metadata.snapshot
@@ -134,7 +134,7 @@ class ControlPlane:
             self._is_in_doubt = False
         gone = {topic: topic_id for topic, topic_id in known.items() if topic not in found}
         if gone:
-            self.log.info("Topics were deleted, and no controller told of it: {topics}", topics=", ".join(sorted(gone)))
+            _log.info("Topics were deleted, and no controller told of it: {topics}", topics=", ".join(sorted(gone)))
             self._deleted(self._replicas.metadata.remove(gone))
 
     def _deleted(self, partitions: Sequence[TopicPartition]) -> None:

@@ -25,6 +25,8 @@ from twisted_kafka.telemetry.exposed_metrics import ExposedMetrics
 from twisted_kafka.telemetry.otlp import MISSING, is_available, read_metrics
 from twisted_kafka.timing.clock import IClock
 
+_log = Logger()
+
 DEFAULT_INTERVAL_MS: Final = 300_000
 """Push interval of clients without a subscription: they ask for one at this interval."""
 
@@ -70,8 +72,6 @@ class _Instance:
 class ClientMetricsManager:
     """Subscriptions by name, clients by instance id. Methods may be called on any thread."""
 
-    log = Logger()
-
     def __init__(self, clock: IClock, exposed: ExposedMetrics, max_bytes: int, max_instances: int = MAX_INSTANCES) -> None:
         """``max_bytes`` is ``telemetry.max.bytes``."""
         self.max_bytes = max_bytes
@@ -88,10 +88,10 @@ class ClientMetricsManager:
         try:
             parsed = ClientMetricsConfig.parse(config) if config else None
         except KafkaError as error:
-            self.log.error("Ignoring invalid configs of client metrics subscription {name}: {error}", name=name, error=error)
+            _log.error("Ignoring invalid configs of client metrics subscription {name}: {error}", name=name, error=error)
             return
         if parsed is not None and not is_available():
-            self.log.error(
+            _log.error(
                 "No client pushes metrics for subscription {name}: {why}",
                 name=name,
                 why=f"{MISSING}: {install_command('client-metrics')}",

@@ -29,6 +29,8 @@ from twisted_kafka.timing.clock import IClock
 from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.waiting.futures import and_then
 
+_log = Logger()
+
 MAX_WAITING: Final = 10_000
 """Transactions that wait to be asked about to one broker. Each holds a request of a producer; more are refused."""
 
@@ -103,8 +105,6 @@ class _Destination:
 
 class AddPartitionsToTxnManager:
     """Verifies that partitions belong to transactions, or adds them. Methods may be called on any thread, and do not block."""
-
-    log = Logger()
 
     def __init__(
         self,
@@ -236,7 +236,7 @@ class AddPartitionsToTxnManager:
 
     def _log_failure(self, node: Node, why: str) -> None:
         if self._failures.allow():
-            self.log.warn(
+            _log.warn(
                 "Broker {id} was asked about transactions and did not answer: {why}{more}",
                 id=node.id,
                 why=why,

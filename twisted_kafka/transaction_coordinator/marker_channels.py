@@ -27,6 +27,8 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.transaction_coordinator.transaction_marker import MarkerErrors, TransactionMarker
 
+_log = Logger()
+
 MAX_QUEUED_MARKERS: Final = 10_000
 """Markers that wait for one broker. Each is of another transaction; more are refused, and come again."""
 
@@ -91,8 +93,6 @@ class _BrokerQueue:
 
 class MarkerChannels:
     """Makes other brokers write markers into partitions that they lead. Methods may be called on any thread."""
-
-    log = Logger()
 
     def __init__(self, client: IBrokerClient, metadata: MetadataCache, listener_name: str, clock: IClock) -> None:
         """``client`` sends to the brokers' end points of this listener (``inter.broker.listener.name``)."""
@@ -230,7 +230,7 @@ class MarkerChannels:
         else:
             answers = {}
             if self._failures.allow():
-                self.log.warn(
+                _log.warn(
                     "No response to {n} transaction markers from broker {id}, which are sent again: {failure}{more}",
                     n=len(sent),
                     id=queue.broker_id,

@@ -26,6 +26,8 @@ from twisted_kafka.transaction_coordinator.marker_channels import MarkerChannels
 from twisted_kafka.transaction_coordinator.transaction_marker import MarkerErrors, TransactionMarker
 from twisted_kafka.waiting.futures import gather, when_done
 
+_log = Logger()
+
 EndInGroups = Callable[[int, Producer, int, bool, int], "ErrorCode | Future[ErrorCode]"]
 """Ends a transaction in a partition of ``__consumer_offsets`` (GroupCoordinator.end_transaction)."""
 
@@ -81,8 +83,6 @@ class MarkerAppender:
 class MarkerWriter:
     """Has the coordinator's markers written: in process where this broker leads, by other brokers elsewhere."""
 
-    log = Logger()
-
     def __init__(
         self, appender: MarkerAppender, channels: MarkerChannels, metadata: MetadataCache, knows_metadata: Callable[[], bool]
     ) -> None:
@@ -123,7 +123,7 @@ class MarkerWriter:
     def _unknown(self, partition: TopicPartition) -> ErrorCode:
         if not self._knows_metadata():
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        self.log.info("{partition} was deleted: its transaction needs no marker", partition=partition)
+        _log.info("{partition} was deleted: its transaction needs no marker", partition=partition)
         return ErrorCode.NONE
 
 

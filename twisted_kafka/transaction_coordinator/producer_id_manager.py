@@ -13,6 +13,8 @@ from twisted_kafka.metadata.store import BadVersionError, IMetadataStore, NodeEx
 from twisted_kafka.metadata.znodes import ProducerIdBlockNode
 from twisted_kafka.protocol.errors import CoordinatorLoadInProgressError, UnknownServerError
 
+_log = Logger()
+
 BLOCK_PATH: Final = "/latest_producer_id_block"
 BLOCK_SIZE: Final = 1000
 MAX_PRODUCER_ID: Final = 2**63 - 1
@@ -22,8 +24,6 @@ MAX_ATTEMPTS: Final = 100
 
 class ProducerIdBlocks:
     """Takes blocks of ids from the metadata store, one write each (Kafka: ZkProducerIdManager.getNewProducerIdBlock)."""
-
-    log = Logger()
 
     def __init__(self, store: IMetadataStore) -> None:
         self._store = store
@@ -49,7 +49,7 @@ class ProducerIdBlocks:
                     self._store.set(BLOCK_PATH, data, found[1].version)
             except (BadVersionError, NodeExistsError, NoNodeError):
                 continue
-            self.log.info("Broker {id} has the producer ids {first} to {last}", id=broker_id, first=first, last=last)
+            _log.info("Broker {id} has the producer ids {first} to {last}", id=broker_id, first=first, last=last)
             return first
         raise CoordinatorLoadInProgressError(f"Lost {MAX_ATTEMPTS} races for a block of producer ids to other brokers.")
 

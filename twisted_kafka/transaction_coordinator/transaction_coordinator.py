@@ -21,6 +21,8 @@ from twisted_kafka.transaction_coordinator.transaction_metrics import Transactio
 from twisted_kafka.transaction_coordinator.transaction_shard import Ended, Initialized, ProducerIdNeededError, TransactionShard
 from twisted_kafka.transaction_coordinator.transaction_state import STATES_BY_LABEL
 
+_log = Logger()
+
 T = TypeVar("T")
 
 
@@ -38,8 +40,6 @@ class TransactionCoordinator:
     A method that returns ``T | Future[T]`` returns a future if the result has to wait for replicas. The shard's method that each
     one calls has the details.
     """
-
-    log = Logger()
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class TransactionCoordinator:
                 try:
                     self._abort_with_new_id(transactional_id)
                 except KafkaError as error:  # tried again with the next check
-                    self.log.warn("Cannot abort the transaction of {id!r} yet: {error!r}", id=transactional_id, error=error)
+                    _log.warn("Cannot abort the transaction of {id!r} yet: {error!r}", id=transactional_id, error=error)
 
     def _abort_with_new_id(self, transactional_id: str) -> None:
         producer_id = self._producer_ids.next_producer_id()
@@ -201,7 +201,7 @@ class TransactionCoordinator:
         """Remove the transactional ids that were not used for ``transactional.id.expiration.ms``."""
         count = sum(self.runtime.execute_everywhere(lambda shard: shard.remove_expired()))
         if count:
-            self.log.info("Removed {n} expired transactional ids", n=count)
+            _log.info("Removed {n} expired transactional ids", n=count)
 
     # administration
 

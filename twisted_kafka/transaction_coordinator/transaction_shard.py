@@ -33,6 +33,8 @@ from twisted_kafka.transaction_coordinator.transaction_records import TRANSACTIO
 from twisted_kafka.transaction_coordinator.transaction_state import TransactionState
 from twisted_kafka.transaction_coordinator.transaction_store import TransactionStore
 
+_log = Logger()
+
 R = TypeVar("R")
 
 NO_PRODUCER: Final = Producer(-1, -1)
@@ -63,8 +65,6 @@ class Ended(NamedTuple):
 
 class TransactionShard:
     """Transactional ids of one partition (Kafka: TransactionCoordinator and TransactionStateManager)."""
-
-    log = Logger()
 
     def __init__(self, effects: Effects, environment: TransactionEnvironment, coordinator: CoordinatorId) -> None:
         self.store = TransactionStore(environment.transaction_version)
@@ -338,7 +338,7 @@ class TransactionShard:
         if metadata is None or not metadata.is_timed_out(self._clock.wall_ms()) or self.store.is_pending(transactional_id):
             return
         write = self._abort_fenced(metadata, TransactionOutcome.TIMED_OUT, self._timed_out, new_producer_id)
-        self.log.info(
+        _log.info(
             "Aborting the transaction of {id!r}: it is open for longer than {ms} ms", id=transactional_id, ms=metadata.timeout_ms
         )
         self._effects.write(write.records, write.completed)

@@ -15,14 +15,14 @@ from twisted_kafka.protocol.errors import error_code_of
 from twisted_kafka.protocol.messages.inter_broker import ControlledShutdownRequest, ControlledShutdownResponse
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
+_log = Logger()
+
 _MARGIN_S = 5.0
 """How much longer than its timeout a request is waited for, should its client not answer."""
 
 
 class ControlledShutdown:
     """``controlled.shutdown.*``: blocks until the broker leads nothing that another one could lead, or gives up."""
-
-    log = Logger()
 
     def __init__(
         self,
@@ -50,13 +50,13 @@ class ControlledShutdown:
             try:
                 left = self._ask(controller, broker_epoch)
             except Exception as error:  # noqa: BLE001 the broker stops in any case
-                self.log.warn("The controller did not take this broker's leaderships: {error}", error=str(error) or repr(error))
+                _log.warn("The controller did not take this broker's leaderships: {error}", error=str(error) or repr(error))
                 continue
             if not left:
-                self.log.info("The controller has moved this broker's leaderships")
+                _log.info("The controller has moved this broker's leaderships")
                 return True
-            self.log.warn("This broker still leads {left}", left=", ".join(map(str, left)))
-        self.log.warn("This broker stops while it leads partitions: the controller moves them when it is gone")
+            _log.warn("This broker still leads {left}", left=", ".join(map(str, left)))
+        _log.warn("This broker stops while it leads partitions: the controller moves them when it is gone")
         return False
 
     def _has_others(self) -> bool:

@@ -15,6 +15,8 @@ from twisted_kafka.protocol.errors import ErrorCode, RequestTimedOutError, Unsup
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 
+_log = Logger()
+
 RETRY_BACKOFF_MS: Final = 100
 """How long until a request is sent again that no controller has answered."""
 
@@ -44,8 +46,6 @@ class _Request:
 
 class ControllerClient:
     """Finds the controller in the metadata cache, and sends requests again if it did not answer or another broker is controller."""
-
-    log = Logger()
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class ControllerClient:
     def _again(self, one: _Request, why: str) -> None:
         """Send the request later: by then the metadata may name another controller."""
         if self._failures.allow():
-            self.log.info(
+            _log.info(
                 "{request} is sent to the controller again: {why}{more}",
                 request=type(one.message).__name__,
                 why=why,

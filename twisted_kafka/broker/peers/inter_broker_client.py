@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from twisted_kafka.client.connector import IConnector
     from twisted_kafka.client.outgoing_request import IOutgoingRequest
 
+_log = Logger()
+
 
 _SEPARATORS: Final = re.compile("[+!]")
 """Characters of a Python package version that brokers refuse in ApiVersions."""
@@ -30,8 +32,6 @@ class StoppedError(Exception):
 
 class InterBrokerClient:
     """Sends to a listener of other brokers, on a thread of its own (``IBrokerClient``)."""
-
-    log = Logger()
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class InterBrokerClient:
         except ConfigError as error:
             refused = str(error)
             if refused != self._refused:
-                self.log.error("{thread} keeps its certificates: {why}", thread=self._thread_name, why=refused)
+                _log.error("{thread} keeps its certificates: {why}", thread=self._thread_name, why=refused)
         self._refused = refused
 
     def stop(self) -> None:

@@ -12,14 +12,14 @@ from twisted_kafka.metadata.registration import BrokerIdTakenError, OtherBrokers
 from twisted_kafka.metadata.store import IMetadataStore, SessionState
 from twisted_kafka.metadata.znodes import BrokerNode
 
+_log = Logger()
+
 MARGIN_MS: Final = 2_000
 """How much later than its timeout ZooKeeper may expire a session."""
 
 
 class BrokerRegistrar:
     """Registers one broker in each session of its store (Kafka: ``KafkaController.RegisterBrokerAndReelect``)."""
-
-    log = Logger()
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class BrokerRegistrar:
             try:
                 if self._store.exists(znodes.broker_path(self._broker_id)) is not None:
                     timeout_ms = self._session_timeout_ms + MARGIN_MS
-                    self.log.warn(
+                    _log.warn(
                         "Broker {id} is registered by another session; waiting up to {ms} ms for it to expire",
                         id=self._broker_id,
                         ms=timeout_ms,
@@ -107,7 +107,7 @@ class BrokerRegistrar:
             except (BrokerIdTakenError, OtherBrokersError) as error:
                 on_fatal(f"Shutdown broker because it could not be registered in a new ZooKeeper session: {error}")
                 raise
-            self.log.info("Broker {id} is registered again, with epoch {epoch}", id=self._broker_id, epoch=self.epoch)
+            _log.info("Broker {id} is registered again, with epoch {epoch}", id=self._broker_id, epoch=self.epoch)
             if self._renewed is not None:
                 self._renewed(self.epoch)
 

@@ -25,6 +25,8 @@ from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 
+_log = Logger()
+
 RETRY_BACKOFF_MS: Final = 100
 """The pause before a request without an answer is sent again."""
 
@@ -81,8 +83,6 @@ class _Channel:
 class NetworkChannels:
     """A channel to each broker. Methods may be called on any thread."""
 
-    log = Logger()
-
     def __init__(
         self,
         client: IControlClient,
@@ -116,7 +116,7 @@ class NetworkChannels:
         with self._lock:
             channel = self._channels.get(broker_id)
             if channel is None:
-                self.log.warn("Dropping a request to broker {broker}: it is not registered", broker=broker_id)
+                _log.warn("Dropping a request to broker {broker}: it is not registered", broker=broker_id)
                 return
             is_full = len(channel.waiting) >= MAX_QUEUED
             dropped = channel.drop() if is_full else []
@@ -124,7 +124,7 @@ class NetworkChannels:
                 channel.waiting.append(_Queued(request, on_response, self._clock.monotonic_ns()))
         _tell(dropped)
         if is_full:
-            self.log.error("Broker {broker} does not answer: dropping its {n} requests", broker=broker_id, n=MAX_QUEUED)
+            _log.error("Broker {broker} does not answer: dropping its {n} requests", broker=broker_id, n=MAX_QUEUED)
             if self._on_overflow is not None:
                 self._on_overflow(broker_id)
             return
@@ -147,7 +147,7 @@ class NetworkChannels:
         """Make a channel, which connects for its first request. An existing channel uses the new address from now on."""
         address = self._address(broker_id, node)
         if address is None:
-            self.log.error("Broker {broker} has no listener {name}", broker=broker_id, name=self._listener_name)
+            _log.error("Broker {broker} has no listener {name}", broker=broker_id, name=self._listener_name)
         with self._lock:
             channel = self._channels.get(broker_id)
             is_new = channel is None
@@ -232,7 +232,7 @@ class NetworkChannels:
         if queued.on_response is not None:
             queued.on_response(response)
         elif response.error_code:
-            self.log.error(
+            _log.error(
                 "Broker {broker} refused {request}: error {code}",
                 broker=channel.broker_id,
                 request=type(queued.request).__name__,
@@ -244,7 +244,7 @@ class NetworkChannels:
         if channel.is_closed:
             return
         if self._failures.allow():
-            self.log.warn(
+            _log.warn(
                 "{request} is sent to broker {broker} again: {why}{more}",
                 request=type(queued.request).__name__,
                 broker=channel.broker_id,

@@ -23,13 +23,13 @@ from twisted_kafka.protocol.messages.inter_broker import (
     UpdateMetadataResponse,
 )
 
+_log = Logger()
+
 THREAD_NAME = "controller-to-own-broker-thread"
 
 
 class ControlClients:
     """Sends to this broker in process, and to others with their client."""
-
-    log = Logger()
 
     def __init__(self, broker_id: int, control: IControlPlane, others: IControlClient, *, threaded: bool = True) -> None:
         """With ``threaded=False``, for tests, this broker's requests are carried out in ``pump()``."""
@@ -60,7 +60,7 @@ class ControlClients:
     def stop(self) -> None:
         """Wait for the request that this broker has begun, and begin no others."""
         if not self._worker.close():
-            self.log.warn("This broker still carries out a request of its controller as it stops")
+            _log.warn("This broker still carries out a request of its controller as it stops")
 
     def _applied(self, request: ControlRequest) -> Message:
         """Return this broker's response. An exception becomes an error response, as over the network."""
@@ -74,7 +74,7 @@ class ControlClients:
             is_current = self._control.update_metadata(request)
             return UpdateMetadataResponse(error_code=ErrorCode.NONE if is_current else ErrorCode.STALE_CONTROLLER_EPOCH)
         except Exception:  # noqa: BLE001 a controller of another process would have no more of it
-            self.log.failure("This broker did not carry out its controller's {request}", request=type(request).__name__)
+            _log.failure("This broker did not carry out its controller's {request}", request=type(request).__name__)
             if isinstance(request, LeaderAndIsrRequest):
                 return LeaderAndIsrResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
             if isinstance(request, StopReplicaRequest):

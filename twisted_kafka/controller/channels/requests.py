@@ -32,6 +32,8 @@ from twisted_kafka.protocol.messages.inter_broker import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
+_log = Logger()
+
 EPOCH_DURING_DELETE: Final = -2
 """The leader epoch in StopReplica for a topic that is being deleted: newer than every other."""
 
@@ -57,8 +59,6 @@ class ResponseHandlers(NamedTuple):
 class RequestBatch:
     """The requests of one step: ``new_batch``, then the ``add_`` methods, then ``send``."""
 
-    log = Logger()
-
     def __init__(
         self, broker_id: int, context: ControllerContext, channels: NetworkChannels, handlers: ResponseHandlers, listener_name: str
     ) -> None:
@@ -79,7 +79,7 @@ class RequestBatch:
     def new_batch(self) -> None:
         """Begin a batch. The requests of a failed step are dropped."""
         if self._leader_and_isr or self._stop_replica or self._metadata_brokers:
-            self.log.warn("Dropping the requests of a failed step of the controller")
+            _log.warn("Dropping the requests of a failed step of the controller")
             self._forget()
 
     def add_leader_and_isr(

@@ -16,6 +16,8 @@ from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import PartitionStateNode, state_path
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
+_log = Logger()
+
 MAX_ELECTION_ATTEMPTS: Final = 10
 """Attempts to elect a leader while the one before changes the in-sync replicas."""
 
@@ -25,8 +27,6 @@ RECOVERING: Final = 1
 
 class PartitionStateMachine:
     """Moves partitions between states. ``handle`` sends the requests to brokers that a change causes."""
-
-    log = Logger()
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class PartitionStateMachine:
         state = self._context.partition_states.get(partition, PartitionStatus.NON_EXISTENT)
         if state in PARTITION_SOURCES[target]:
             return True
-        self.log.error(
+        _log.error(
             "Partition {partition} is {state} and cannot become {target}",
             partition=partition,
             state=state.value,
@@ -110,7 +110,7 @@ class PartitionStateMachine:
         for partition in partitions:
             elected = first_leader(self._context.assignment(partition).replicas, self._alive(partition))
             if elected is None:
-                self.log.error("Partition {partition} has no leader: none of its replicas is alive", partition=partition)
+                _log.error("Partition {partition} has no leader: none of its replicas is alive", partition=partition)
             else:
                 chosen[partition] = Leadership(elected.leader, 0, elected.isr, self._context.epoch, 0)
         if not chosen:
@@ -140,7 +140,7 @@ class PartitionStateMachine:
             if isinstance(result, NoNodeError | NodeExistsError):
                 left[partition] = leadership
             elif isinstance(result, StoreError):
-                self.log.error("Partition {partition} could not be created: {error}", partition=partition, error=result)
+                _log.error("Partition {partition} could not be created: {error}", partition=partition, error=result)
             else:
                 self._became_online(partition, leadership, is_new=True)
         return left
@@ -152,7 +152,7 @@ class PartitionStateMachine:
         missing = self._missing([*sorted(parents), *map(znodes.partition_path, chosen), *states])
         without_state = {each: leadership for each, leadership in chosen.items() if state_path(each) in missing}
         for partition, error in self._create(without_state, missing).items():
-            self.log.error("Partition {partition} has no leader: {error}", partition=partition, error=error)
+            _log.error("Partition {partition} has no leader: {error}", partition=partition, error=error)
         others = [partition for partition in chosen if partition not in without_state]
         for partition, found in zip(others, self._store.get_many([state_path(each) for each in others]), strict=True):
             leadership = None if found is None else decoded_leadership(*found)
@@ -173,7 +173,7 @@ class PartitionStateMachine:
             read = {each: None if node is None else decoded_leadership(*node) for each, node in zip(waiting, found, strict=True)}
             waiting = self._try_to_elect(read, elect)
         for partition in waiting:
-            self.log.error("Partition {partition} has no leader: its state changes all the time", partition=partition)
+            _log.error("Partition {partition} has no leader: its state changes all the time", partition=partition)
 
     def _is_clean(self, partition: TopicPartition, elect: Elect | None) -> bool:
         """Return whether the partition gets a leader that is in sync, by the state in the context."""
@@ -187,7 +187,7 @@ class PartitionStateMachine:
         groups: list[list[Operation]] = []
         for partition, leadership in states.items():
             if leadership is None or leadership.controller_epoch > self._context.epoch:
-                self.log.error("Partition {partition} has no leader: a newer controller wrote its state", partition=partition)
+                _log.error("Partition {partition} has no leader: a newer controller wrote its state", partition=partition)
                 continue
             changed = self._elected(partition, leadership, elect)
             if changed is not None:
@@ -198,7 +198,7 @@ class PartitionStateMachine:
             if isinstance(result, BadVersionError | NoNodeError):
                 again.append(partition)
             elif isinstance(result, StoreError):
-                self.log.error("Partition {partition} has no leader: {error}", partition=partition, error=result)
+                _log.error("Partition {partition} has no leader: {error}", partition=partition, error=result)
             else:
                 self._became_online(partition, leadership)
         return again
@@ -206,11 +206,11 @@ class PartitionStateMachine:
     def _elected(self, partition: TopicPartition, leadership: Leadership, elect: Elect) -> Leadership | None:
         elected = elect(partition, leadership, self._alive(partition))
         if elected is None:
-            self.log.error("Partition {partition} has no leader: no replica is eligible", partition=partition)
+            _log.error("Partition {partition} has no leader: no replica is eligible", partition=partition)
             return None
         if elected.is_unclean:
             self._elected_unclean()
-            self.log.warn("Partition {partition} has a leader that was not in sync: records may be lost", partition=partition)
+            _log.warn("Partition {partition} has a leader that was not in sync: records may be lost", partition=partition)
         epoch = leadership.partition_epoch
         recovery_state = RECOVERING if elected.is_unclean else leadership.recovery_state
         leader_epoch = leadership.leader_epoch + 1

@@ -14,14 +14,14 @@ from twisted_kafka.metadata.cache import NO_LEADER
 from twisted_kafka.metadata.store import BadVersionError, NoNodeError, Operation, Set, StoreError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
+_log = Logger()
+
 MAX_ISR_ATTEMPTS = 10
 """Attempts to change in-sync replicas while leaders change the same nodes."""
 
 
 class ReplicaStateMachine:
     """Moves replicas between states. ``handle`` sends the requests to brokers that a change causes."""
-
-    log = Logger()
 
     def __init__(self, context: ControllerContext, store: FencedStore, requests: RequestBatch) -> None:
         self._context = context
@@ -57,7 +57,7 @@ class ReplicaStateMachine:
         state = self._context.replica_states.get(replica, ReplicaStatus.NON_EXISTENT)
         if state in REPLICA_SOURCES[target]:
             return True
-        self.log.error(
+        _log.error(
             "Replica {broker} of {partition} is {state} and cannot become {target}",
             broker=replica[1],
             partition=replica[0],
@@ -142,7 +142,7 @@ class ReplicaStateMachine:
             if isinstance(result, BadVersionError | NoNodeError):
                 again.append(partition)
             elif isinstance(result, StoreError):
-                self.log.error("The ISR of {partition} could not be changed: {error}", partition=partition, error=result)
+                _log.error("The ISR of {partition} could not be changed: {error}", partition=partition, error=result)
             else:
                 self._context.leaderships[partition] = removed[partition] = changed
         return again

@@ -25,6 +25,8 @@ from twisted_kafka.protocol.messages.controller import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
+_log = Logger()
+
 TOPIC_IDS_SINCE = 2
 """Since this version, requests and responses identify topics by id, and leaders know INELIGIBLE_REPLICA."""
 
@@ -48,8 +50,6 @@ class _Wanted(NamedTuple):
 class AlterPartitions:
     """Used on the controller's event thread only."""
 
-    log = Logger()
-
     def __init__(self, machinery: Machinery, reassignments: Reassignments) -> None:
         self._context = machinery.context
         self._store = machinery.store
@@ -60,7 +60,7 @@ class AlterPartitions:
         """Write the permitted changes of in-sync replicas, inform all brokers, and complete reassignments that waited for them."""
         broker = self._context.brokers.get(request.broker_id)
         if broker is None or broker.epoch != request.broker_epoch:
-            self.log.info("Broker {broker} may not change in-sync replicas: its epoch is stale", broker=request.broker_id)
+            _log.info("Broker {broker} may not change in-sync replicas: its epoch is stale", broker=request.broker_id)
             return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
         errors: dict[TopicPartition, ErrorCode] = {}
         changes: dict[TopicPartition, Leadership] = {}
@@ -97,7 +97,7 @@ class AlterPartitions:
             if isinstance(result, BadVersionError):
                 errors[partition] = ErrorCode.INVALID_UPDATE_VERSION
             elif isinstance(result, StoreError):
-                self.log.error("The ISR of {partition} could not be changed: {error}", partition=partition, error=result)
+                _log.error("The ISR of {partition} could not be changed: {error}", partition=partition, error=result)
                 errors[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
             else:
                 self._context.leaderships[partition] = leadership

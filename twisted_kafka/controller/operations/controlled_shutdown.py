@@ -11,14 +11,14 @@ from twisted_kafka.controller.machines.machinery import Machinery
 from twisted_kafka.protocol.errors import BrokerNotAvailableError, StaleBrokerEpochError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
+_log = Logger()
+
 UNKNOWN_EPOCH = -1
 """Old brokers do not send their epoch."""
 
 
 class ControlledShutdown:
     """Used on the controller's event thread only."""
-
-    log = Logger()
 
     def __init__(self, machinery: Machinery) -> None:
         self._context = machinery.context
@@ -38,7 +38,7 @@ class ControlledShutdown:
             raise StaleBrokerEpochError(
                 f"The broker epoch {broker_epoch} is stale: broker {broker} has {context.brokers[broker].epoch}"
             )
-        self.log.info("Broker {broker} is shutting down", broker=broker)
+        _log.info("Broker {broker} is shutting down", broker=broker)
         context.shutting_down.add(broker)
         held = [
             partition

@@ -16,6 +16,8 @@ from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes_admin import FeatureNode
 from twisted_kafka.protocol.errors import FeatureUpdateFailedError, InvalidRequestError, KafkaError
 
+_log = Logger()
+
 
 class UpgradeType(IntEnum):
     """What an update may do to a finalized level; the value is its number in UpdateFeatures."""
@@ -47,8 +49,6 @@ class FeatureUpdate(NamedTuple):
 class FeatureUpdates:
     """Finalizes features. Used on the controller's event thread only."""
 
-    log = Logger()
-
     def __init__(self, context: ControllerContext, store: FencedStore) -> None:
         self._context = context
         self._store = store
@@ -67,7 +67,7 @@ class FeatureUpdates:
         try:
             levels = dict(finalized(self._store.get(znodes.FEATURE)).levels)
         except BadNodeError as error:
-            self.log.error("{what}: {error}", what=_NOT_READABLE, error=error)
+            _log.error("{what}: {error}", what=_NOT_READABLE, error=error)
             return [FeatureUpdateFailedError(_NOT_READABLE)] * len(updates)
         results: list[KafkaError | None] = []
         wanted = dict(levels)
@@ -85,9 +85,9 @@ class FeatureUpdates:
         try:
             self._store.set(znodes.FEATURE, FeatureNode.of(wanted).encode())
         except StoreError as error:
-            self.log.error("The features {levels} could not be stored: {error}", levels=wanted, error=error)
+            _log.error("The features {levels} could not be stored: {error}", levels=wanted, error=error)
             return [each or FeatureUpdateFailedError("The update could not be stored") for each in results]
-        self.log.info("The finalized features are {levels}, after {before}", levels=wanted, before=levels)
+        _log.info("The finalized features are {levels}, after {before}", levels=wanted, before=levels)
         return results
 
     def _refusal(self, update: FeatureUpdate, levels: Mapping[str, int]) -> KafkaError | None:

@@ -9,13 +9,13 @@ from twisted_kafka.controller.machines.leader_elections import ElectionType
 from twisted_kafka.protocol.errors import KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
+_log = Logger()
+
 Elections = Callable[[Iterable[TopicPartition], ElectionType], dict[TopicPartition, KafkaError | None]]
 
 
 class LeaderBalance:
     """Used on the controller's event thread only."""
-
-    log = Logger()
 
     def __init__(self, context: ControllerContext, elect: Elections, limit_percent: int) -> None:
         """``limit_percent`` is ``leader.imbalance.per.broker.percentage``, of the partitions that prefer a broker."""
@@ -51,4 +51,4 @@ class LeaderBalance:
         if possible:
             results = self._elect(possible, ElectionType.PREFERRED)
             elected = sum(error is None for error in results.values())
-            self.log.info("Broker {broker} leads {n} partitions again that prefer it", broker=broker, n=elected)
+            _log.info("Broker {broker} leads {n} partitions again that prefer it", broker=broker, n=elected)

@@ -27,14 +27,14 @@ from twisted_kafka.protocol.errors import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
+_log = Logger()
+
 MAX_WRITE_ATTEMPTS: Final = 100
 """How often a topic's node is written while others change it."""
 
 
 class Reassignments:
     """Starts, resumes, cancels and completes reassignments. Used on the controller's event thread only."""
-
-    log = Logger()
 
     def __init__(self, machinery: Machinery) -> None:
         self._context = machinery.context
@@ -63,7 +63,7 @@ class Reassignments:
             except KafkaError as error:
                 results[partition] = error
             except StoreError as error:
-                self.log.error("The reassignment of {partition} failed: {error}", partition=partition, error=error)
+                _log.error("The reassignment of {partition} failed: {error}", partition=partition, error=error)
                 results[partition] = UnknownServerError(str(error))
         self._nodes.settle_reassignments()
         return results
@@ -72,7 +72,7 @@ class Reassignments:
         """Start the reassignments that a tool asks for in ``/admin/reassign_partitions``."""
         for partition, error in self.alter(self._nodes.reassignments()).items():
             if error is not None:
-                self.log.warn("{partition} is not reassigned: {error}", partition=partition, error=error)
+                _log.warn("{partition} is not reassigned: {error}", partition=partition, error=error)
 
     def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Complete the reassignments whose target replicas are in sync: of these partitions, or of all."""

@@ -13,11 +13,11 @@ from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes_admin import PartitionsNode, ReassignmentNode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
+_log = Logger()
+
 
 class RequestNodes:
     """Reads the nodes, and removes completed requests. Used on the controller's event thread only."""
-
-    log = Logger()
 
     def __init__(self, machinery: Machinery) -> None:
         self._context = machinery.context
@@ -32,7 +32,7 @@ class RequestNodes:
             try:
                 self._reassigned = ReassignmentNode.decode(found[0]).replicas
             except BadNodeError as error:
-                self.log.error("{path} is ignored: {error}", path=znodes.REASSIGN_PARTITIONS, error=error)
+                _log.error("{path} is ignored: {error}", path=znodes.REASSIGN_PARTITIONS, error=error)
         return dict(self._reassigned)
 
     def settle_reassignments(self) -> None:
@@ -58,7 +58,7 @@ class RequestNodes:
         try:
             return PartitionsNode.decode(found[0]).partitions
         except BadNodeError as error:
-            self.log.error("{path} is ignored: {error}", path=znodes.PREFERRED_ELECTION, error=error)
+            _log.error("{path} is ignored: {error}", path=znodes.PREFERRED_ELECTION, error=error)
             return []
 
     def settle_preferred_elections(self) -> None:

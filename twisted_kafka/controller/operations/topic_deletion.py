@@ -13,11 +13,11 @@ from twisted_kafka.controller.machines.machinery import Machinery
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import Delete, Operation, StoreError
 
+_log = Logger()
+
 
 class TopicDeletion:
     """The topics to delete, and their progress. Used on the controller's event thread only."""
-
-    log = Logger()
 
     def __init__(self, machinery: Machinery, *, deleted: Callable[[Collection[str]], None]) -> None:
         """``deleted`` is called with topics whose deletion is complete."""
@@ -38,7 +38,7 @@ class TopicDeletion:
         halted = self._context.topics_to_delete & set(topics)
         if halted:
             self._context.ineligible_for_deletion |= halted
-            self.log.info("Deletion of {topics} is suspended: {reason}", topics=", ".join(sorted(halted)), reason=reason)
+            _log.info("Deletion of {topics} is suspended: {reason}", topics=", ".join(sorted(halted)), reason=reason)
 
     def retry(self, topics: Iterable[str]) -> None:
         """Resume suspended deletions, as a broker is back."""
@@ -117,7 +117,7 @@ class TopicDeletion:
             successful = self._context.replicas_in(topic, ReplicaStatus.DELETION_SUCCESSFUL)
             self._replicas.handle(successful, ReplicaStatus.NON_EXISTENT)
             self._context.forget_topic(topic)
-            self.log.info("Topic {topic} is deleted", topic=topic)
+            _log.info("Topic {topic} is deleted", topic=topic)
         self._deleted(topics)
 
     def _node_deletions(self, topic: str) -> list[Operation]:

@@ -18,6 +18,8 @@ from twisted_kafka.metadata.watches import Watches
 from twisted_kafka.metadata.zookeeper.requests import Read, nothing_to_do, read_data, remove_watches
 from twisted_kafka.metadata.zookeeper.session import Sent, Session
 
+_log = Logger()
+
 
 class _Node:
     """A watched node and its last known state."""
@@ -86,8 +88,6 @@ class _Node:
 
 class NodeWatches:
     """All watches of a store."""
-
-    log = Logger()
 
     def __init__(self, session: Session, watches: Watches) -> None:
         self._session = session
@@ -257,4 +257,4 @@ class NodeWatches:
         """Note a watch that is not set. After a lost connection, the next connection sets it again."""
         node.is_stale = True
         if not isinstance(error, ConnectionLoss | SessionExpiredError):
-            self.log.error("The node {path} cannot be watched: {error}", path=node.path, error=type(error).__name__)
+            _log.error("The node {path} cannot be watched: {error}", path=node.path, error=type(error).__name__)

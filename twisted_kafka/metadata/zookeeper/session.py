@@ -30,6 +30,8 @@ from twisted_kafka.metadata.zookeeper.connection import last_error, make_client
 from twisted_kafka.metadata.zookeeper.settings import ZooKeeperSettings
 from twisted_kafka.timing.clock import IClock
 
+_log = Logger()
+
 RENEWAL_PAUSE_S: Final = 1.0
 """The pause between two attempts to open a new session (Kafka: ``ZooKeeperClient.scheduleReinitialize``)."""
 CLOSE_TIMEOUT_S: Final = 30.0
@@ -83,8 +85,6 @@ class Sent(NamedTuple):
 
 class Session:
     """The current session, which is replaced when it expires."""
-
-    log = Logger()
 
     def __init__(
         self, settings: ZooKeeperSettings, clock: IClock, changed: Callable[[SessionState], None], expired: Callable[[], None]
@@ -298,7 +298,7 @@ class Session:
 
     def _renew(self) -> None:
         """Replace the session; runs on the session thread."""
-        self.log.warn("The ZooKeeper session {id} has expired; opening a new one", id=self.id_text)
+        _log.warn("The ZooKeeper session {id} has expired; opening a new one", id=self.id_text)
         self._notify_expired()
         with self._condition:
             client, self._client = self._client, None
@@ -310,11 +310,11 @@ class Session:
             except StoreClosedError:
                 return
             except StoreUnavailableError as error:
-                self.log.error("No new ZooKeeper session yet, trying again: {error}", error=error)
+                _log.error("No new ZooKeeper session yet, trying again: {error}", error=error)
                 with self._condition:
                     self._condition.wait_for(lambda: self._state is SessionState.CLOSED, RENEWAL_PAUSE_S)
             else:
-                self.log.info("The new ZooKeeper session is {id}", id=self.id_text)
+                _log.info("The new ZooKeeper session is {id}", id=self.id_text)
                 return
 
     def _make_chroot(self) -> None:
@@ -345,4 +345,4 @@ class Session:
             client.stop()
             client.close()
         except Exception:  # noqa: BLE001 - it is not used any more
-            self.log.failure("A ZooKeeper client did not stop cleanly")
+            _log.failure("A ZooKeeper client did not stop cleanly")

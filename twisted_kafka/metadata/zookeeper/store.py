@@ -42,6 +42,8 @@ from twisted_kafka.metadata.zookeeper.session import Sent, Session
 from twisted_kafka.metadata.zookeeper.settings import ZooKeeperSettings
 from twisted_kafka.timing.clock import IClock, SystemClock
 
+_log = Logger()
+
 LISTENERS_TIMEOUT_S: Final = 60.0
 """How long a new session waits for the session listeners to return from EXPIRED."""
 DELETIONS_PER_TRANSACTION: Final = 500
@@ -54,8 +56,6 @@ _REFUSED: Final = (NodeExistsError, BadVersionError, NoNodeError)
 
 class ZooKeeperStore:
     """``IMetadataStore`` in ZooKeeper. With ``threaded=False`` watches are delivered only by ``pump()``."""
-
-    log = Logger()
 
     def __init__(self, settings: ZooKeeperSettings, clock: IClock | None = None, *, threaded: bool = True) -> None:
         """Connect; raises StoreUnavailableError."""
@@ -308,7 +308,7 @@ class ZooKeeperStore:
         acted = threading.Event()
         self._watches.session_changed(SessionState.EXPIRED)
         if self._worker.submit(acted.set) and not acted.wait(LISTENERS_TIMEOUT_S):
-            self.log.error(
+            _log.error(
                 "Opening a new ZooKeeper session although listeners of the old one did not return within {seconds} s",
                 seconds=LISTENERS_TIMEOUT_S,
             )
