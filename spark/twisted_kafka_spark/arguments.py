@@ -103,6 +103,7 @@ def _common(command: argparse.ArgumentParser) -> None:
 
 
 PROGRAM = "twisted_kafka_spark"
+_RULES = "a TOML file of thresholds, muted findings and owners"
 
 
 def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
@@ -158,8 +159,9 @@ def _report(report: argparse.ArgumentParser) -> None:
         type=_names,
         default=[],
         metavar="FINDING,...",
-        help="exit with status 3 if one of these is found; any: all findings",
+        help="exit with status 3 if one of these is found: names, severities (critical, or warning and worse), or any",
     )
+    report.add_argument("--rules", type=Path, metavar="FILE", help=_RULES)
     report.add_argument("--quiet", action="store_true", help="print no summary and no progress")
     _common(report)
 
@@ -190,6 +192,9 @@ def _follow(follow: argparse.ArgumentParser) -> None:
     follow.add_argument("--every", default="10s", metavar="DURATION", help="interval between batches; default %(default)s")
     follow.add_argument("--late", default="1m", metavar="DURATION", help="how late lines may be for findings; default %(default)s")
     follow.add_argument("--findings-topic", default="", help="also send findings to this topic of --bootstrap-servers")
+    follow.add_argument("--json", action="store_true", help="print each finding as a JSON object in one line")
+    follow.add_argument("--webhook", default="", metavar="URL", help="also send each finding as JSON to this URL, by POST")
+    follow.add_argument("--rules", type=Path, metavar="FILE", help=_RULES)
     follow.add_argument("--once", action="store_true", help="read all existing lines and exit")
     follow.add_argument(
         "--utc-offset", type=utc_offset_s, default=0, metavar="+HH:MM", help="UTC offset of the times in Apache Kafka's log"

@@ -9,15 +9,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from twisted_kafka_spark.arguments import PROGRAM, duration_s, moment, parser, whole_hours
+from twisted_kafka_spark.findings import rules
 from twisted_kafka_spark.findings.find import NAMES
+from twisted_kafka_spark.findings.finding import SEVERITIES
 from twisted_kafka_spark.records.conditions import check_condition
 from twisted_kafka_spark.records.read import NoAccessLogError
 from twisted_kafka_spark.report.page import as_html
@@ -45,9 +50,9 @@ def _say(text: str) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    unknown = set(options.fail_on) - {*NAMES, "any"}
+    unknown = set(options.fail_on) - {*NAMES, *SEVERITIES, "any"}
     if unknown:
-        allowed = f"must be any, {', '.join(NAMES)}"
+        allowed = f"must be any, {', '.join((*SEVERITIES, *NAMES))}"
         print(f"{options.program}: invalid --fail-on {', '.join(sorted(unknown))}: {allowed}", file=sys.stderr)
         return WRONG_USAGE
     if not options.out.absolute().parent.is_dir():
@@ -59,6 +64,7 @@ def _report(options: argparse.Namespace) -> int:
             return WRONG_USAGE
     more = {"is_compared": options.compare, "group_by": options.group_by}
     document = _computed(options, rollup_out=options.rollup, is_merge=options.merge, **more)
+    document["made_by"] = _made_by(options)
     _tell_kept(options, document)
     write(options.out, as_html(document))
     write(options.out.with_suffix(".json"), json.dumps(document, indent=1, default=str) + "\n")
@@ -66,6 +72,17 @@ def _report(options: argparse.Namespace) -> int:
         _say(as_text(document, is_unicode="utf" in (sys.stdout.encoding or "").lower()))
         _say(f"{options.out} and {options.out.with_suffix('.json')}")
     return _status(document, options.fail_on)
+
+
+def _made_by(options: argparse.Namespace) -> dict[str, str]:
+    """Return the version of this program and the command, without the values of settings, which may be secret."""
+    said = [f"{each.split('=')[0]}=..." if before == "--conf" else each for before, each in pairwise(["", *options.arguments])]
+    said = [f"{each.split('=')[0]}=..." if each.startswith("--conf=") else each for each in said]
+    try:
+        made_with = version("twisted-kafka-spark")
+    except PackageNotFoundError:  # a zip of the modules, as for spark-submit
+        made_with = "of unknown version"
+    return {"version": made_with, "command": shlex.join([options.program, *said])}
 
 
 def _tell_kept(options: argparse.Namespace, document: dict[str, Any]) -> None:
@@ -130,13 +147,23 @@ def _job(options: argparse.Namespace, **more: Any) -> Any:
         paths=options.paths,
         folding=Folding(since=since, until=until, utc_offset_s=options.utc_offset),
         selection=Selection(options.filter),
+        rules=_rules(options),
         **more,
     )
 
 
+def _rules(options: argparse.Namespace) -> rules.Rules:
+    path = getattr(options, "rules", None)
+    return rules.Rules() if path is None else rules.read(path)
+
+
 def _status(document: dict[str, Any], fail_on: Sequence[str]) -> int:
-    names = {found["name"] for found in document["findings"]}
-    return FOUND if names & set(fail_on) or (names and "any" in fail_on) else DONE
+    severities = {name: SEVERITIES.index(name) for name in SEVERITIES}
+    worst = max((severities[name] for name in fail_on if name in severities), default=-1)
+    is_found = any(
+        "any" in fail_on or found["name"] in fail_on or severities[found["severity"]] <= worst for found in document["findings"]
+    )
+    return FOUND if is_found else DONE
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -153,8 +180,12 @@ def _follow(options: argparse.Namespace) -> int:
         raise ValueError("--findings-topic requires --bootstrap-servers")
     if not options.directory and not options.bootstrap_servers:
         raise ValueError("follow requires a directory or --bootstrap-servers")
+    from twisted_kafka_spark.stream.tell import check_webhook
+
     topic, findings_topic = _topic(options, options.topic), _topic(options, options.findings_topic)
     late_s, trigger_s = duration_s(options.late), duration_s(options.every)
+    known = _rules(options)
+    check_webhook(options.webhook)
     with _spark(options, application="access log follow") as spark:
         from twisted_kafka_spark.stream.follow import Following, follow
         from twisted_kafka_spark.stream.source import Source
@@ -168,6 +199,9 @@ def _follow(options: argparse.Namespace) -> int:
             trigger_s=trigger_s,
             is_once=options.once,
             findings_topic=findings_topic,
+            as_json=options.json,
+            webhook=options.webhook,
+            rules=known,
         )
         follow(spark, following)
     return DONE
@@ -208,6 +242,7 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     """Run the command and return its exit status. Messages begin with the name of the program."""
     options = parser(program).parse_args(arguments)
     options.program = program
+    options.arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         return _COMMANDS[options.command](options)
     except (NoAccessLogError, RuntimeError, ValueError, OSError) as error:

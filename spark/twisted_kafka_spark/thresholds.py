@@ -5,8 +5,14 @@ A finding about a period requires at least `MINUTES_FLOOR` minutes: with fewer, 
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
 MINUTES_FLOOR = 2
 """The minimum duration of an anomaly or a storm, in minutes."""
+NEARLY = 0.6
+"""The share of a limit from which a minute does not end a span."""
 MAD_FACTOR = 8.0
 """The number of median absolute deviations by which an unusual minute exceeds the period's median."""
 MINUTE_FLOOR = 30
@@ -26,6 +32,15 @@ THROTTLED_OF_ALL_FLOOR_US = 600_000_000
 ERRORS_A_MINUTE_FLOOR = 20
 ERRORS_SHARE = 0.05
 """Share of the API's requests in those minutes that failed."""
+FAILURES_FLOOR = 20
+FAILING_MINUTES = 15
+"""Failed requests of a client with one error, and the minutes that they last: slow, but steady."""
+FAILURES_SOON = 60
+"""The same in fewer minutes."""
+FAILING_SHARE = 0.2
+"""Share of a client's requests that fail; of refusals by the authorizer each counts."""
+CAUSE_BEFORE = datetime.timedelta(minutes=20)
+"""The time in which a change of the cluster may explain an incident after it."""
 EXPECTED_ERRORS = frozenset(
     {
         "REBALANCE_IN_PROGRESS",
@@ -105,10 +120,14 @@ SKEW_PARTITION_OF_ALL = 0.02
 SKEWED_PARTITIONS = round(1 / (SKEW_PARTITION_OF_ALL * SKEW_PARTITION_SHARE))
 PARTITION_FLOOR = 60
 """Requests about a partition in an hour, by API; partitions with fewer requests are not counted separately."""
+SKEW_HOURS, SKEW_HOURS_REQUESTS = 3, 150
+"""Hours in which a topic is written, and requests to a partition in the hours in which it is hot."""
 SKEW_NODES_SHARE = 0.75
 """Share of the requests that one of several brokers handles."""
 SKEW_REQUESTS_FLOOR = 10_000
 
+SLOW_MINUTES = 3
+"""The minimum duration of slowness: a pause of seconds may be in two minutes."""
 SLOW_REQUESTS_A_MINUTE = 8
 SLOW_FLOOR_US = 10_000
 """A phase with at least this mean time in a minute is slow, if the time is unusual."""
@@ -136,4 +155,73 @@ ABORTS_SHARE = 0.5
 """Share of them that their producer aborted, or that were aborted because a new producer came; timeouts are another finding."""
 
 FAILED_LOGINS_FLOOR = 20
-"""Logins from one address that failed; a client with a wrong password makes as many in minutes."""
+"""Logins from one address, or one network, that failed; a client with a wrong password makes as many in minutes."""
+FAILED_LOGINS_OF_ALL, FAILED_LOGINS_A_MINUTE, LOGIN_GAP_MINUTES = 60, 0.5, 30
+"""Failed logins from any addresses: their number, the number in a minute, and the longest gap between them."""
+
+
+LEAST_SLOTS = 24
+"""Slots of five minutes without which a client has no past to be compared with."""
+CLIENT_PEAK_FLOOR, CLIENT_PEAK_FACTOR = 200, 5.0
+"""Requests of an API by one client in five minutes, and how many times its usual number they are."""
+BULK_FLOOR_BYTES, BULK_FACTOR = 500_000, 5.0
+"""Bytes that a client reads or writes in five minutes, and how many times its usual number they are."""
+PEAK_SHARE = 0.15
+"""Share of all requests of the API, or all bytes, that it has then."""
+NEWCOMERS_FACTOR = 4.0
+"""The same for a client without a past: how many times the usual number of all clients."""
+SMALLER_BATCHES, SMALL_BATCHES_FLOOR = 5.0, 60
+"""How many times smaller the batches of a producer become, and the least number of requests in five minutes."""
+
+STEADY_SLOTS = 18
+"""Slots in which a client has requests before it falls silent."""
+SILENT_SLOTS, GONE_SLOTS = 3, 6
+"""Slots without a request, before the next one and up to the end of the period."""
+GONE_AFTER_SLOTS = 72
+"""Slots that a client was there before it is gone for good; a job that runs for two hours has ended. One that comes back was there
+for as long as it then is not."""
+SILENCE_BEYOND = 3
+"""How many times as long as any other gap they are."""
+SILENT_REQUESTS = 30
+"""Requests that were to be expected in that time."""
+ABSENT_MINUTES = 4
+"""Minutes without a request to a broker: more than a planned restart takes."""
+UNREAD_US, UNREAD_FETCHES = 3_600_000_000, 30
+"""How long nobody has read a topic, and how often somebody did before."""
+
+OPENED_A_SLOT, OPENED_ALWAYS, OPENED_SLOTS, OPENED_FLOOR = 8, 20, 12, 120
+"""Connections of a client in five minutes, the same if it does so all day, how many slots this lasts, the connections in all."""
+REQUESTS_OF_LEAKED = 8
+"""Requests for each connection that is opened: with more, the connections are used."""
+REBALANCE_GAP_MINUTES, REBALANCES_FLOOR, REBALANCING_MINUTES = 20, 8, 20
+"""The most minutes between rebalances of a group, how many there are, and how long that lasts."""
+STORM_ROUNDS, STORM_MINUTES = 6, 3
+"""Joins of each member in a storm, and its length: a deployment of many members takes a few minutes, and few joins of each."""
+
+CHANGES_IN_HOURS = 5
+"""Hours of a day in which a principal changes the cluster, if that is its work."""
+SESSION_US = 1_800_000_000
+"""The most time between changes that are reported together."""
+CHANGE_OVERLAP_US, CHANGED_REQUESTS, CHANGED_TOGETHER = 900_000_000, 5, 3
+"""How long both versions of a client may be there, the requests of each, and the clients that are reported one by one."""
+BROAD_TOPICS, BROAD_FACTOR, BROAD_SHARE = 20, 4.0, 0.3
+"""Topics that a principal reads, how many times what others read, and the share of the period in which it does."""
+
+
+CHANGEABLE = tuple(
+    name
+    for name, value in list(globals().items())
+    if name.isupper() and isinstance(value, int | float) and name not in ("MINUTE_FLOOR", "PARTITION_FLOOR", "SKEWED_PARTITIONS")
+)
+"""The thresholds that a file of rules may change: only findings use them, cells do not."""
+
+
+@contextmanager
+def changed(values: Mapping[str, float]) -> Iterator[None]:
+    """Change thresholds while findings are searched in this process."""
+    before = {name: globals()[name] for name in values}
+    globals().update(values)
+    try:
+        yield
+    finally:
+        globals().update(before)

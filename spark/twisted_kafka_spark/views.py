@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
 from twisted_kafka_spark.cells import transactions
 from twisted_kafka_spark.cells.aggregate import SAMPLED_NAMES
-from twisted_kafka_spark.cells.kinds import CLIENT, KINDS, MEASURES, SERVED, SOFTWARE, TIME
+from twisted_kafka_spark.cells.grids import Grids
+from twisted_kafka_spark.cells.kinds import CLIENT, KINDS, LINEAGE, MEASURES, SERVED, SOFTWARE, TIME
 from twisted_kafka_spark.cells.security import GROUP_REFUSAL, OTHER_REFUSALS, TOPIC_REFUSAL
 from twisted_kafka_spark.expected import expected_rows
 from twisted_kafka_spark.records.schema import PHASES
@@ -30,9 +31,18 @@ from twisted_kafka_spark.thresholds import (
 )
 
 Row = dict[str, Any]
-Tables = dict[str, list[Row]]
+
+
+class Tables(dict[str, list[Row]]):
+    """The rows of each view, and what happened over time as matrices."""
+
+    grids: Grids
+
+
 Derived = Callable[[pa.Table], pa.Array]
 
+MOST_CHANGES = 1000
+"""Changes of the cluster that are listed."""
 TOP = 30
 """The number of rows kept for each measure by which a table is ranked."""
 _HASH_DIGITS = 13
@@ -123,14 +133,25 @@ VIEWS: dict[str, View] = {
     "refused_topic": View("topic_errors", ("topic", "api", *CLIENT), where=_one_of("error", (TOPIC_REFUSAL,)), ranks=("requests",)),
     "failed_login": View("logins", ("note", "listener", "error"), ranks=("requests",)),
     "plain_text": View("plain_text", ("listener", "protocol", *CLIENT), ranks=("requests",)),
+    "produced_hour": View("partitions", (TIME.name, "topic", "partition"), where=_one_of("api", ("Produce",))),
+    "software_of": View("clients", (*CLIENT, *SOFTWARE)),
+    "principal_ends": View("principals", ("principal",)),
+    "lineage": View("lineage", (*LINEAGE, "api")),
+    "member": View("members", ("group_id", *CLIENT, "note", "api")),
+    "address": View("addresses", ("principal", "note")),
+    "change": View(
+        "administration", (TIME.name, "node", "connection", *CLIENT, "api", "error", "note"), ranks=("requests",), top=MOST_CHANGES
+    ),
     "line": View("lines", ("error", "note"), with_others=True, ranks=("requests",), top=100),
 }
 
 _FOR_FINDINGS = (
     *("tick", "listener", "client", "client_api", "client_minute", "throttled_minute", "throttled_connection", "new_connection"),
     *("old_version", "error_minute", "error_client", "topic", "topic_total", "topic_error", "line", "failed_login", "group"),
+    *("software_of", "principal_ends", "lineage", "address", "change"),
 )
-KINDS_FOR_FINDINGS = (*dict.fromkeys(VIEWS[name].kind for name in _FOR_FINDINGS), "transactions")
+_OVER_TIME = ("nodes", "persons", "failures", "groups", "new_connections")
+KINDS_FOR_FINDINGS = (*dict.fromkeys((*(VIEWS[name].kind for name in _FOR_FINDINGS), *_OVER_TIME)), "transactions")
 """The kinds of cells from which those views are computed."""
 
 
@@ -155,7 +176,8 @@ def _by_kind(cells: pa.Table, kinds: Iterable[str]) -> dict[str, pa.Table]:
 
 
 def _tables(kinds: dict[str, pa.Table], views: dict[str, View]) -> Tables:
-    tables = {name: _table(kinds[view.kind], view) for name, view in views.items()}
+    tables = Tables({name: _table(kinds[view.kind], view) for name, view in views.items()})
+    tables.grids = Grids.of(kinds, _period_of(kinds["traffic"][TIME.name]))
     for row in tables["topic_total"]:
         row["topics"] = _topics(kinds["topics"])
     tables["transaction"] = transactions.rows(kinds["transactions"], _last_us(kinds))
@@ -177,7 +199,10 @@ def _topics(cells: pa.Table) -> int:
 
 def period(cells: pa.Table, kinds: Sequence[str] = ("traffic",)) -> tuple[datetime.datetime, datetime.datetime] | None:
     """Return the first and the last minute of cells of these kinds, None without such cells."""
-    times = cells.filter(pc.is_in(cells["kind"], pa.array(kinds)))[TIME.name]
+    return _period_of(cells.filter(pc.is_in(cells["kind"], pa.array(kinds)))[TIME.name])
+
+
+def _period_of(times: pa.ChunkedArray) -> tuple[datetime.datetime, datetime.datetime] | None:
     if not len(times):
         return None
     ends = pc.min_max(times)

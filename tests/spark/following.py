@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from twisted_kafka_spark.cells import aggregate, kinds
 from twisted_kafka_spark.cells.fold import Folding
-from twisted_kafka_spark.findings.finding import Finding
 from twisted_kafka_spark.pipeline import followed
 from twisted_kafka_spark.pipeline.followed import Followed
 from twisted_kafka_spark.runtime.folder import Folder
@@ -24,7 +23,7 @@ class Following:
 
     def __init__(self, spark: Any, directory: Path) -> None:
         self.spark, self.directory = spark, directory
-        self.reported: list[Finding] = []
+        self.reported: list[dict[str, Any]] = []
         self.start()
 
     def start(self) -> None:

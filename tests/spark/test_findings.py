@@ -112,7 +112,7 @@ def apart(requests: int, seconds: float) -> list[str]:
     named = [{"connection": f"127.0.0.1:9092-127.0.0.1:{number}-0"} for number in range(requests)]
     held = [line("Produce", 0, **waits, **name, total_us=sum(waits.values())) for name in named]
     held += [line("Produce", minute, **name) for name in named for minute in (0, 59)]
-    return held + [line("Fetch", n % 10, topics=[topic("orders", 5)]) for n in range(1000)]
+    return held + [line("Fetch", n % 10, topics=[topic("orders", 5)]) for n in range(3000)]
 
 
 IDLE = limits.IDLE_FETCHES_FLOOR
@@ -244,11 +244,22 @@ def test_a_minute_with_few_requests_does_not_divide_slow_minutes() -> None:
 
 def test_a_rebalance_storm_names_the_group_of_its_time() -> None:
     before = [line("JoinGroup", 1, v=2, group_id="other", member_id="m", generation=1)] * 39
-    storm = in_storm("JoinGroup", 30, v=2, group_id="mine", member_id="m", generation=1)
-    storm += in_storm("SyncGroup", 20, v=2, group_id="second", member_id="m", generation=1)
+    storm = in_storm("JoinGroup", 40, v=2, group_id="mine", member_id="m", generation=1)
+    storm += in_storm("SyncGroup", 39, v=2, group_id="second", member_id="m", generation=1)
     (found,) = findings(usual() + before + storm)
     assert "continuous rebalances of group mine," in found.title
-    assert (found.evidence["group_id"], found.evidence["other groups"]) == ("mine", 1)
+    assert (found.evidence["group_id"], found.evidence["client_id"]) == ("mine", "app")
+
+
+def test_members_with_names_of_their_own_make_a_storm_of_their_group() -> None:
+    storm = [
+        text
+        for member in range(8)
+        for api in ("JoinGroup", "SyncGroup")
+        for text in in_storm(api, 8, v=2, client_id=f"app-{member}", group_id="mine", member_id=f"m{member}", generation=1)
+    ]
+    (found,) = findings(usual() + storm)
+    assert (found.name, found.evidence["group_id"], found.evidence["clients"][:2]) == ("rebalance-storm", "mine", "8:")
 
 
 def test_what_is_critical_comes_first() -> None:

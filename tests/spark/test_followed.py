@@ -82,10 +82,10 @@ def test_a_finding_is_reported_once_even_after_a_restart(following: Following) -
     following.batch(0, minutes(0, 22))
     following.start()
     following.batch(1, minutes(22, 26), with_errors(minutes(22, 26)))
-    assert [found.name for found in following.reported] == ["error-burst"]
+    assert [found["name"] for found in following.reported] == ["error-burst"]
     following.start()
     following.batch(2, minutes(26, 30))
-    assert [found.name for found in following.reported] == ["error-burst"]
+    assert [found["name"] for found in following.reported] == ["error-burst"]
 
 
 @pytest.mark.parametrize("most_cells", [aggregate.MOST_CELLS, 0])
@@ -96,7 +96,7 @@ def test_a_finding_in_a_backlog_of_hours_is_reported(
     times = [f"2026-11-21T{hour:02}:{minute:02}:30.250Z" for hour in range(5) for minute in range(60)]
     usual = [line("Fetch", 0, time=time, topics=[topic("orders", 1)]) for time in times for _ in range(5)]
     following.batch(0, usual, with_errors(text for text in usual if "T01:30" <= json.loads(text)["time"][10:] < "T01:34"))
-    assert [found.name for found in following.reported] == ["error-burst"]
+    assert [found["name"] for found in following.reported] == ["error-burst"]
 
 
 def test_each_minute_is_in_a_window_with_the_hours_before_it() -> None:

@@ -15,7 +15,7 @@ from twisted_kafka_spark.report.words import BYTES
 
 
 def labels(chart: str) -> list[str]:
-    return re.findall(r'y="214" text-anchor="\w+">([^<]*)<', chart)
+    return re.findall(r'y="226" text-anchor="\w+"[^>]*>([^<]*)<', chart)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_bytes_have_the_units_of_the_tables() -> None:
 def test_marks_are_over_their_ticks() -> None:
     ticks = [f"2026-11-21 08:{at:02}" for at in range(10)]
     chart = stacked_steps(ticks, {"Fetch": [1.0] * 10}, "requests", marks=[Mark(5, 9, "slow-disk: <b>")])
-    ((x, width),) = re.findall(r'class="mark" x="([\d.]+)" y="0" width="([\d.]+)"', chart)
+    ((x, width),) = re.findall(r'class="mark critical" x="([\d.]+)" y="0" width="([\d.]+)"', chart)
     assert float(x) == pytest.approx(64 + 888 / 2, abs=0.1)
     assert float(width) == pytest.approx(888 / 2, abs=0.1)
     assert "slow-disk: &lt;b&gt;" in chart
@@ -101,6 +101,9 @@ def document(findings: list[dict[str, Any]], **period: Any) -> dict[str, Any]:
         "waiting": {"us": {}, "share": {}},
         "transactions": {"total": {"begun": 0, "refused": 0}, "outcomes": []},
         "security": dict.fromkeys(("refused_topics", "refused", "refused_groups", "failed_logins", "plain_text"), ()),
+        "administration": [],
+        "lineage": [],
+        "groups": [],
         "topic_total": {},
         "topic_errors": [],
         "versions": [],
@@ -133,9 +136,43 @@ def test_findings_with_a_time_are_marked_and_others_are_not() -> None:
         finding("old-client", 1),
     ]
     page = as_html(document(marked, end="2026-11-21T08:10"))
-    assert re.findall(r'class="mark"[^>]*><title>([^<]*)<', page) == ["slow-disk: slow-disk number 1"]
+    assert re.findall(r'class="mark warning"[^>]*><title>([^<]*)<', page) == ["slow-disk: slow-disk number 1"]
 
 
 def test_the_period_ends_when_its_last_minute_is_over() -> None:
     page = as_html(document([], begin="2026-11-21T08:00", end="2026-11-21T08:10"))
     assert "<title>Kafka requests, 2026-11-21 08:00 to 2026-11-21 08:10</title>" in page
+
+
+def test_marks_have_the_row_of_their_severity_and_are_thin_if_they_last() -> None:
+    ticks = [f"2026-11-21 08:{at:02}" for at in range(10)]
+    marks = [Mark(0, 9, "all day", "notice"), Mark(2, 3, "some", "warning"), Mark(2, 3, "bad", "critical")]
+    chart = stacked_steps(ticks, {"Fetch": [1.0] * 10}, "requests", marks=marks)
+    found = re.findall(r'class="mark (\w+)" x="[\d.]+" y="(\d+)" width="[\d.]+" height="([\d.]+)"', chart)
+    assert found == [("notice", "12", "1.5"), ("warning", "6", "5"), ("critical", "0", "5")]
+
+
+def test_a_card_has_badges_times_evidence_and_a_command() -> None:
+    found = finding("slow-disk", 1, "2026-11-21T15:20Z", "2026-11-21T15:29Z")
+    found |= {"state": "open", "impact": "slow", "owner": "storage", "where": "node = 2", "evidence": {"node": 2, "none": None}}
+    found["title"] = "Local processing in broker 2 was slow, 2026-11-21T15:20Z to 2026-11-21T15:29Z"
+    page = as_html(document([found], begin="2026-11-21T08:00", end="2026-11-21T08:10"))
+    assert "<h3>Local processing in broker 2 was slow</h3>" in page
+    assert re.search(r'data-form="time">15:20</time>-<time [^>]*>15:29</time>', page)
+    for text in ('<span class="badge warning">warning</span>', "owner: storage", "<strong>slow</strong>", 'href="#latency"'):
+        assert text in page
+    assert '<th scope="row" class="text">node</th><td class="text">2</td>' in page
+    assert "none</th>" not in page
+    assert "twisted-kafka report" in page
+
+
+def test_long_tables_fold_and_empty_parts_say_so() -> None:
+    from twisted_kafka_spark.report.tables import count, table
+
+    rows = [{"n": number} for number in range(20)]
+    folded = table("Numbers", rows, [count("n", "n")])
+    assert folded.split("<details>")[0].count("<tr>") == 1 + 8
+    assert "12 more" in folded
+    page = as_html(document([]))
+    for text in ("0 refusals, 0 failed logins.", "0 changes of the cluster.", "0 groups.", "0 transactions.", "0 failed requests."):
+        assert text in page

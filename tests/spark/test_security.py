@@ -68,17 +68,17 @@ def test_many_failed_logins_of_an_address_are_a_finding(grain_s: int) -> None:
     few = [login(number % 5, f"10.0.0.5:{number}") for number in range(limits.FAILED_LOGINS_FLOOR - 1)]
     names = {}
     for count in (0, 1):
-        lines = [*few, *[login(5, "10.0.0.5:1", error="ILLEGAL_SASL_STATE")] * count, login(2, "10.0.0.6:40000")]
+        lines = [*few, *[login(5, "10.0.0.5:1", error="ILLEGAL_SASL_STATE")] * count, login(2, "10.0.9.6:40000")]
         names[count] = [each for each in document(lines, grain_s=grain_s)["findings"] if each["name"] == "failed-logins"]
     assert names[0] == []
     (found,) = names[1]
-    assert found["evidence"] == {
+    assert {name: value for name, value in found["evidence"].items() if value is not None} == {
         "address": "10.0.0.5",
         "attempts": 20,
         "errors": "ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED",
         "listeners": "SASL",
     }
-    assert found["where"] == "connection LIKE '%-10.0.0.5:%'"
+    assert found["where"].startswith("connection LIKE '%-10.0.0.5:%' AND ")
 
 
 def test_plain_text_is_told_where_there_is_an_encrypted_listener() -> None:
@@ -91,8 +91,8 @@ def test_plain_text_is_told_where_there_is_an_encrypted_listener() -> None:
     ]
 
 
-def test_a_log_without_any_of_it_has_no_such_part() -> None:
+def test_a_log_without_any_of_it_says_so() -> None:
     found = document([line("Fetch", 1)])
     assert not any(found["security"].values())
-    assert ">Security<" not in as_html(found)
+    assert "0 refusals, 0 failed logins." in as_html(found)
     assert "security" not in as_text(found)

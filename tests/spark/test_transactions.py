@@ -337,7 +337,7 @@ def test_a_finding_about_an_open_transaction_is_reported_while_the_log_is_follow
     following.batch(0, [INIT, BEGIN])
     following.batch(1, [line("Fetch", minute) for minute in range(1, 12)])
     following.batch(2, [line("Fetch", minute) for minute in range(12, 20)])
-    assert [found.name for found in following.reported] == ["hanging-transaction"]
+    assert [found["name"] for found in following.reported] == ["hanging-transaction"]
 
 
 # the page

@@ -24,14 +24,14 @@ MOST_NAMES = 1000
 """Names of a kind that are kept in an hour for each of `RANKS`."""
 MOST_NAMES_SHOWN = 500
 """The same for a whole report."""
-MOST_CELLS = 300_000
+MOST_CELLS = 500_000
 """Cells that a driver takes as they are, without bounds for a whole report."""
 MOST_CELLS_OF_A_KIND = 50_000
 """Cells of a kind with names in a report with more than that: the last resort, for names with many cells each."""
 SAMPLED_NAMES = 1000
 """Topics that are kept whatever they moved: those with the smallest hashes, from which the number of topics is estimated."""
 SAMPLED_KIND = "topics"
-TOPIC_KINDS = ("topics", "topic_errors", "partitions")
+TOPIC_KINDS = ("topics", "topic_errors", "partitions", "failures", "lineage")
 """The kinds whose `topic` may be a topic id."""
 BY_HOUR = "partitions"
 """The kind whose cells are dropped by their count in a whole hour, even if the cells are finer."""

@@ -100,7 +100,7 @@ def bounded(kind: str, table: pa.Table, most: int, room: int = 1) -> pa.Table:
     if np.count_nonzero(named) <= most:
         return table
     some = table.filter(pa.array(named))
-    first, name = _numbered(some, declared.name)
+    first, name = numbered(some, declared.name)
     if len(first) <= (most if len(some) < len(table) else most * room):
         return table
     texts = _texts(some.select(declared.name).take(pa.array(first)), declared.name)
@@ -124,12 +124,12 @@ def largest(kind: str, table: pa.Table, most: int) -> pa.Table:
 
 def names(kind: str, table: pa.Table) -> tuple[Sequence[bytes], Numbers]:
     """Return the texts of the names in a table of a kind with names, and the number of each cell's."""
-    first, name = _numbered(table, KINDS[kind].name)
+    first, name = numbered(table, KINDS[kind].name)
     return _texts(table.select(KINDS[kind].name).take(pa.array(first)), KINDS[kind].name), name
 
 
-def _numbered(table: pa.Table, keys: Sequence[str]) -> tuple[Numbers, Numbers]:
-    """Number the combinations of keys; return the first row of each number, and the number of each row."""
+def numbered(table: pa.Table, keys: Sequence[str]) -> tuple[Numbers, Numbers]:
+    """Number the combinations of keys in a table; return the first row of each number, and the number of each row."""
     code, count = np.zeros(table.num_rows, np.int64), 1
     first = code[:1]
     for key in keys:

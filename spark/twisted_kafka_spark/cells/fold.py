@@ -12,12 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from twisted_kafka_spark.cells import bundles, histogram, kinds, security, shards, transactions
 from twisted_kafka_spark.cells.kinds import KINDS, SERVED, TIMES
 from twisted_kafka_spark.cells.security import GROUP_REFUSAL, PLAIN_PROTOCOLS
-from twisted_kafka_spark.records.frame import IDENTITY, NO_SEQUENCE, Coded, Frame, concatenated, distinct, from_batch
-from twisted_kafka_spark.records.kafka_names import OLDEST_IN_KAFKA_4, WAITS_BY_DESIGN
+from twisted_kafka_spark.records.frame import (
+    IDENTITY,
+    LARGEST_CODE,
+    MOST_CHARACTERS,
+    NO_SEQUENCE,
+    Coded,
+    Frame,
+    concatenated,
+    distinct,
+    from_batch,
+)
+from twisted_kafka_spark.records.kafka_names import ADMINISTRATION, LINEAGE_APIS, OLDEST_IN_KAFKA_4, WAITS_BY_DESIGN
 from twisted_kafka_spark.records.lines import LineReader, Records, completed
 from twisted_kafka_spark.records.pieces import Piece, blocks
 from twisted_kafka_spark.thresholds import REBALANCE_APIS, STORM_APIS
@@ -38,7 +49,10 @@ _LARGEST_GAP = 10_000
 _MOST_TABLES = 100
 """The maximum number of tables of cells that a task keeps before it merges them."""
 
-_BY_IDENTITY = ("listeners", "versions", "software", "principals", "clients")
+_BY_IDENTITY = ("listeners", "versions", "software")
+_BY_IDENTITY_WITH_ENDS = ("principals", "clients", "connections", "persons")
+_MOVING_APIS = ("Produce", "Fetch")
+"""The APIs that cells of kind `nodes` distinguish."""
 READ = "read"
 """The `error` of a cell of kind `lines` that counts records."""
 
@@ -170,24 +184,26 @@ class _Rows:
 
     def coded(self, name: str) -> Coded:
         """Return a key's column."""
-        if name in IDENTITY:
-            return Coded(self.identity, self.identities.column(name).combine_chunks())
-        return self.keys[name]
+        if name in self.keys:
+            return self.keys[name]
+        return Coded(self.identity, self.identities.column(name).combine_chunks())
 
 
 def _group(rows: _Rows, keys: Sequence[str], at: Numbers) -> tuple[Numbers, Numbers]:
     """Return the first row of each group, and the group of each row."""
     low = int(at.min())
     code, size = at - low, int(at.max()) - low + 1
-    who = [name for name in keys if name in IDENTITY]
+    parts: list[tuple[Numbers, int]] = []
+    who = [name for name in keys if name in IDENTITY and name not in rows.keys]
     if who:
         number, count = _numbered(rows.identities, who)
-        code, size = code * count + number[rows.identity], size * count
-    for name in keys:
-        if name not in IDENTITY:
-            part = rows.keys[name]
-            count = max(1, len(part.values))
-            code, size = code * count + part.codes, size * count
+        parts.append((number[rows.identity], count))
+    parts += [(rows.keys[name].codes, max(1, len(rows.keys[name].values))) for name in keys if name not in who]
+    for codes, count in parts:
+        if size * count > LARGEST_CODE:
+            first, code = distinct(code, size)
+            size = len(first)
+        code, size = code * count + codes, size * count
     return distinct(code, size)
 
 
@@ -281,9 +297,9 @@ def _transactions(frame: Frame, grain_s: int) -> bundles.Cells:
 
 
 def _failed_logins(frame: Frame, failed: Numbers, grain_s: int) -> tuple[str, pa.Table]:
-    identity, time_us = frame.identity[failed], frame.time_us[failed]
+    identity, time_us, addresses = frame.identity[failed], frame.time_us[failed], security.addresses(frame)
     keys = {
-        "note": _deduplicated(Coded(identity, security.addresses(frame))),
+        "note": Coded(addresses.codes[failed], addresses.values),
         "error": _deduplicated(Coded(frame.error.codes[failed], frame.error.values)),
     }
     rows = _Rows(time_us // _MICROSECOND, identity, frame.identities, frame.weight[failed], keys)
@@ -297,14 +313,51 @@ def _cells_of_requests(frame: Frame, grain_s: int, group_by: Sequence[str]) -> b
     ends = {"first_us": frame.time_us, "last_us": frame.time_us}
     made = [_cells("traffic", rows, traffic, grain_s, longest)]
     made += [_cells(kind, rows, _of(kind, measures), grain_s) for kind in _BY_IDENTITY]
-    made.append(_cells("connections", rows, _of("connections", measures), grain_s, ends))
+    made += [_cells(kind, rows, _of(kind, measures), grain_s, ends) for kind in _BY_IDENTITY_WITH_ENDS]
+    made.append(_of_addresses(frame, rows, measures, grain_s, ends))
+    made.append(_of_nodes(frame, rows, measures, grain_s))
     if group_by:
-        made.append(_cells("group_by", rows, _of("group_by", measures), grain_s, keys=group_by))
+        made.append(_grouped_by(frame, rows, measures, grain_s, group_by))
     made += _histograms(frame, rows, measures, grain_s)
     made += _of_some(frame, grain_s)
     if len(frame.topics.parent):
         made += _topics(frame, grain_s)
     return made
+
+
+def _with(rows: _Rows, **keys: Coded) -> _Rows:
+    return _Rows(rows.seconds, rows.identity, rows.identities, rows.weight, {**rows.keys, **keys})
+
+
+def _of_addresses(
+    frame: Frame, rows: _Rows, measures: dict[str, Numbers], grain_s: int, ends: dict[str, Numbers]
+) -> tuple[str, pa.Table]:
+    return _cells("addresses", _with(rows, note=security.addresses(frame)), _of("addresses", measures), grain_s, ends)
+
+
+def _of_nodes(frame: Frame, rows: _Rows, measures: dict[str, Numbers], grain_s: int) -> tuple[str, pa.Table]:
+    api = pc.index_in(frame.identities.column("api").combine_chunks(), pa.array(_MOVING_APIS))
+    codes = pc.fill_null(api, len(_MOVING_APIS)).to_numpy(zero_copy_only=False).astype(np.int64)
+    kept = Coded(codes[frame.identity], pa.array([*_MOVING_APIS, None], pa.string()))
+    return _cells("nodes", _with(rows, api=kept), _of("nodes", measures), grain_s)
+
+
+def _grouped_by(frame: Frame, rows: _Rows, measures: dict[str, Numbers], grain_s: int, keys: Sequence[str]) -> tuple[str, pa.Table]:
+    """Return the cells of `--group-by`; by topic, a request counts for each topic that it names, or for none."""
+    if "topic" not in keys:
+        return _cells("group_by", rows, _of("group_by", measures), grain_s, keys=keys)
+    topics = frame.topics
+    without = np.flatnonzero(np.bincount(topics.parent, minlength=len(frame)) == 0)
+    parent = np.append(topics.parent, without)
+    nothing = np.full(len(without), len(topics.topic.values))
+    topic = _deduplicated(
+        Coded(np.append(topics.topic.codes, nothing), pa.concat_arrays([topics.topic.values, pa.nulls(1, pa.string())]))
+    )
+    of_request = {name: Coded(column.codes[parent], column.values) for name, column in rows.keys.items()}
+    each = _Rows(rows.seconds[parent], rows.identity[parent], rows.identities, rows.weight[parent], {**of_request, "topic": topic})
+    return _cells(
+        "group_by", each, {name: values[parent] for name, values in _of("group_by", measures).items()}, grain_s, keys=keys
+    )
 
 
 def _measures(frame: Frame) -> dict[str, Numbers]:
@@ -360,6 +413,56 @@ def _of_some(frame: Frame, grain_s: int) -> Iterator[tuple[str, pa.Table]]:
         chosen = frame.chosen(wanted)
         if len(chosen):
             yield _cells(kind, _Rows.of(chosen), _of(kind, _measures(chosen)), grain_s)
+            if kind == "errors":
+                yield _failures(chosen, grain_s)
+    has_group = frame.group.values.is_valid().to_numpy(zero_copy_only=False)[frame.group.codes]
+    is_change = _is(frame, lambda api, *_: api in ADMINISTRATION)
+    for kind, wanted, note in (("members", has_group, frame.member), ("administration", is_change, _subjects(frame, is_change))):
+        if wanted.any():
+            chosen = frame.chosen(wanted)
+            rows = _with(_Rows.of(chosen), note=_deduplicated(Coded(note.codes[wanted], note.values)))
+            yield _cells(kind, rows, _of(kind, _measures(chosen)), grain_s, _ends(chosen))
+
+
+def _ends(frame: Frame) -> dict[str, Numbers]:
+    return {"first_us": frame.time_us, "last_us": frame.time_us}
+
+
+def _failures(failed: Frame, grain_s: int) -> tuple[str, pa.Table]:
+    """Return the cells of failed requests, each with the first of its topics that failed, or its first topic."""
+    topics = failed.topics
+    codes = np.full(len(failed), len(topics.topic.values))
+    codes[topics.parent[::-1]] = topics.topic.codes[::-1]
+    bad = np.flatnonzero(_failed(topics.error))[::-1]
+    codes[topics.parent[bad]] = topics.topic.codes[bad]
+    topic = Coded(codes, pa.concat_arrays([topics.topic.values, pa.nulls(1, pa.string())]))
+    rows = _with(_Rows.of(failed), topic=_deduplicated(topic), note=security.addresses(failed))
+    return _cells("failures", rows, {}, grain_s, _ends(failed))
+
+
+def _subjects(frame: Frame, wanted: np.ndarray[Any, np.dtype[np.bool_]]) -> Coded:
+    """Return what the wanted requests are about: their topics and other resources as text; null for all others."""
+    if not wanted.any():
+        return Coded(np.zeros(len(frame), np.int64), pa.nulls(1, pa.string()))
+    named: dict[int, list[str]] = {int(at): [] for at in np.flatnonzero(wanted)}
+    inside = np.flatnonzero(wanted[frame.topics.parent])
+    names = frame.topics.topic.values.take(pa.array(frame.topics.topic.codes[inside])).to_pylist()
+    for parent, name in zip(frame.topics.parent[inside].tolist(), names, strict=True):
+        named[parent].append(f"topic {name}")
+    codes, texts = np.zeros(len(frame), np.int64), [None, *map(_joined_once, _subjects_of(frame, named))]
+    codes[list(named)] = np.arange(1, len(named) + 1)
+    return Coded(codes, pa.array(texts, pa.string()))
+
+
+def _subjects_of(frame: Frame, named: dict[int, list[str]]) -> Iterator[list[str]]:
+    places = list(named)
+    others = frame.resources.values.take(pa.array(frame.resources.codes[places])).to_pylist()
+    for at, other in zip(places, others, strict=True):
+        yield [*named[at], *((other or "").split(", ") if other else ())]
+
+
+def _joined_once(names: list[str]) -> str | None:
+    return ", ".join(dict.fromkeys(names))[:MOST_CHARACTERS] or None
 
 
 def _is_of_interest_to_a_group(frame: Frame) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -397,6 +500,14 @@ def _topics(frame: Frame, grain_s: int) -> Iterator[tuple[str, pa.Table]]:
     named = (ids.counts[topics.partitions.codes] > 0) & _is(frame, lambda api, *_: api in ("Produce", "Fetch"))[parent]
     if named.any():
         yield "partitions", _of_partitions(rows, topics.partitions.codes, topics.bytes, np.flatnonzero(named), ids, grain_s)
+    moving = np.flatnonzero(_is(frame, lambda api, *_: api in LINEAGE_APIS)[parent])
+    if len(moving):
+        of_topic = keys | {"group_id": Coded(frame.group.codes[parent], frame.group.values)}
+        mine = {name: Coded(column.codes[moving], column.values) for name, column in of_topic.items()}
+        inner = _Rows(seconds[moving], frame.identity[parent[moving]], frame.identities, weight[moving], mine)
+        sums = {name: values[moving] for name, values in moved.items()} | {"failed": _failed(mine["error"]) * weight[moving]}
+        time_us = frame.time_us[parent[moving]]
+        yield _cells("lineage", inner, sums, grain_s, {"first_us": time_us, "last_us": time_us})
     failed = np.flatnonzero(_failed(topics.error))
     if len(failed):
         mine = {name: Coded(column.codes[failed], column.values) for name, column in keys.items()}

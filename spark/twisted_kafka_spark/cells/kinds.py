@@ -17,7 +17,7 @@ from twisted_kafka_spark.records.schema import PHASES
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
+MINUTE_S, SLOT_S, HOUR_S, DAY_S = 60, 300, 3600, 86_400
 
 
 class Key(NamedTuple):
@@ -83,8 +83,11 @@ MEASURE_NAMES = tuple(measure.name for measure in MEASURES)
 
 CLIENT = ("client_id", "principal")
 SOFTWARE = ("software", "software_version")
-GROUPABLE = ("node", "listener", "protocol", "principal", "client_id", "software", "software_version", "api", "version", "error")
-"""The keys of a request, which `--group-by` accepts."""
+GROUPABLE = (
+    *("node", "listener", "protocol", "principal", "client_id", "software", "software_version", "api", "version", "error"),
+    *("topic", "group_id"),
+)
+"""The keys of a request, which `--group-by` accepts. A request counts once for each topic that it names."""
 SERVED = "served_us"
 """The phase of histograms of the time that a request was served: its total time without throttling, and without what its API
 waits by design."""
@@ -106,10 +109,14 @@ class Kind:
 _BUSY = ("requests", "failed", "throttled", "request_bytes", "response_bytes", "total_us", "throttle_us")
 _TRAFFIC = ("requests", "failed", "throttled", "empty", "request_bytes", "response_bytes", "bytes", *TIMES, "max_us", "records")
 _REQUESTS = ("requests",)
+_ENDS = ("first_us", "last_us")
+_SLOT = ("requests", "failed", "throttled", "empty", "request_bytes", "response_bytes", "bytes", "records")
+_NAMED_FAILURE = (*CLIENT, "group_id", "topic", "note")
 _OLD, _WHO_FAILED = (*CLIENT, *SOFTWARE, "api", "version"), ("api", "error", *CLIENT)
 _WHERE, _WHO_SPEAKS = ("node", "listener", "protocol"), ("listener", "protocol", *CLIENT)
 _IN_GROUP = ("group_id", *CLIENT, "api", "error")
 _REFUSED = ("topic", "api", "error", *CLIENT)
+LINEAGE, _MEMBER = ("topic", *CLIENT, "group_id"), ("group_id", *CLIENT, "note")
 KINDS: dict[str, Kind] = {
     "traffic": Kind(MINUTE_S, ("api", "error"), _TRAFFIC),
     "heat": Kind(MINUTE_S, ("api", "bucket"), _REQUESTS),
@@ -117,8 +124,8 @@ KINDS: dict[str, Kind] = {
     "listeners": Kind(HOUR_S, _WHERE, _BUSY, name=_WHERE),
     "versions": Kind(HOUR_S, ("api", "version"), _REQUESTS, name=("api", "version")),
     "software": Kind(HOUR_S, SOFTWARE, _BUSY, name=SOFTWARE),
-    "principals": Kind(HOUR_S, ("principal",), _BUSY, name=("principal",)),
-    "clients": Kind(HOUR_S, (*CLIENT, *SOFTWARE, "api"), (*_BUSY, "empty", "bytes"), name=(*CLIENT, *SOFTWARE)),
+    "principals": Kind(HOUR_S, ("principal",), (*_BUSY, *_ENDS), name=("principal",)),
+    "clients": Kind(HOUR_S, (*CLIENT, *SOFTWARE, "api"), (*_BUSY, "empty", "bytes", *_ENDS), name=(*CLIENT, *SOFTWARE)),
     "client_latency": Kind(HOUR_S, (*CLIENT, "api", "bucket"), ("requests", "total_us"), name=CLIENT),
     "client_minutes": Kind(MINUTE_S, (*CLIENT, "api"), ("requests", "throttled", "throttle_us"), name=(*CLIENT, "api")),
     "new_connections": Kind(MINUTE_S, CLIENT, _REQUESTS, name=CLIENT),
@@ -142,6 +149,20 @@ KINDS: dict[str, Kind] = {
         name=("transactional_id",),
     ),
     "logins": Kind(HOUR_S, ("note", "listener", "error"), ("requests", "first_us", "last_us"), name=("note",)),
+    "nodes": Kind(MINUTE_S, ("node", "api"), ("requests", "failed", "response_bytes", *TIMES), name=("node",)),
+    "persons": Kind(
+        SLOT_S, (*CLIENT, "api"), (*_SLOT, "total_us", "local_us", "remote_us", "send_us", "throttle_us", *_ENDS), name=CLIENT
+    ),
+    "failures": Kind(MINUTE_S, ("node", "api", "error", *_NAMED_FAILURE), ("requests", *_ENDS), name=_NAMED_FAILURE),
+    "lineage": Kind(HOUR_S, (*LINEAGE, "api"), ("requests", "failed", "records", "bytes", *_ENDS), name=LINEAGE),
+    "members": Kind(HOUR_S, (*_MEMBER, "api"), ("requests", "failed", *_ENDS), name=_MEMBER),
+    "addresses": Kind(HOUR_S, ("principal", "note"), ("requests", "failed", *_ENDS), name=("principal", "note")),
+    "administration": Kind(
+        MINUTE_S,
+        ("node", "connection", *CLIENT, "api", "error", "note"),
+        ("requests", *_ENDS),
+        name=("connection", *CLIENT, "note"),
+    ),
     "group_by": Kind(HOUR_S, GROUPABLE, _BUSY, name=GROUPABLE, is_stored=False),
     "runs": Kind(HOUR_S, ("node", "note"), ("requests", "first_us", "last_us"), is_stored=False),
     "lines": Kind(HOUR_S, ("note", "error"), ("requests",), name=("note", "error")),
@@ -159,6 +180,13 @@ KINDS: dict[str, Kind] = {
 - `new_connections` counts the first requests of connections.
 - `transactions` has what happened to the transactions of an id (`transactions.EVENTS`), and their durations.
 - `logins` are logins that failed, with the client's address in `note`.
+- `nodes` has the times of each broker; its `api` is null for all APIs but Produce and Fetch.
+- `persons` has what a client did in five minutes, by API.
+- `failures` are requests that failed, with the first topic that failed, and the client's address in `note`.
+- `lineage` has who reads and writes a topic: Produce, Fetch, and commits of groups.
+- `members` has what members of groups do, with the member's id in `note`.
+- `addresses` has the addresses of principals in `note`.
+- `administration` has each change of the cluster that a client asked for; `note` names its subjects.
 - `group_by` is what `--group-by` asks for, with other keys null.
 - `runs` are the first and the last number of consecutively read lines, by broker.
 - `lines` were read or unreadable, with a sample in `note`.

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
+from twisted_kafka_spark.records.frame import Coded
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.records.frame import Frame, Numbers
@@ -33,9 +34,13 @@ def failed_logins(frame: Frame) -> Numbers:
     return found
 
 
-def addresses(frame: Frame) -> pa.Array:
-    """Return the client's address of each identity; null if it is not known."""
-    return pa.array([address(each) for each in frame.identities.column("connection").to_pylist()], pa.string())
+def addresses(frame: Frame) -> Coded:
+    """Return the client's address of each record; null if it is not known."""
+    encoded = frame.identities.column("connection").combine_chunks().dictionary_encode(null_encoding="encode")
+    texts = pa.array([address(each) for each in encoded.dictionary.to_pylist()], pa.string())
+    known = texts.dictionary_encode(null_encoding="encode")
+    codes = known.indices.to_numpy().astype(np.int64)[encoded.indices.to_numpy()]
+    return Coded(codes[frame.identity], known.dictionary)
 
 
 def address(connection: str | None) -> str | None:

@@ -1,1 +1,1 @@
-"""The findings of a report, with evidence: `thresholds` has the limits, `detectors` and `anomalies` the detection."""
+"""The findings of a report, with evidence: `thresholds` has the limits, each module the detectors of one subject."""

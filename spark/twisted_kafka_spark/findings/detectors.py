@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.finding import Finding, Span, equal, spans, text
 from twisted_kafka_spark.records.kafka_names import OLDEST_IN_KAFKA_4, WAITS_BY_DESIGN
@@ -36,7 +38,8 @@ def _storms(rows: list[Row], apis: tuple[str, ...], floor: float) -> Iterator[tu
     """Yield the clients, and the spans in which they sent at least `floor` of these requests per minute."""
     for who, minutes in sorted(_by_client(rows, apis).items(), key=str):
         busy = {at: count for at, count in minutes.items() if count >= floor}
-        for span in spans(busy, limits.MINUTES_FLOOR):
+        near = {at for at, count in minutes.items() if count >= limits.NEARLY * floor}
+        for span in spans(busy, limits.MINUTES_FLOOR, near):
             yield who, span
 
 
@@ -72,9 +75,14 @@ def _spent_us(rows: Iterable[Row]) -> int:
     return sum(row["total_us"] - (row["remote_us"] if row["api"] in WAITS_BY_DESIGN else 0) for row in rows)
 
 
-def _is_often_throttled(row: Row) -> bool:
+def _is_often_throttled(tables: Tables, row: Row, times: list[datetime.datetime]) -> bool:
+    """Return whether many requests were throttled, of those in the slots with throttled ones."""
     throttled = row["throttled"]
-    if throttled < limits.THROTTLED_REQUESTS_FLOOR or throttled < limits.THROTTLED_SHARE * row["requests"]:
+    grid = tables.grids.persons
+    rows = grid.rows(client_id=row["client_id"], principal=row["principal"])
+    slots = sorted({grid.axis.place(at) for at in times})
+    requests = sum(grid["requests"][each, slots].sum() for each in rows) if rows and slots else row["requests"]
+    if throttled < limits.THROTTLED_REQUESTS_FLOOR or throttled < limits.THROTTLED_SHARE * requests:
         return False
     return bool(row["throttle_us"] / throttled >= limits.THROTTLED_MEAN_US)
 
@@ -90,9 +98,9 @@ def throttled_clients(tables: Tables) -> Iterator[Finding]:
         of_all = row["throttle_us"] / max(whole_us, 1)
         is_long = row["throttle_us"] >= limits.THROTTLED_TIME_FLOOR_US and share >= limits.THROTTLED_TIME_SHARE
         is_much = row["throttle_us"] >= limits.THROTTLED_OF_ALL_FLOOR_US and of_all >= limits.THROTTLED_OF_ALL_TIME
-        if not throttled or not (is_long or is_much or _is_often_throttled(row)):
-            continue
         times = sorted(minutes.get((row["client_id"], row["principal"]), {}))
+        if not throttled or not (is_long or is_much or _is_often_throttled(tables, row, times)):
+            continue
         yield Finding(
             "throttled-client",
             f"{name_of(row['client_id'])} was throttled by a quota for {row['throttle_us'] / 1e6:,.0f} s in total",
@@ -111,39 +119,54 @@ def throttled_clients(tables: Tables) -> Iterator[Finding]:
             text(times[-1]) if times else None,
             row["throttle_us"] / 1e6,
             {"Produce", "Fetch"},
+            impact=f"{row['throttle_us'] / 1e6:,.0f} s of waiting",
         )
 
 
 def rebalance_storms(tables: Tables) -> Iterator[Finding]:
-    """Find groups that rebalance continuously."""
-    for (client_id, principal), span in _storms(tables["client_minute"], limits.REBALANCE_APIS, limits.REBALANCES_A_MINUTE):
-        groups = _groups(tables["group"], (client_id, principal), span)
-        found = _spanned(
-            "rebalance-storm",
-            f"{name_of(client_id)} caused continuous rebalances of {f'group {groups[0]}' if groups else 'its group'}",
-            span,
-            equal(client_id=client_id) + " AND api IN ('JoinGroup', 'SyncGroup', 'LeaveGroup', 'Heartbeat')",
-            "Check for members that exceed max.poll.interval.ms or restart; static membership (group.instance.id) allows restarts.",
-            client_id=client_id,
-            principal=principal,
-            group_id=groups[0] if groups else None,
-            **{"other groups": len(groups) - 1 if groups[1:] else None},
-        )
-        found.explains = {*limits.REBALANCE_APIS, "Heartbeat", "FindCoordinator"}
-        yield found
+    """Find groups that rebalance continuously, whichever of their members send the requests."""
+    grid = tables.grids.groups
+    rows = [row for row, name in enumerate(grid.names) if name[3] in limits.REBALANCE_APIS]
+    for group in dict.fromkeys(grid.names[row][0] for row in rows):
+        mine = [row for row in rows if grid.names[row][0] == group]
+        counts = grid["requests"][mine]
+        busy = {grid.axis.moment(int(at)): float(counts[:, at].sum()) for at in np.flatnonzero(counts.sum(0))}
+        near = {at for at, count in busy.items() if count >= limits.NEARLY * limits.REBALANCES_A_MINUTE}
+        above = {at: count for at, count in busy.items() if count >= limits.REBALANCES_A_MINUTE}
+        for span in spans(above, limits.MINUTES_FLOOR, near):
+            inside = slice(grid.axis.place(span.first), grid.axis.place(span.last) + 1)
+            sums = {row: float(grid["requests"][row, inside].sum()) for row in mine}
+            joins = [count for row, count in sums.items() if grid.names[row][3] == "JoinGroup" and count]
+            if span.minutes < limits.STORM_MINUTES or sum(joins) < limits.STORM_ROUNDS * len(joins):
+                continue
+            yield _rebalance_storm(group, span, {grid.names[row]: count for row, count in sums.items() if count})
+    known = {name[1:3] for name in grid.names}
+    rest = [row for row in tables["client_minute"] if (row["client_id"], row["principal"]) not in known]
+    for who, span in _storms(rest, limits.REBALANCE_APIS, limits.REBALANCES_A_MINUTE):  # lines that name no group
+        yield _rebalance_storm(None, span, {(None, *who, ""): sum(span.values)})
 
 
-def _groups(rows: list[Row], who: Who, span: Span) -> list[str]:
-    """Return the groups that a client joined, synchronized or left in a span, the one with the most such requests first."""
-    found: dict[str, int] = defaultdict(int)
-    for row in rows:
-        if (
-            (row["client_id"], row["principal"]) == who
-            and row["api"] in limits.REBALANCE_APIS
-            and span.first <= row["at"] <= span.last
-        ):
-            found[row["group_id"]] += row["requests"]
-    return sorted(found, key=lambda group: (-found[group], group))
+def _rebalance_storm(group: str | None, span: Span, sums: dict[tuple[Any, ...], float]) -> Finding:
+    by_client: dict[Who, float] = defaultdict(float)
+    for (_, client_id, principal, _), count in sums.items():
+        by_client[client_id, principal] += count
+    clients = sorted(by_client, key=lambda who: (-by_client[who], str(who)))
+    who = name_of(clients[0][0]) if len(clients) == 1 else f"{len(clients)} clients"
+    found = _spanned(
+        "rebalance-storm",
+        f"{who} caused continuous rebalances of {'its group' if group is None else f'group {group}'}",
+        span,
+        (equal(client_id=clients[0][0]) if group is None else equal(group_id=group))
+        + " AND api IN ('JoinGroup', 'SyncGroup', 'LeaveGroup', 'Heartbeat')",
+        "Check for members that exceed max.poll.interval.ms or restart; static membership (group.instance.id) allows restarts.",
+        client_id=clients[0][0] if len(clients) == 1 else None,
+        clients=f"{len(clients)}: {', '.join(str(each[0]) for each in clients[:3])}" if clients[1:] else None,
+        principal=clients[0][1] if len({each[1] for each in clients}) == 1 else None,
+        group_id=group,
+    )
+    found.explains = {*limits.REBALANCE_APIS, "Heartbeat", "FindCoordinator"}
+    found.impact = "the group's members stopped reading each time"
+    return found
 
 
 def metadata_storms(tables: Tables) -> Iterator[Finding]:
@@ -162,22 +185,28 @@ def metadata_storms(tables: Tables) -> Iterator[Finding]:
         yield found
 
 
+def _in_span(tables: Tables, who: Who, api: str, measure: str, span: Span) -> int:
+    """Return what a client did in the slots of a span."""
+    grid = tables.grids.persons
+    first, last = grid.axis.place(span.first), grid.axis.place(span.last)
+    rows = grid.rows(client_id=who[0], principal=who[1], api=api)
+    return int(sum(grid[measure][row, first : last + 1].sum() for row in rows))
+
+
 def commit_floods(tables: Tables) -> Iterator[Finding]:
     """Find consumers that commit after every batch."""
-    counts = {(row["client_id"], row["principal"], row["api"]): row["requests"] for row in tables["client_api"]}
-    for (client_id, principal), span in _storms(tables["client_minute"], ("OffsetCommit",), limits.COMMITS_A_MINUTE):
-        commits = counts.get((client_id, principal, "OffsetCommit"), 0)
-        fetches = counts.get((client_id, principal, "Fetch"), 0)
+    for who, span in _storms(tables["client_minute"], ("OffsetCommit",), limits.COMMITS_A_MINUTE):
+        commits, fetches = (_in_span(tables, who, api, "requests", span) for api in ("OffsetCommit", "Fetch"))
         if commits < limits.COMMITS_PER_FETCH * fetches:
             continue
         found = _spanned(
             "commit-flood",
-            f"{name_of(client_id)} committed offsets as often as it fetched",
+            f"{name_of(who[0])} committed offsets as often as it fetched",
             span,
-            equal(client_id=client_id, api="OffsetCommit"),
+            equal(client_id=who[0], api="OffsetCommit"),
             "Commit every few seconds or once per poll, instead of after every record.",
-            client_id=client_id,
-            principal=principal,
+            client_id=who[0],
+            principal=who[1],
             commits=commits,
             fetches=fetches,
         )
@@ -187,23 +216,18 @@ def commit_floods(tables: Tables) -> Iterator[Finding]:
 
 def fetch_storms(tables: Tables) -> Iterator[Finding]:
     """Find consumers that fetch without waiting for data."""
-    shares = {
-        (row["client_id"], row["principal"]): row["empty"] / row["requests"]
-        for row in tables["client_api"]
-        if row["api"] == "Fetch"
-    }
-    for (client_id, principal), span in _storms(tables["client_minute"], ("Fetch",), limits.FETCHES_A_MINUTE):
-        share = shares.get((client_id, principal), 0.0)
+    for who, span in _storms(tables["client_minute"], ("Fetch",), limits.FETCHES_A_MINUTE):
+        share = _in_span(tables, who, "Fetch", "empty", span) / max(_in_span(tables, who, "Fetch", "requests", span), 1)
         if share < limits.FETCH_EMPTY_SHARE:
             continue
         found = _spanned(
             "fetch-storm",
-            f"{name_of(client_id)} fetched without waiting for data",
+            f"{name_of(who[0])} fetched without waiting for data",
             span,
-            equal(client_id=client_id, api="Fetch"),
+            equal(client_id=who[0], api="Fetch"),
             "Increase its fetch.max.wait.ms and fetch.min.bytes, so that fetches wait for data.",
-            client_id=client_id,
-            principal=principal,
+            client_id=who[0],
+            principal=who[1],
             **{"share of empty fetches": round(share, 3)},
         )
         found.explains = {"Fetch"}
@@ -285,13 +309,14 @@ def idle_pollers(tables: Tables) -> Iterator[Finding]:
     for row in tables["client_api"]:
         if row["api"] != "Fetch" or row["requests"] < limits.IDLE_FETCHES_FLOOR:
             continue
-        share = row["empty"] / row["requests"]
+        empty = max(row["empty"] - (row["failed"] or 0), 0)  # a failed fetch returns nothing, but for another reason
+        share = empty / row["requests"]
         if share < limits.IDLE_SHARE:
             continue
         yield Finding(
             "idle-poller",
             f"{name_of(row['client_id'])} fetched {row['requests']:,} times, and {share:.0%} of the fetches were empty",
-            {"client_id": row["client_id"], "principal": row["principal"], "fetches": row["requests"], "empty": row["empty"]},
+            {"client_id": row["client_id"], "principal": row["principal"], "fetches": row["requests"], "empty": empty},
             equal(client_id=row["client_id"], api="Fetch"),
             "Stop it if it is not needed, or increase its fetch.max.wait.ms.",
             weight=row["requests"],

@@ -5,21 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from twisted_kafka_spark.findings.anomalies import SLOW_PHASES, error_bursts, skew, slow_phases, unreadable_lines, unusual_traffic
+from twisted_kafka_spark.findings.absent import absent_brokers, silent_clients, unread_topics
+from twisted_kafka_spark.findings.changes import broad_readers, changed_clients, cluster_changes
 from twisted_kafka_spark.findings.detectors import MINUTE_DETECTORS, PERIOD_DETECTORS
+from twisted_kafka_spark.findings.failures import failed_logins, failing_requests
 from twisted_kafka_spark.findings.finding import SEVERITIES, Finding, severity
-from twisted_kafka_spark.findings.security import SECURITY_DETECTORS
+from twisted_kafka_spark.findings.persons import bulk, busier_clients, smaller_batches, unusual_traffic
+from twisted_kafka_spark.findings.places import SLOW_PHASES, slow_phases
+from twisted_kafka_spark.findings.steady import leaked_connections, repeated_rebalances
 from twisted_kafka_spark.findings.transactions import TRANSACTION_DETECTORS
+from twisted_kafka_spark.findings.uneven import skew, unreadable_lines
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Tables
 
 NAMES: tuple[str, ...] = (
     "error-burst",
+    "absent-broker",
     *(slow.finding for slow in SLOW_PHASES),
     "hanging-transaction",
     "stuck-transaction",
     "rebalance-storm",
+    "silent-client",
+    "stalled-consumer",
+    "failing-client",
+    "access-denied",
+    "repeated-rebalances",
+    "leaked-connections",
+    "broad-reader",
+    "cluster-change",
+    "changed-client",
+    "unread-topic",
+    "bulk-read",
+    "bulk-write",
     "throttled-client",
     "metadata-storm",
     "reconnect-storm",
@@ -53,16 +71,20 @@ def find_by_minute(tables: Tables, over_all: Sequence[Finding] = ()) -> list[Fin
 
     Traffic that one of the findings `over_all` explains is left out.
     """
-    found = [*error_bursts(tables), *slow_phases(tables)]
+    found = [*failing_requests(tables), *slow_phases(tables), *absent_brokers(tables)]
+    found += silent_clients(tables, [*found, *over_all])
     for detector in MINUTE_DETECTORS:
         found += detector(tables)
-    return [*found, *unusual_traffic(tables, [*found, *over_all])]
+    found += [*leaked_connections(tables, found), *repeated_rebalances(tables, found), *bulk(tables)]
+    found += smaller_batches(tables, over_all)
+    found += unusual_traffic(tables, [*found, *over_all])
+    return [*found, *busier_clients(tables, [*found, *over_all]), *unread_topics(tables, found)]
 
 
 def find_over_all(tables: Tables) -> list[Finding]:
     """Return the findings that do not depend on minutes."""
     found: list[Finding] = []
-    for detector in (*PERIOD_DETECTORS, *TRANSACTION_DETECTORS, *SECURITY_DETECTORS):
+    for detector in (*PERIOD_DETECTORS, *TRANSACTION_DETECTORS, failed_logins, cluster_changes, changed_clients, broad_readers):
         found += detector(tables)
     return [*found, *skew(tables), *unreadable_lines(tables)]
 

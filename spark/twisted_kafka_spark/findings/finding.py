@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import statistics
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,10 +19,24 @@ SEVERITIES = CRITICAL, WARNING, NOTICE = "critical", "warning", "notice"
 _SEVERITIES = {
     CRITICAL: (
         *("error-burst", "slow-disk", "slow-follower", "busy-threads", "busy-network", "hanging-transaction", "rebalance-storm"),
-        *("stuck-transaction", "failed-logins", "unreadable-lines"),
+        *("stuck-transaction", "failed-logins", "unreadable-lines", "absent-broker", "silent-client", "broad-reader"),
     ),
-    NOTICE: ("hot-topic", "hot-partition", "traffic-peak", "tiny-batches", "idle-poller"),
+    NOTICE: (
+        *("hot-topic", "hot-partition", "traffic-peak", "tiny-batches", "idle-poller", "cluster-change", "changed-client"),
+        *("bulk-read", "bulk-write"),
+    ),
 }
+
+
+WHO = (
+    *("client_id", "principal", "group_id", "transactional_id", "address", "network", "node", "topic", "partition", "error"),
+    "api",
+)
+"""The evidence that says who or where it was. A finding's id consists of its name and of these."""
+STATES = OPEN, ONGOING, OVER = "open", "ongoing", "over"
+"""Goes on at the end; went on during the whole period; has ended."""
+_RECENT = 10 * MINUTE
+"""A finding whose last minute is not longer ago goes on."""
 
 
 def severity(name: str) -> str:
@@ -43,10 +58,27 @@ class Finding:
     weight: float = 0.0
     explains: set[str] = field(default_factory=set)
     """The APIs whose unusual traffic in this span the finding explains."""
+    impact: str = ""
+    """What it costs, in a few words."""
 
-    def as_values(self) -> dict[str, Any]:
-        """Return the values that the report shows, as plain data."""
-        values = {"severity": severity(self.name), **asdict(self)}
+    @property
+    def id(self) -> str:
+        """Return 12 digits that are the same for the same subject on any day; the API counts where it is the subject."""
+        with_api = self.name == "traffic-peak"
+        named = [f"{key}={self.evidence[key]}" for key in WHO if self.evidence.get(key) is not None and (with_api or key != "api")]
+        return hashlib.sha256("\0".join([self.name, *named]).encode()).hexdigest()[:12]
+
+    def state(self, begin: datetime.datetime | None, end: datetime.datetime | None) -> str:
+        """Return the state at the end of a period, whose end is its last minute."""
+        if self.first is None or self.last is None or begin is None or end is None:
+            return ONGOING
+        if self.last < text(end - _RECENT):
+            return OVER
+        return ONGOING if self.first <= text(begin + _RECENT) else OPEN
+
+    def as_values(self, begin: datetime.datetime | None = None, end: datetime.datetime | None = None) -> dict[str, Any]:
+        """Return the values that the report shows, as plain data; `begin`, `end`: the first and the last minute of the period."""
+        values = {"id": self.id, "severity": severity(self.name), "state": self.state(begin, end), **asdict(self)}
         del values["explains"], values["weight"]
         return values
 

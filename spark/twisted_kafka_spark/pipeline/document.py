@@ -14,7 +14,7 @@ from twisted_kafka_spark.cells.security import PLAIN_PROTOCOLS
 from twisted_kafka_spark.cells.transactions import REFUSED
 from twisted_kafka_spark.expected import is_expected
 from twisted_kafka_spark.findings.detectors import throttled_shares
-from twisted_kafka_spark.pipeline import series
+from twisted_kafka_spark.pipeline import series, who
 from twisted_kafka_spark.records.kafka_names import WAITS_BY_DESIGN
 from twisted_kafka_spark.records.schema import OUTCOMES, PHASES
 from twisted_kafka_spark.views import TOP
@@ -46,6 +46,8 @@ class About:
     repeated_lines: int = 0
     condition: str = ""
     group_by: Sequence[str] = ()
+    muted: int = 0
+    """Findings that the file of rules mutes."""
     kept_hours: Sequence[str] = ()
     """Hours of the rollup that have more requests than this log, and were not replaced."""
     first: datetime.datetime | None = None
@@ -70,6 +72,10 @@ def build(tables: Tables, about: About, tick_s: int, findings: Sequence[Values])
         "period": {**_bounds(about), **_ends(every), "tick_s": tick_s},
         "total": _total(tables),
         "findings": list(findings),
+        "muted": about.muted,
+        "administration": who.administration(tables),
+        "lineage": who.lineage(tables),
+        "groups": who.groups(tables),
         "before": None,
         "time": series.over_time(tables, every, tick_s),
         "apis": _apis(tables),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from twisted_kafka_spark import views
+from twisted_kafka_spark import thresholds, views
 from twisted_kafka_spark.cells import aggregate
 from twisted_kafka_spark.cells.fold import READ, Folding
 from twisted_kafka_spark.cells.kinds import MINUTE_S
 from twisted_kafka_spark.findings.find import find, find_over_all, in_order
+from twisted_kafka_spark.findings.rules import Rules
 from twisted_kafka_spark.pipeline import comparison, exchange, page, store
 from twisted_kafka_spark.pipeline.document import About, build, tick_length_s
 from twisted_kafka_spark.pipeline.few import FewCells
@@ -51,6 +53,7 @@ class Job:
     group_by: Sequence[str] = ()
     folding: Folding = field(default_factory=Folding)
     selection: Selection = field(default_factory=Selection)
+    rules: Rules = field(default_factory=Rules)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Parquet files that are known to be damaged, with the reasons."""
 
@@ -137,7 +140,9 @@ def _of_many(spark: SparkSession, job: Job, found: DataFrame, sizes: page.Sizes,
     with page.kept(page.by_hour(found, sizes)) as hourly:
         if job.rollup_out:
             about.kept_hours = store.write(exchange.as_cells(hourly), job.rollup_out, job.rollup_source)
-        return _document(job, about, sizes, partial(page.of_page, hourly, sizes), partial(page.findings_by_day, hourly))
+        return _document(
+            job, about, sizes, partial(page.of_page, hourly, sizes), partial(page.findings_by_day, hourly, job.rules.thresholds)
+        )
 
 
 def _check(job: Job, sizes: page.Sizes, about: About) -> None:
@@ -156,10 +161,23 @@ def _document(
     of_page: Callable[[int], pa.Table],
     findings_by_day: Callable[[], list[Finding]],
 ) -> dict[str, Any]:
+    with thresholds.changed(job.rules.thresholds):
+        return _built(job, about, sizes, of_page, findings_by_day)
+
+
+def _built(
+    job: Job,
+    about: About,
+    sizes: page.Sizes,
+    of_page: Callable[[int], pa.Table],
+    findings_by_day: Callable[[], list[Finding]],
+) -> dict[str, Any]:
     tick_s = tick_length_s(about.first, about.last) if about.first is not None and about.last is not None else MINUTE_S
     tables = views.compute(of_page(tick_s), tick_s, job.group_by)
     findings = [*findings_by_day(), *find_over_all(tables)] if sizes.is_long else find(tables)
-    return build(tables, about, tick_s, [finding.as_values() for finding in in_order(findings)])
+    found = [finding.as_values(about.first, about.last) for finding in in_order(findings)]
+    shown, about.muted = job.rules.applied(found, datetime.datetime.now(datetime.UTC).date())
+    return build(tables, about, tick_s, shown)
 
 
 def _deduplicated(spark: SparkSession, job: Job, lines_before: int) -> dict[str, Any]:

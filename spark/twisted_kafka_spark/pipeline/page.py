@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from twisted_kafka_spark.cells import aggregate, bundles, shards
 from twisted_kafka_spark.cells.kinds import DAY_S, HOUR_S, KINDS
 from twisted_kafka_spark.cells.shards import SHARD_COLUMNS, Merging
 from twisted_kafka_spark.pipeline import exchange
+from twisted_kafka_spark.thresholds import changed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 LONGEST_BY_MINUTE = datetime.timedelta(days=2)
 """Of longer periods the driver gets no minutes: each day is searched for unusual ones by a task."""
-MINUTES_OF_CLIENTS = ("client_minutes", "new_connections")
+MINUTES_OF_CLIENTS = ("client_minutes", "new_connections", "nodes", "persons", "failures")
 """The kinds with minutes that only findings need."""
 _FINDING_DDL = "finding string, weight double"
 
@@ -119,6 +121,8 @@ def collected(found: DataFrame) -> pa.Table:
 def grains_s(sized: Sizes, tick_s: int) -> dict[str, int]:
     """Return the grain of each kind on a page that differs from the one that the cells have, 0 for the whole period."""
     grains = {kind: 0 for kind, each in KINDS.items() if each.grain_s == HOUR_S}
+    if not sized.is_long:
+        del grains[aggregate.BY_HOUR]  # whose hours are searched for the beginning of a skew
     grains["heat"] = tick_s
     if sized.is_long:
         grains["traffic"] = grains["groups"] = tick_s
@@ -137,8 +141,8 @@ def _is_one_of(kinds: tuple[str, ...]) -> Column:
     return sf.col("kind").isin(list(kinds))
 
 
-def findings_by_day(hourly: DataFrame) -> list[Finding]:
-    """Return the findings about minutes, searched in each day apart."""
+def findings_by_day(hourly: DataFrame, changes: Mapping[str, float]) -> list[Finding]:
+    """Return the findings about minutes, searched in each day apart with these thresholds changed."""
     from pyspark.sql import functions as sf
 
     from twisted_kafka_spark.findings.find import MOST_FINDINGS
@@ -146,15 +150,18 @@ def findings_by_day(hourly: DataFrame) -> list[Finding]:
     from twisted_kafka_spark.views import KINDS_FOR_FINDINGS
 
     day = sf.floor(sf.col("hour") * HOUR_S / DAY_S).alias("day")
-    days = hourly.where(_is_one_of(KINDS_FOR_FINDINGS)).groupBy(day).applyInArrow(_found_in_day, _FINDING_DDL)
+    days = (
+        hourly.where(_is_one_of(KINDS_FOR_FINDINGS)).groupBy(day).applyInArrow(partial(_found_in_day, dict(changes)), _FINDING_DDL)
+    )
     rows = days.orderBy(sf.desc("weight"), "finding").limit(MOST_FINDINGS).collect()
     return [Finding(**json.loads(row["finding"])) for row in rows]
 
 
-def _found_in_day(day: pa.Table) -> pa.Table:
+def _found_in_day(changes: Mapping[str, float], day: pa.Table) -> pa.Table:
     import pyarrow as pa
 
-    found = found_in(bundles.wide(shards.opened(day.select(SHARD_COLUMNS).to_batches())))
+    with changed(changes):
+        found = found_in(bundles.wide(shards.opened(day.select(SHARD_COLUMNS).to_batches())))
     texts = [json.dumps({**asdict(each), "explains": sorted(each.explains)}, default=str) for each in found]
     return pa.table({"finding": pa.array(texts, pa.string()), "weight": pa.array([each.weight for each in found], pa.float64())})
 

@@ -28,7 +28,10 @@ SMALL_LOG_BYTES = 256 << 20
 """The size of a log, not compressed, up to which its cells go to the driver before they are merged: two million at worst."""
 RUN_SLACK = 0.02
 """Several threads may number and write lines in slightly different order; runs that overlap by less are not suspicious."""
-_FOLDED = ("time", *IDENTITY, "error", *AMOUNTS, "topics", "group_id", "transaction", "sequence", "weight")
+_FOLDED = (
+    *("time", *IDENTITY, "error", *AMOUNTS),
+    *("topics", "group_id", "member_id", "resources", "transaction", "sequence", "weight"),
+)
 """The fields of a record from which cells are made."""
 
 

@@ -28,7 +28,10 @@ AMOUNTS = ("request_bytes", "response_bytes", *PHASES, "total_us")
 IDENTITY_SCHEMA = pa.schema([(name, pa.int32() if name in ("node", "version") else pa.string()) for name in IDENTITY])
 NO_SEQUENCE = -1
 NO_DURATION = -1
-_LARGEST_CODE = 1 << 62
+LARGEST_CODE = 1 << 62
+"""Codes of combinations must be below this."""
+MOST_CHARACTERS = 400
+"""Characters of the text of a record's resources; the rest is cut."""
 _DENSE = 4
 """If the codes are below this many times the number of rows, an array is used to find distinct codes, otherwise a hash table."""
 
@@ -80,6 +83,9 @@ class Frame:
     sequence: Numbers
     error: Coded
     group: Coded
+    member: Coded
+    resources: Coded
+    """What else than topics a request is about, as text: `type name`, separated by commas; null if a line has none."""
     topics: Topics
     transactions: Transactions
     origin: object = None
@@ -109,6 +115,8 @@ class Frame:
             self.sequence[wanted],
             Coded(self.error.codes[wanted], self.error.values),
             Coded(self.group.codes[wanted], self.group.values),
+            Coded(self.member.codes[wanted], self.member.values),
+            Coded(self.resources.codes[wanted], self.resources.values),
             Topics(
                 new_place[topics.parent[kept]],
                 Coded(topics.topic.codes[kept], topics.topic.values),
@@ -144,6 +152,8 @@ def concatenated(frames: Sequence[Frame]) -> Frame:
         np.concatenate([frame.sequence for frame in frames]),
         _joined([frame.error for frame in frames], origins),
         _joined([frame.group for frame in frames], origins),
+        _joined([frame.member for frame in frames], origins),
+        _joined([frame.resources for frame in frames], [None] * len(frames)),
         Topics(
             np.concatenate([frame.topics.parent + start for frame, start in zip(frames, starts, strict=True)]),
             _joined([frame.topics.topic for frame in frames], origins),
@@ -205,6 +215,8 @@ def from_batch(batch: pa.RecordBatch) -> Frame:
         numbers(columns["sequence"], NO_SEQUENCE),
         coded(columns["error"]),
         coded(columns["group_id"]),
+        coded(columns["member_id"]),
+        _resources(columns["resources"]),
         _topics(columns["topics"]),
         _transactions(columns["transaction"]),
     )
@@ -245,6 +257,26 @@ def _topics(column: pa.Array) -> Topics:
     )
 
 
+def no_resources(count: int) -> Coded:
+    """Return the resources of as many records that name none."""
+    return Coded(np.zeros(count, np.int64), pa.nulls(1, pa.string()))
+
+
+def _resources(column: pa.Array) -> Coded:
+    if column.null_count == len(column):
+        return no_resources(len(column))
+    entries = column.flatten()
+    named = pc.binary_join_element_wise(entries.field("type"), pc.fill_null(entries.field("name"), "(default)"), " ")
+    texts = pa.ListArray.from_arrays(_offsets(column), pc.fill_null(named, "?"))
+    joined = pc.utf8_slice_codeunits(pc.binary_join(texts, ", "), 0, MOST_CHARACTERS)
+    return coded(pc.if_else(column.is_valid(), joined, pa.scalar(None, pa.string())))
+
+
+def _offsets(column: pa.Array) -> pa.Array:
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    return pa.array(np.append(0, np.cumsum(lengths)), pa.int32())
+
+
 def no_transactions() -> Transactions:
     """Return the transactions of records that name none."""
     nothing = np.empty(0, np.int64)
@@ -271,7 +303,7 @@ def _combined(parts: Sequence[Coded], size: int) -> tuple[Numbers, Numbers]:
     """Number the combinations of codes; return the number of each row, and the first row of each number."""
     code, count = np.zeros(size, np.int64), 1
     for part in parts:
-        if count * max(1, len(part.values)) > _LARGEST_CODE:
+        if count * max(1, len(part.values)) > LARGEST_CODE:
             _, code = distinct(code, count)
             count = size
         code, count = code * max(1, len(part.values)) + part.codes, count * max(1, len(part.values))

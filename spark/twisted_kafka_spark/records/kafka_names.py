@@ -82,3 +82,15 @@ OLDEST_IN_KAFKA_4: dict[str, int] = {
 
 WAITS_BY_DESIGN = ("Fetch", "JoinGroup", "SyncGroup", "ShareFetch", "FetchSnapshot")
 """APIs whose remote time is mostly intended: they wait for records, or for the other members of a group."""
+
+ADMINISTRATION = (
+    *("CreateTopics", "DeleteTopics", "CreatePartitions", "DeleteRecords", "AlterConfigs", "IncrementalAlterConfigs"),
+    *("CreateAcls", "DeleteAcls", "AlterClientQuotas", "AlterUserScramCredentials", "AlterPartitionReassignments"),
+    *("ElectLeaders", "AlterReplicaLogDirs", "UpdateFeatures", "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter"),
+    *("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DeleteGroups", "OffsetDelete"),
+    *("AlterShareGroupOffsets", "DeleteShareGroupOffsets", "UnregisterController"),
+)
+"""The APIs by which a client changes the cluster."""
+
+LINEAGE_APIS = ("Produce", "Fetch", "ShareFetch", "OffsetCommit", "TxnOffsetCommit")
+"""The APIs that say who writes and who reads a topic; the last two name the reader's group."""

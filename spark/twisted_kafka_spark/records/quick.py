@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from twisted_kafka_spark.records.frame import AMOUNTS, IDENTITY, IDENTITY_SCHEMA, Coded, Frame, Topics, no_transactions
+from twisted_kafka_spark.records.frame import (
+    AMOUNTS,
+    IDENTITY,
+    IDENTITY_SCHEMA,
+    Coded,
+    Frame,
+    Topics,
+    no_resources,
+    no_transactions,
+)
 
 if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -45,7 +54,7 @@ _PARTITION_IDS = b',"partition_ids":['
 _IDS = re.compile(rb"\d{1,9}(,\d{1,9})*")
 _MORE = {"acks": int, "group_id": str, "member_id": str, "generation": int}
 """What may be between the topics and the number of a line of version 2, in order, with its types."""
-_GROUP_ID = tuple(_MORE).index("group_id")
+_GROUP_ID, _MEMBER_ID = tuple(_MORE).index("group_id"), tuple(_MORE).index("member_id")
 _TOPIC, _PARTITIONS, _RECORDS, _BYTES = b'{"topic":"', b'","partitions":', b',"records":', b',"bytes":'
 _OPEN_LIST, _CLOSE_LIST, _CLOSE_OBJECT, _QUOTE, _COMMA = b'[]}",'
 _MINUTE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
@@ -486,6 +495,24 @@ class _Reading:
         return found
 
 
+class _OfMore:
+    """One of the fields of `_MORE`: numbers its distinct values."""
+
+    def __init__(self, place: int) -> None:
+        self._place = place
+        self._values: dict[str | None, int] = {None: 0}
+        self._of_more = np.zeros(1, np.int64)
+        """The number of the value of each text of such fields; of lines without such fields, that is the last."""
+
+    def coded(self, more: Numbers, texts: list[Any]) -> Coded:
+        """Return the values of the field; `more` has the numbers of the texts."""
+        known = len(self._of_more) - 1
+        if len(texts) > known:
+            new = [self._values.setdefault(each[self._place], len(self._values)) for each in texts[known:]]
+            self._of_more = np.concatenate((self._of_more[:known], np.array([*new, 0], np.int64)))
+        return Coded(self._of_more[more], pa.array(list(self._values), pa.string()))
+
+
 class QuickReader:
     """Parses blocks of lines; the numbers of texts stay the same from block to block."""
 
@@ -497,9 +524,7 @@ class QuickReader:
         self._partition_ids = _Texts(_ids_text)
         self._partition_ids.values.append(None)
         self._more = _Texts(_more)
-        self._groups: list[str | None] = [None]
-        self._group_of_more = np.zeros(1, np.int64)
-        """The number of the group of each of `_more`; of lines without such fields, that is the last."""
+        self._groups, self._members = _OfMore(_GROUP_ID), _OfMore(_MEMBER_ID)
         self._minutes: dict[bytes, int] = {}
 
     def read(self, data: Any, starts: Numbers, stops: Numbers) -> tuple[Frame | None, Numbers]:
@@ -528,21 +553,14 @@ class QuickReader:
             reading.weight,
             reading.sequence,
             Coded(error, self._error_names()),
-            self._group(more),
+            self._groups.coded(more, self._more.values),
+            self._members.coded(more, self._more.values),
+            no_resources(len(time_us)),
             topics,
             no_transactions(),
             self,
         )
         return frame.chosen(is_ours), others
-
-    def _group(self, more: Numbers) -> Coded:
-        known = len(self._group_of_more) - 1
-        if len(self._more.values) > known:
-            numbers = {name: at for at, name in enumerate(self._groups)}
-            new = [numbers.setdefault(each[_GROUP_ID], len(numbers)) for each in self._more.values[known:]]
-            self._groups = list(numbers)
-            self._group_of_more = np.concatenate((self._group_of_more[:known], np.array([*new, 0], np.int64)))
-        return Coded(self._group_of_more[more], pa.array(self._groups, pa.string()))
 
     def _error_names(self) -> pa.Array:
         return pa.array(self._errors.values, pa.string())

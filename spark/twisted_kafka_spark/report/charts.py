@@ -11,8 +11,12 @@ from twisted_kafka_spark.report.words import TIMES, Units
 
 COLOURS = 8
 """The number of classes c0 to c7, which colour series; further series share the last."""
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _BOTTOM, _TOP = 960, 220, 64, 8, 24, 8
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _BOTTOM, _TOP = 960, 232, 64, 8, 24, 20
 _PLOT = _HEIGHT - _BOTTOM
+_ROWS, _ROW = ("critical", "warning", "notice"), 6
+"""The rows of marks above a chart, and the height of each."""
+_MOSTLY = 0.6
+"""The share of a chart from which a mark is a thin line."""
 _SPIKE, _SPIKES = 4.0, 0.02
 """A chart's scale ends at `_SPIKE` times what all but this share of its columns have at most, if that is less than the most."""
 _MOST_LABELS = 7
@@ -32,6 +36,7 @@ class Mark(NamedTuple):
     first: int
     last: int
     title: str
+    severity: str = "critical"
 
 
 def colour(at: int) -> str:
@@ -42,8 +47,10 @@ def colour(at: int) -> str:
 def legend(names: Sequence[str], colours: Sequence[int] = ()) -> str:
     """Return the legend of a chart, whose series have these colours, or the first ones."""
     each = zip(names, colours or range(len(names)), strict=True)
-    keys = (f'<span><i class="{colour(at)}"></i>{escape(name)}</span>' for name, at in each)
-    return f'<p class="legend" aria-hidden="true">{"".join(keys)}</p>'
+    keys = (
+        f'<span><i class="{colour(at)} k{min(at, COLOURS - 1)}" aria-hidden="true"></i>{escape(name)}</span>' for name, at in each
+    )
+    return f'<p class="legend">{"".join(keys)}</p>'
 
 
 def short(value: float) -> str:
@@ -138,8 +145,12 @@ def scale(totals: Sequence[float]) -> float:
 
 
 def _marked(mark: Mark, step: float) -> str:
+    """Return the mark in the row of its severity; a line if it covers most of the chart."""
     x, width = _LEFT + mark.first * step, max((mark.last - mark.first + 1) * step, 3)
-    return f'<rect class="mark" x="{x:.1f}" y="0" width="{width:.1f}" height="5"><title>{escape(mark.title)}</title></rect>'
+    y = _ROW * max(_ROWS.index(mark.severity), 0) if mark.severity in _ROWS else 0
+    height = 1.5 if width > _MOSTLY * (_WIDTH - _LEFT - _RIGHT) else _ROW - 1
+    where = f'x="{x:.1f}" y="{y}" width="{width:.1f}" height="{height}"'
+    return f'<rect class="mark {escape(mark.severity)}" {where}><title>{escape(mark.title)}</title></rect>'
 
 
 def share_bar(parts: Mapping[str, float], unit: str) -> str:
@@ -154,7 +165,7 @@ def share_bar(parts: Mapping[str, float], unit: str) -> str:
                 f'<rect class="{colour(at)}" x="{x:.1f}" width="{width:.1f}" height="12"><title>{escape(tip)}</title></rect>'
             )
         x += width
-    label = ", ".join(f"{name} {value / total:.0%}" for name, value in parts.items() if total and value)
+    label = ", ".join(f"{name} {value / total:.0%}" for name, value in parts.items() if total and value) or "nothing"
     opening = f'<svg class="share" viewBox="0 0 300 12" preserveAspectRatio="none" role="img" aria-label="{escape(label)}">'
     return f"{opening}{''.join(shapes)}</svg>"
 
@@ -211,8 +222,9 @@ def _tick_labels(ticks: Sequence[str], step: float) -> Iterable[str]:
         day = datetime.date.fromisoformat(date).strftime(form)
         label = day if not has_times else time if not is_long or date == before else f"{day} {time}"
         before = date
+        zoned = f' data-at="{date}T{time}Z"' if label == time else ""
         anchor = "start" if at == 0 else "end" if at == len(ticks) - 1 else "middle"
-        yield f'<text x="{_LEFT + (at + 0.5) * step:.1f}" y="{_HEIGHT - 6}" text-anchor="{anchor}">{escape(label)}</text>'
+        yield f'<text x="{_LEFT + (at + 0.5) * step:.1f}" y="{_HEIGHT - 6}" text-anchor="{anchor}"{zoned}>{escape(label)}</text>'
 
 
 def _round(ticks: Sequence[str]) -> list[int]:

@@ -11,9 +11,10 @@ from typing import Any
 from twisted_kafka_spark.cells.histogram import QUANTILES, WORST_COARSE_ERROR, WORST_ERROR, quantile_name
 from twisted_kafka_spark.records.schema import PHASES
 from twisted_kafka_spark.report import charts
+from twisted_kafka_spark.report.cards import card
 from twisted_kafka_spark.report.kinds import MOST_SHOWN, by_kind
 from twisted_kafka_spark.report.tables import Column, bar, bytes_of, count, folded, share, table, text, time_of
-from twisted_kafka_spark.report.words import BYTES, TIMES, Units, evidence, number, period, phase, size
+from twisted_kafka_spark.report.words import BYTES, TIMES, Units, number, period, phase, size
 
 Values = dict[str, Any]
 
@@ -40,7 +41,7 @@ _THROTTLED = (
 
 def as_html(document: Values) -> str:
     """Return the HTML of the page."""
-    style = files("twisted_kafka_spark.report").joinpath("style.css").read_text(encoding="utf-8")
+    style = _resource("style.css")
     parts = [(anchor, title, section(document)) for anchor, title, section in SECTIONS]
     shown = [(anchor, title, content) for anchor, title, content in parts if content]
     links = " ".join(f'<a href="#{anchor}">{escape(title)}</a>' for anchor, title, _ in shown)
@@ -49,8 +50,21 @@ def as_html(document: Values) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>Kafka requests, {escape(_period(document))}</title><style>{style}</style></head><body>"
         f'<header><h1>Kafka requests</h1><p class="soft">{escape(_period(document))}, UTC. {escape(_source(document))}</p>'
-        f'{_facts(document)}<nav aria-label="Sections">{links}</nav></header><main>{body}</main></body></html>\n'
+        f'<p><label>Time zone of findings and charts <select id="zone" disabled></select></label></p>'
+        f'{_facts(document)}<nav aria-label="Sections">{links}</nav></header><main>{body}</main>{_footer(document)}'
+        f"<script>{_resource('zones.js')}</script></body></html>\n"
     )
+
+
+def _resource(name: str) -> str:
+    return files("twisted_kafka_spark.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _footer(document: Values) -> str:
+    """Return the version of the tool and the command that made the report."""
+    made = document.get("made_by") or {}
+    command = f": <code>{escape(made['command'])}</code>" if made.get("command") else ""
+    return f'<footer class="soft"><p>Made by twisted-kafka-spark {escape(made.get("version", ""))}{command}</p></footer>'
 
 
 def _period(document: Values) -> str:
@@ -81,23 +95,16 @@ def _facts(document: Values) -> str:
 
 
 def _findings(document: Values) -> str:
+    muted = document.get("muted", 0)
+    note = f'<p class="soft">{muted} findings are muted by the rules.</p>' if muted else ""
     if not document["findings"]:
-        return '<p class="finding none">There are no findings in this period.</p>'
-    parts = []
+        return f'<p class="finding none">There are no findings in this period.</p>{note}'
+    parts = [note]
     for found in by_kind(document["findings"]):
-        parts += [_finding(each) for each in found[:MOST_SHOWN]]
+        parts += [card(each, document) for each in found[:MOST_SHOWN]]
         more = "".join(f"<li>{escape(each['title'])}</li>" for each in found[MOST_SHOWN:])
         parts.append(folded(f"{len(found) - MOST_SHOWN} more of the kind {found[0]['name']}", f"<ul>{more}</ul>" if more else ""))
     return "".join(parts)
-
-
-def _finding(found: Values) -> str:
-    severity = found.get("severity", "")
-    return (
-        f'<article class="finding {escape(severity)}"><h3>{escape(found["title"])}</h3><p>{escape(found["advice"])}</p>'
-        f'<p class="soft">{escape(" ".join(filter(None, (severity, found["name"]))))}: {escape(evidence(found["evidence"]))}</p>'
-        f"{_where(found['where'])}</article>"
-    )
 
 
 def _every(document: Values) -> str:
@@ -127,11 +134,7 @@ def _marks(document: Values) -> Iterator[charts.Mark]:
         first, last = (found.get(name) for name in ("first", "last"))
         if first and last and ticks and first[:16] <= document["period"].get("end", ticks[-1]) and last[:16] >= ticks[0]:
             at = [max(bisect_right(ticks, moment[:16]) - 1, 0) for moment in (first, last)]
-            yield charts.Mark(at[0], at[1], f"{found['name']}: {found['title']}")
-
-
-def _where(condition: str) -> str:
-    return f"<p><code>--filter &quot;{escape(condition)}&quot;</code></p>" if condition else ""
+            yield charts.Mark(at[0], at[1], f"{found['name']}: {found['title']}", found.get("severity", "critical"))
 
 
 def _traffic(document: Values) -> str:
@@ -151,7 +154,10 @@ def _traffic(document: Values) -> str:
         if any(any(values) for values in series.values())
     )
     if marks:
-        shown += '<p class="soft">Red bars above the charts are findings that have a beginning and an end.</p>'
+        shown += (
+            '<p class="soft">Bars above the charts are findings that have a beginning and an end: in the upper row critical ones, '
+            "then warnings, then notices. A thin line lasts for most of the period.</p>"
+        )
     rows = [
         {"tick": tick, **{name: values[at] for name, values in time["requests"].items()}, "with an error": time["failed"][at]}
         for at, tick in enumerate(ticks)
@@ -215,7 +221,7 @@ def _clients(document: Values) -> str:
     software = Column(
         "software", lambda row: " ".join(filter(None, (row["software"], row["software_version"]))) or "-", is_text=True
     )
-    columns = [*_CLIENT, software, *_BUSY, bar("", "requests", clients)]
+    columns = [*_CLIENT, software, *_BUSY, bar("relative", "requests", clients)]
     by_time = sorted(clients, key=lambda row: -(row["total_us"] or 0))
     held_back = sorted((row for row in clients if row["throttle_us"]), key=lambda row: -row["throttle_us"])
     return (
@@ -246,7 +252,7 @@ def _transactions(document: Values) -> str:
     found = document["transactions"]
     total, outcomes = found["total"], found["outcomes"]
     if not total["begun"] and not total["refused"]:
-        return ""
+        return "<p>0 transactions.</p>"
     others = found["others"]
     rows = [*found["producers"], *([{**others, "transactional_id": _others(others["ids"])}] if others else [])]
     columns = [
@@ -302,7 +308,10 @@ def _security(document: Values) -> str:
             [*_CLIENT, text("listener", "listener"), text("protocol", "protocol"), requests],
         ),
     )
-    return "".join(table(title, found[name], columns) for title, name, columns in tables if found[name])
+    refused = sum(row["requests"] for name in ("refused_topics", "refused") for row in found[name])
+    logins = sum(row["requests"] for row in found["failed_logins"])
+    counts = f"<p>{refused:,} refusals, {logins:,} failed logins.</p>"
+    return counts + "".join(table(title, found[name], columns) for title, name, columns in tables if found[name])
 
 
 def _topics(document: Values) -> str:
@@ -313,7 +322,7 @@ def _topics(document: Values) -> str:
         bytes_of("produced", "produced_bytes"),
         count("records produced", "produced_records"),
         bytes_of("fetched", "fetched_bytes"),
-        bar("", "bytes", topics),
+        bar("relative", "bytes", topics),
     ]
     whole = document["topic_total"].get("topics") or 0
     partitions = [
@@ -403,8 +412,10 @@ def _errors(document: Values) -> str:
     for name in ("errors", "client_errors", "topic_errors"):
         found[name] = [row for row in document[name] if not row["is_expected"]]
     expected = [row for row in document["errors"] if row["is_expected"]]
+    failed = document["total"]["failed"] - document["total"]["expected"]
     return (
-        chart
+        f"<p>{failed:,} failed requests.</p>"
+        + chart
         + table("Failed requests by API", found["errors"], what)
         + table("Failed requests by client", found["client_errors"], [*_CLIENT, *what])
         + table("Failed requests by topic", found["topic_errors"], [text("topic", "topic"), *what])
@@ -433,6 +444,56 @@ def _lines(document: Values) -> str:
     return f"<ul>{counts}</ul>{notes}" + (f"<p>Samples of lines without a record:</p><ul>{samples}</ul>" if samples else "")
 
 
+def _administration(document: Values) -> str:
+    changes = document["administration"]
+    if not changes:
+        return "<p>0 changes of the cluster.</p>"
+    columns = [
+        text("at", "at"),
+        text("principal", "principal"),
+        text("client id", "client_id"),
+        text("address", "address"),
+        text("API", "api"),
+        text("about", "about"),
+        text("result", "error", missing="done"),
+        count("requests", "requests"),
+    ]
+    return table("Changes of the cluster", changes, columns, most=300)
+
+
+def _readers(document: Values) -> str:
+    rows = [{**row, "group": ", ".join(row["groups"]) or None} for row in document["lineage"]]
+    if not rows:
+        return "<p>0 readers and writers of topics.</p>"
+    columns = [
+        text("topic", "topic"),
+        text("does", "does"),
+        *_CLIENT,
+        text("group", "group"),
+        count("requests", "requests"),
+        count("failed", "failed"),
+        bytes_of("bytes", "bytes"),
+        text("first", "first"),
+        text("last", "last"),
+    ]
+    return table("Who writes and reads which topic", rows, columns, most=len(rows))
+
+
+def _groups(document: Values) -> str:
+    rows = [{**row, "of": ", ".join(row["topics"][:3]) or None, "who": ", ".join(row["clients"][:3])} for row in document["groups"]]
+    if not rows:
+        return "<p>0 groups.</p>"
+    columns = [
+        text("group", "group_id"),
+        text("clients", "who"),
+        text("topics", "of"),
+        *(count(name, name) for name in ("members", "joins", "leaves", "commits", "failed")),
+        text("first", "first"),
+        text("last", "last"),
+    ]
+    return table("Groups", rows, columns, most=len(rows))
+
+
 SECTIONS: tuple[tuple[str, str, Callable[[Values], str]], ...] = (
     ("findings", "Findings", _findings),
     ("group-by", "Grouping", _group_by),
@@ -442,6 +503,9 @@ SECTIONS: tuple[tuple[str, str, Callable[[Values], str]], ...] = (
     ("latency", "Latency", _latency),
     ("phases", "Where the time goes", _phases),
     ("clients", "Clients", _clients),
+    ("readers", "Readers and writers", _readers),
+    ("groups", "Groups", _groups),
+    ("administration", "Administration", _administration),
     ("transactions", "Transactions", _transactions),
     ("security", "Security", _security),
     ("topics", "Topics", _topics),

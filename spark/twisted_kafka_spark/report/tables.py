@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from twisted_kafka_spark.report.words import BYTES, TIMES, Units, duration, number, size, without_unit
 
 Values = dict[str, Any]
+FOLDED_AFTER = 8
+"""Rows of a table after which the others are folded."""
 
 
 class Column(NamedTuple):
@@ -83,10 +85,17 @@ def table(caption: str, rows: Iterable[Values], columns: Sequence[Column], most:
     if not shown:
         return ""
     columns = [column.suited(shown) for column in columns]
+    if len(shown) <= FOLDED_AFTER + 1:
+        return _table(caption, shown, columns)
+    rest = _table(f"{caption}, further rows", shown[FOLDED_AFTER:], columns)
+    return _table(caption, shown[:FOLDED_AFTER], columns) + folded(f"{len(shown) - FOLDED_AFTER} more", rest)
+
+
+def _table(caption: str, rows: Sequence[Values], columns: Sequence[Column]) -> str:
     head = "".join(f'<th scope="col"{_kind(column)}>{escape(column.heading)}</th>' for column in columns)
-    body = "".join(f"<tr>{''.join(_cell(column, row) for column in columns)}</tr>" for row in shown)
+    body = "".join(f"<tr>{''.join(_cell(column, row) for column in columns)}</tr>" for row in rows)
     return (
-        f'<div class="scroll" tabindex="0"><table><caption>{escape(caption)}</caption>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table><caption>{escape(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
@@ -102,4 +111,5 @@ def _kind(column: Column) -> str:
 
 def _cell(column: Column, row: Values) -> str:
     value = column.value(row)
-    return f"<td{_kind(column)}>{value if column.is_markup else escape(value)}</td>"
+    label = f' data-label="{escape(column.heading)}"' if column.heading else ""
+    return f"<td{_kind(column)}{label}>{value if column.is_markup else escape(value)}</td>"

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark.cells.kinds import TIME
-from twisted_kafka_spark.findings.finding import Finding
+from twisted_kafka_spark.findings.rules import Rules
 from twisted_kafka_spark.pipeline.followed import Followed
 from twisted_kafka_spark.pipeline.page import moment
 from twisted_kafka_spark.records.pieces import local_path
 from twisted_kafka_spark.records.topic import Topic, send
-from twisted_kafka_spark.report.words import evidence
 from twisted_kafka_spark.runtime.folder import Folder
 from twisted_kafka_spark.runtime.spark_errors import first_line
 from twisted_kafka_spark.stream.source import Source
+from twisted_kafka_spark.stream.tell import Teller
 from twisted_kafka_spark.stream.watch import TIMED, Report, Watch
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _STARTS = 5
 """How often a stream is started if its reader's Python process takes too long to start, as it may on a busy machine."""
+_LOOK_S = 1
+"""How often to look whether the reader of standard output has gone."""
 _TOO_LONG = "Python worker failed to connect back"
 
 
@@ -47,6 +50,9 @@ class Following:
     trigger_s: int = 10
     is_once: bool = False
     findings_topic: Topic | None = None
+    as_json: bool = False
+    webhook: str = ""
+    rules: Rules = field(default_factory=Rules)
 
 
 def follow(spark: SparkSession, following: Following, report: Report | None = None) -> None:
@@ -64,11 +70,13 @@ def follow(spark: SparkSession, following: Following, report: Report | None = No
     checkpoint = Folder(spark, following.checkpoint or f"{following.out.rstrip('/')}/_checkpoint")
     if followed.ranges() and not checkpoint.exists("offsets"):
         raise RuntimeError(f"{followed.url} contains batches of another checkpoint: use another --out")
-    watch = Watch(followed, checkpoint, following.late_s, report or _reporter(spark, following.findings_topic))
+    send = partial(_send, spark, following.findings_topic) if following.findings_topic is not None else None
+    teller = Teller(following.as_json, following.webhook, send)
+    watch = Watch(followed, checkpoint, following.late_s, report or teller, following.rules)
     cells = source.cells(spark, is_once=following.is_once)
     writer = cells.writeStream.option("checkpointLocation", checkpoint.url).foreachBatch(Batches(followed, watch))
     for starts_left in reversed(range(_STARTS)):
-        if _followed(_triggered(writer, following), following, may_fail_to_start=starts_left > 0):
+        if _followed(_triggered(writer, following), following, teller, may_fail_to_start=starts_left > 0):
             return
 
 
@@ -101,7 +109,7 @@ def _triggered(writer: Any, following: Following) -> Any:
     return writer.trigger(availableNow=True)
 
 
-def _followed(writer: Any, following: Following, *, may_fail_to_start: bool) -> bool:
+def _followed(writer: Any, following: Following, teller: Teller, *, may_fail_to_start: bool) -> bool:
     """Run the stream to its end; return False if it has to be restarted."""
     from pyspark.errors import StreamingQueryException
 
@@ -110,7 +118,8 @@ def _followed(writer: Any, following: Following, *, may_fail_to_start: bool) -> 
         if following.is_once and following.source.is_tail:
             query.processAllAvailable()
         else:
-            query.awaitTermination()
+            while not query.awaitTermination(_LOOK_S) and not teller.is_closed:
+                pass
     except KeyboardInterrupt:
         return True
     except StreamingQueryException as error:
@@ -122,23 +131,10 @@ def _followed(writer: Any, following: Following, *, may_fail_to_start: bool) -> 
     return True
 
 
-def _reporter(spark: SparkSession, topic: Topic | None) -> Report:
-    def report(findings: Sequence[Finding]) -> None:
-        for finding in findings:
-            print(
-                f"* {finding.name}: {finding.title}\n  {evidence(finding.evidence)}\n  {finding.advice}\n  filter: {finding.where}",
-                flush=True,
-            )
-        if topic is not None:
-            _send(spark, topic, findings)
-
-    return report
-
-
-def _send(spark: SparkSession, topic: Topic, findings: Sequence[Finding]) -> None:
+def _send(spark: SparkSession, topic: Topic, findings: Sequence[dict[str, Any]]) -> None:
     from pyspark.errors import PySparkException
 
     try:
-        send(spark, topic, [(finding.name, finding.as_values()) for finding in findings])
+        send(spark, topic, [(each["name"], each) for each in findings])
     except (PySparkException, RuntimeError) as error:
         print(f"twisted_kafka_spark: failed to send findings to {topic.name}: {first_line(error)}", file=sys.stderr)

@@ -10,7 +10,7 @@ import datetime
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,10 +18,13 @@ import pyarrow.compute as pc
 from twisted_kafka_spark import views
 from twisted_kafka_spark.cells import aggregate
 from twisted_kafka_spark.cells.kinds import HOUR_S, KINDS, MINUTE_S, TIME
-from twisted_kafka_spark.findings.find import find, in_order
+from twisted_kafka_spark.findings.find import find
 from twisted_kafka_spark.findings.finding import Finding
+from twisted_kafka_spark.findings.rules import Rules
 from twisted_kafka_spark.pipeline import page
 from twisted_kafka_spark.pipeline.few import FewCells
+from twisted_kafka_spark.stream.memory import Memory
+from twisted_kafka_spark.thresholds import changed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,22 +34,20 @@ if TYPE_CHECKING:
 
 WINDOW = datetime.timedelta(hours=3)
 """The period in which findings are searched; unusual minutes are unusual compared to this period."""
-_AGAIN = datetime.timedelta(minutes=30)
-"""A finding that persists is reported again after this time."""
 TIMED = ("traffic", "transactions")
 """The kinds of cells whose times are those of lines: in some, nothing happens but that a transaction times out."""
 _STATE = "watch.json"
 
 Window = tuple[datetime.datetime, datetime.datetime]
-Report = Callable[[Sequence[Finding]], None]
+Report = Callable[[Sequence[dict[str, Any]]], None]
 
 
 @dataclass(slots=True)
 class State:
-    """The minute up to which was searched, and when each finding was last reported (ISO 8601)."""
+    """The minute up to which was searched (ISO 8601), and the reported findings (`memory.Memory`)."""
 
     searched: str = ""
-    reported: dict[str, str] = field(default_factory=dict)
+    told: dict[str, Any] = field(default_factory=dict)
 
 
 class Watch:
@@ -55,12 +56,14 @@ class Watch:
     A crash between a report and the write of the state repeats the report.
     """
 
-    def __init__(self, followed: Followed, checkpoint: Folder, late_s: int, report: Report) -> None:
-        self._followed, self._checkpoint = followed, checkpoint
+    def __init__(self, followed: Followed, checkpoint: Folder, late_s: int, report: Report, rules: Rules | None = None) -> None:
+        self._followed, self._checkpoint, self._rules = followed, checkpoint, rules or Rules()
         self._late = datetime.timedelta(seconds=late_s + MINUTE_S)
         self._report = report
         content = checkpoint.read(_STATE)
-        self._state = State(**json.loads(content)) if content is not None else State()
+        stored = json.loads(content) if content is not None else {}
+        self._state = State(**{name: stored[name] for name in State.__slots__ if name in stored})
+        self._memory = Memory.of(self._state.told)
 
     def saw(self, first: datetime.datetime, last: datetime.datetime) -> None:
         """Take note of the first and the last minute of a batch that was written, and search the minutes that it ended."""
@@ -68,8 +71,10 @@ class Watch:
         end = last - self._late + datetime.timedelta(seconds=MINUTE_S)
         if end <= begin and self._state.searched:
             return
-        for (_, at), findings in self._found(windows(begin, end)):
-            self._tell(findings, at)
+        with changed(self._rules.thresholds):
+            for window, findings in self._found(windows(begin, end)):
+                self._tell(findings, window)
+        self._state.told = self._memory.stored()
         self._state.searched = max(begin, end).isoformat()
         self._checkpoint.write(_STATE, json.dumps(asdict(self._state)).encode())
 
@@ -86,19 +91,12 @@ class Watch:
             for each in searched:
                 yield each, _findings(_of_many(found, each))
 
-    def _tell(self, findings: Sequence[Finding], at: datetime.datetime) -> None:
-        new = []
-        reported = self._state.reported
-        for finding in in_order(findings):
-            who = sorted((name, value) for name, value in finding.evidence.items() if isinstance(value, str))
-            key = f"{finding.name} {who}"
-            before = reported.get(key)
-            if before is None or at - datetime.datetime.fromisoformat(before) >= _AGAIN:
-                reported[key] = at.isoformat()
-                new.append(finding)
-        self._state.reported = {key: on for key, on in reported.items() if at - datetime.datetime.fromisoformat(on) < WINDOW}
-        if new:
-            self._report(new)
+    def _tell(self, findings: Sequence[Finding], window: Window) -> None:
+        begin, end = window
+        news = self._memory.news(findings, begin, end - datetime.timedelta(seconds=MINUTE_S))
+        heard, _ = self._rules.applied(news, end.date())
+        if heard:
+            self._report(heard)
 
 
 def windows(begin: datetime.datetime, end: datetime.datetime) -> list[Window]:

@@ -1,0 +1,379 @@
+"""Findings about failing requests: bursts, clients that fail for long, refusals by the authorizer, and failed logins."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from twisted_kafka_spark import thresholds as limits
+from twisted_kafka_spark.cells.security import LOGIN_ERRORS, OTHER_REFUSALS, TOPIC_REFUSAL
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, from_us, quoted, spans, text, unusual
+from twisted_kafka_spark.findings.runs import Run, runs, span_of
+
+if TYPE_CHECKING:
+    from twisted_kafka_spark.cells.grids import Failures, Grid
+    from twisted_kafka_spark.views import Row, Tables
+
+Minutes = dict[datetime.datetime, float]
+REFUSALS = (TOPIC_REFUSAL, *OTHER_REFUSALS)
+_MOSTLY = 0.5
+"""The share of the failed requests that names their sender and their subject."""
+_SAME = 0.6
+"""The share of a finding's minutes, or requests, that another one must have to be about the same."""
+_SHORT_GAP, _LONG_GAP = 15, 45
+"""Minutes without a failed request that do not end a run: of any error, and of a refusal."""
+_ADVICE: dict[str, str] = {
+    **dict.fromkeys(
+        REFUSALS,
+        "Grant the right if the access is intended (kafka-acls --add), and look for a change of ACLs at that time. Otherwise stop "
+        "the client, or find out who uses its credentials.",
+    ),
+    "UNKNOWN_TOPIC_OR_PARTITION": "Create the topic, or remove it from the client's configuration; look for a DeleteTopics before.",
+    "MESSAGE_TOO_LARGE": "Increase max.message.bytes of the topic, or make the producer send smaller batches (max.request.size).",
+    "RECORD_LIST_TOO_LARGE": "Increase max.message.bytes of the topic, or make the producer send smaller batches.",
+    "OFFSET_OUT_OF_RANGE": "The consumer's offset no longer exists: retention was faster. Check its lag and auto.offset.reset.",
+    "NOT_ENOUGH_REPLICAS": "Bring the missing replicas back: fewer than min.insync.replicas are in sync.",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": "Bring the missing replicas back: fewer than min.insync.replicas are in sync.",
+    "KAFKA_STORAGE_ERROR": "Replace the disk: a log directory of the broker is offline.",
+    "PRODUCER_FENCED": "Give each instance a transactional.id of its own: two producers use one.",
+    "INVALID_PRODUCER_EPOCH": "Give each instance a transactional.id of its own: two producers use one.",
+    "FENCED_INSTANCE_ID": "Give each member a group.instance.id of its own: two members use one.",
+    "CORRUPT_MESSAGE": "Check the producer and its network: record batches arrive with wrong checksums.",
+    "INVALID_RECORD": "Correct the producer's records: the topic requires keys (cleanup.policy=compact) or another format.",
+    "THROTTLING_QUOTA_EXCEEDED": "Reduce the rate of creating and deleting topics, or increase controller_mutation_rate.",
+}
+_USUAL_ADVICE = (
+    "Check the broker's log for this error, and whether leaders moved, a disk failed or a topic was deleted at that time."
+)
+
+
+@dataclass(slots=True)
+class _Failing:
+    """Failed requests with one error in a span, by one client or several."""
+
+    error: str
+    span: Span
+    requests: int
+    rows: Failures
+    apis: tuple[str, ...]
+    is_burst: bool = False
+
+    def overlap(self, other: _Failing) -> float:
+        """Return the share of its minutes that another one has, too."""
+        first, last = max(self.span.first, other.span.first), min(self.span.last, other.span.last)
+        length = (self.span.last - self.span.first) // MINUTE + 1
+        return max((last - first) // MINUTE + 1, 0) / length
+
+
+def failing_requests(tables: Tables) -> Iterator[Finding]:
+    """Find minutes with far more errors of a kind than usual, and clients that fail over and over, however slowly."""
+    bursts, lasting = _bursts(tables), _lasting(tables)
+    kept = [one for one in lasting if not any(_is_part(one, burst) for burst in bursts)]
+    shown = [burst for burst in bursts if not any(_is_part(burst, one) for one in kept)]
+    for one in (*shown, *kept):
+        yield _finding(tables, one)
+
+
+def _is_part(one: _Failing, other: _Failing) -> bool:
+    """Return whether one is the same as another, which is longer or has more requests."""
+    if one.error != other.error or not set(one.apis) & set(other.apis) or one.overlap(other) < _SAME:
+        return False
+    if other.is_burst:
+        return other.requests >= one.requests
+    inside = int(_between(other.rows, one.span, one.apis).requests.sum())
+    return inside >= _SAME * one.requests
+
+
+def _between(rows: Failures, span: Span, apis: tuple[str, ...]) -> Failures:
+    first, last = rows.axis.place(span.first), rows.axis.place(span.last)
+    return rows.chosen((rows.minute >= first) & (rows.minute <= last) & rows.where("api", *apis))
+
+
+def _bursts(tables: Tables) -> list[_Failing]:
+    requests = {(row["at"], row["api"]): row["requests"] for row in tables["tick"]}
+    minutes: dict[tuple[str, str], Minutes] = defaultdict(dict)
+    for row in tables["error_minute"]:
+        minutes[row["api"], row["error"]][row["at"]] = row["requests"]
+    length = len({at for at, _ in requests})
+    found = []
+    for (api, error), counted in sorted(minutes.items()):
+        if error in limits.EXPECTED_ERRORS or error in LOGIN_ERRORS:
+            continue
+        usual = unusual([*counted.values(), *[0.0] * (length - len(counted))], limits.MAD_FACTOR)
+        limit = max(usual, limits.ERRORS_A_MINUTE_FLOOR)
+        excess = {
+            at: count
+            for at, count in counted.items()
+            if count >= limit and count >= limits.ERRORS_SHARE * requests.get((at, api), 0)
+        }
+        rows = tables.grids.failures
+        rows = rows.chosen(rows.where("error", error) & rows.where("api", api))
+        for span in spans(excess, limits.MINUTES_FLOOR):
+            inside = _between(rows, span, (api,))
+            found.append(_Failing(error, span, round(sum(span.values)), inside, (api,), is_burst=True))
+    return found
+
+
+def _lasting(tables: Tables) -> list[_Failing]:
+    """Return the runs of failed requests of one client, or of one principal that is refused; those of the same cause together."""
+    every = tables.grids.failures
+    errors = [error for error in every.texts["error"] if error not in (*limits.EXPECTED_ERRORS, *LOGIN_ERRORS)]
+    found: list[_Failing] = []
+    for error in errors:
+        mine = every.chosen(every.where("error", error))
+        is_refusal = error in REFUSALS
+        who = ("principal", "topic") if is_refusal else ("client_id", "principal")
+        of_error: list[_Failing] = []
+        for name, count in mine.top(*who):
+            if count < limits.FAILURES_FLOOR:
+                break
+            some = mine
+            for key, value in zip(who, name, strict=True):
+                some = some.chosen(some.where(key, value))
+            of_error += _runs_of(error, some, tables.grids.persons, is_refusal=is_refusal)
+        found += _of_one_cause(of_error)
+    return found
+
+
+def _runs_of(error: str, rows: Failures, persons: Grid, *, is_refusal: bool) -> Iterator[_Failing]:
+    counts = rows.per_minute()
+    for run in runs(counts > 0, _LONG_GAP if is_refusal else _SHORT_GAP):
+        requests, minutes = int(counts[run[0] : run[1] + 1].sum()), run[1] - run[0] + 1
+        is_long = minutes >= limits.FAILING_MINUTES and requests >= limits.FAILURES_FLOOR
+        if not is_long and (minutes <= limits.MINUTES_FLOOR or requests < limits.FAILURES_SOON):
+            continue
+        inside = rows.chosen((rows.minute >= run[0]) & (rows.minute <= run[1]))
+        if not is_refusal and requests < limits.FAILING_SHARE * _requests(persons, inside, run):
+            continue
+        span = span_of(rows.axis, run, tuple(counts[run[0] : run[1] + 1].tolist()))
+        yield _Failing(error, span, requests, inside, tuple(name[0] for name, _ in inside.top("api")))
+
+
+def _requests(persons: Grid, rows: Failures, run: Run) -> float:
+    """Return the requests of the APIs and clients of these failures in the same minutes, failed or not."""
+    first, last = (persons.axis.place(rows.axis.moment(at)) for at in run)
+    whole = 0.0
+    for name, _ in rows.top("client_id", "principal", "api"):
+        for row in persons.rows(client_id=name[0], principal=name[1], api=name[2]):
+            whole += persons["requests"][row, first : last + 1].sum()
+    return whole * min(1.0, (run[1] - run[0] + 1) / ((last - first + 1) * persons.axis.step_s / 60))
+
+
+def _of_one_cause(found: list[_Failing]) -> list[_Failing]:
+    """Join failures with one error and mostly the same minutes: several clients or topics suffer from one cause."""
+    joined: list[_Failing] = []
+    for one in sorted(found, key=lambda one: -one.requests):
+        same = next(
+            (other for other in joined if min(one.overlap(other), other.overlap(one)) >= _SAME and _is_near(one, other)), None
+        )
+        if same is None:
+            joined.append(one)
+            continue
+        rows = _joined(same.rows, one.rows)
+        span = Span(min(same.span.first, one.span.first), max(same.span.last, one.span.last), same.span.values)
+        apis = tuple(dict.fromkeys((*same.apis, *one.apis)))
+        joined[joined.index(same)] = _Failing(same.error, span, same.requests + one.requests, rows, apis)
+    return joined
+
+
+def _is_near(one: _Failing, other: _Failing) -> bool:
+    """Return whether two have a topic, a broker or a principal in common that is most of each."""
+    for key in ("topic", "principal", "node"):
+        mine, others = _main(one.rows, key), _main(other.rows, key)
+        if mine is not None and mine == others and not (key == "node" and len(one.rows.texts["node"]) < 2):
+            return True
+    return False
+
+
+def _joined(one: Failures, other: Failures) -> Failures:
+    codes = {key: np.concatenate((one.codes[key], other.codes[key])) for key in one.codes}
+    minute, requests = np.concatenate((one.minute, other.minute)), np.concatenate((one.requests, other.requests))
+    return type(one)(one.axis, minute, requests, codes, one.texts)
+
+
+def _main(rows: Failures, key: str) -> Any:
+    """Return the value of a key that most of the requests have."""
+    top = rows.top(key)
+    whole = sum(count for _, count in top)
+    return top[0][0][0] if top and top[0][1] > _MOSTLY * whole else None
+
+
+def _several(rows: Failures, key: str) -> str | None:
+    """Return how many values of a key there are, and the most frequent ones; None if there is one."""
+    top = [name[0] for name, _ in rows.top(key) if name[0] is not None]
+    return f"{len(top)}: {', '.join(map(str, top[:3]))}{' ...' if top[3:] else ''}" if top[1:] else None
+
+
+def _finding(tables: Tables, one: _Failing) -> Finding:
+    name = "error-burst" if one.is_burst else "access-denied" if one.error in REFUSALS else "failing-client"
+    client = _main(one.rows, "client_id")
+    principal, topic, node = (_main(one.rows, key) for key in ("principal", "topic", "node"))
+    top = one.rows.top("client_id")
+    evidence = {
+        "error": one.error,
+        "apis": ", ".join(one.apis),
+        "errors": one.requests,
+        "minutes": (one.span.last - one.span.first) // MINUTE + 1,
+        "maximum per minute": round(max(one.span.values)),
+        "top client": top[0][0][0] if top else None,
+        "client_id": client,
+        "clients": _several(one.rows, "client_id"),
+        "principal": principal,
+        "principals": _several(one.rows, "principal"),
+        "topic": topic,
+        "topics": _several(one.rows, "topic"),
+        "group_id": _main(one.rows, "group_id"),
+        "node": node if len({each["node"] for each in tables["listener"]}) > 1 else None,
+        "address": _main(one.rows, "note"),
+        "before": change_before(tables, one.span.first, topic, one.error),
+    }
+    conditions = [equal(error=one.error)]
+    if len(one.apis) == 1:
+        conditions.append(equal(api=one.apis[0]))
+    if not one.is_burst:
+        conditions.append(equal(principal=principal) if name == "access-denied" or client is None else equal(client_id=client))
+    return Finding(
+        name,
+        _title(one, name, client, principal, topic),
+        evidence,
+        " AND ".join([*conditions, one.span.where]),
+        _ADVICE.get(one.error, _USUAL_ADVICE),
+        text(one.span.first),
+        text(one.span.last),
+        float(one.requests),
+        set(one.apis),
+        impact=f"{one.requests:,} requests failed",
+    )
+
+
+def _title(one: _Failing, name: str, client: Any, principal: Any, topic: Any) -> str:
+    when = f"{text(one.span.first)} to {text(one.span.last)}"
+    about = f" of topic {topic}" if topic is not None else ""
+    if name == "access-denied":
+        whom = principal or "Several principals"
+        return f"{whom} {'was' if principal else 'were'} refused access{about.replace(' of', ' to')} {one.requests:,} times, {when}"
+    who = f" of {client}" if client is not None else f" of {len(one.rows.top('client_id'))} clients" if one.requests else ""
+    if name == "error-burst":
+        return f"{one.apis[0]} failed with {one.error}{about}, {when}"
+    return f"{' and '.join(one.apis[:2])} requests{who} failed with {one.error}{about}, {when}"
+
+
+def change_before(tables: Tables, first: datetime.datetime, topic: str | None = None, error: str = "") -> str | None:
+    """Return the change of the cluster that came shortly before a time, if it is about the topic or may explain the error."""
+    found = None
+    for row in sorted(tables["change"], key=lambda row: row["first_us"]):
+        at = datetime.datetime.fromtimestamp(row["first_us"] / 1e6, datetime.UTC)
+        if row["error"] is not None or not first - limits.CAUSE_BEFORE <= at < first + MINUTE:
+            continue
+        is_about_topic = topic is not None and f"topic {topic}" in (row["note"] or "").split(", ")
+        if is_about_topic or (error in REFUSALS) == ("Acls" in row["api"]):
+            found = f"{row['api']} {row['note'] or ''} by {row['principal']} at {text(at)[11:16]}"
+    return found
+
+
+def failed_logins(tables: Tables) -> Iterator[Finding]:
+    """Find addresses and networks from which logins fail, and many addresses that fail at the same time."""
+    every = tables.grids.failures
+    rows = every.chosen(every.where("error", *LOGIN_ERRORS))
+    if not len(rows.minute):
+        yield from _logins_without_minutes(tables)
+        return
+    told: set[Any] = set()
+    for (address,), count in rows.top("note"):
+        if count >= limits.FAILED_LOGINS_FLOOR and address is not None:
+            told.add(address)
+            yield _login_finding(tables, rows.chosen(rows.where("note", address)), address=address)
+    rest = rows.chosen(~rows.where("note", *told))
+    networks: dict[str, list[str]] = defaultdict(list)
+    for address in {name[0] for name, _ in rest.top("note")}:
+        if (network := network_of(address)) is not None:
+            networks[network].append(address)
+    for network, addresses in sorted(networks.items()):
+        mine = rest.chosen(rest.where("note", *addresses))
+        if len(addresses) > 1 and mine.requests.sum() >= limits.FAILED_LOGINS_FLOOR:
+            told.update(addresses)
+            yield _login_finding(tables, mine, network=network)
+    rest = rows.chosen(~rows.where("note", *told))
+    yield from _many_addresses(tables, rest)
+
+
+def _many_addresses(tables: Tables, rows: Failures) -> Iterator[Finding]:
+    """Find failed logins that come from many addresses, or whose addresses are not known, within some time."""
+    counts = rows.per_minute()
+    for first, last in runs(counts > 0, gap=limits.LOGIN_GAP_MINUTES):
+        inside = rows.chosen((rows.minute >= first) & (rows.minute <= last))
+        if inside.requests.sum() < limits.FAILED_LOGINS_OF_ALL:
+            continue
+        if inside.requests.sum() < limits.FAILED_LOGINS_A_MINUTE * (last - first + 1):
+            continue
+        yield _login_finding(tables, inside)
+
+
+def _login_finding(tables: Tables, rows: Failures, **of: str) -> Finding:
+    attempts = int(rows.requests.sum())
+    addresses = [name[0] for name, _ in rows.top("note") if name[0] is not None]
+    first, last = rows.axis.moment(int(rows.minute.min())), rows.axis.moment(int(rows.minute.max()))
+    where = next(iter(of.values()), f"{len(addresses)} addresses" if addresses else "unknown addresses")
+    clients = [name[0] for name, _ in rows.top("client_id")]
+    listeners = {row["listener"] or "-" for row in tables["failed_login"] if row["note"] in addresses or not addresses}
+    prefix = of.get("address")
+    return Finding(
+        "failed-logins",
+        f"{attempts:,} logins from {where} failed, {text(first)} to {text(last)}",
+        {
+            "address": None,
+            **of,
+            "addresses": _several(rows, "note"),
+            "attempts": attempts,
+            "client_id": clients[0] if len(clients) == 1 else None,
+            "clients": _several(rows, "client_id"),
+            "errors": ", ".join(sorted({name[0] for name, _ in rows.top("error")})),
+            "listeners": ", ".join(sorted(listeners)),
+            "node": _main(rows, "node") if len({each["node"] for each in tables["listener"]}) > 1 else None,
+        },
+        (f"connection LIKE {quoted(f'%-{prefix}:%')}" if prefix else "error IN ('" + "', '".join(LOGIN_ERRORS) + "')")
+        + f" AND {Span(first, last, ()).where}",
+        "Correct the client's credentials if it is yours (a password or token may have expired); otherwise block the addresses: "
+        "connection.failed.authentication.delay.ms only slows guessing down.",
+        text(first),
+        text(last),
+        float(attempts),
+        {"SaslAuthenticate", "SaslHandshake", "ApiVersions"},
+        impact=f"{attempts:,} logins failed",
+    )
+
+
+def network_of(address: str | None) -> str | None:
+    """Return the /24 or /64 of an address, None if the text is no address."""
+    try:
+        found = ipaddress.ip_address((address or "").strip("[]"))
+    except ValueError:
+        return None
+    return str(ipaddress.ip_network(f"{found}/{24 if found.version == 4 else 64}", strict=False))
+
+
+def _logins_without_minutes(tables: Tables) -> Iterator[Finding]:
+    """Find the same in a rollup of an earlier layout, which has no failures by minute."""
+    by_address: dict[str | None, list[Row]] = defaultdict(list)
+    for row in tables["failed_login"]:
+        by_address[row["note"]].append(row)
+    for address, rows in by_address.items():
+        attempts = sum(row["requests"] for row in rows)
+        if address is None or attempts < limits.FAILED_LOGINS_FLOOR:
+            continue
+        yield Finding(
+            "failed-logins",
+            f"{attempts:,} logins from {address} failed",
+            {"address": address, "attempts": attempts, "errors": ", ".join(sorted({row["error"] for row in rows}))},
+            f"connection LIKE {quoted(f'%-{address}:%')}",
+            "Correct its credentials, or block the address.",
+            from_us(min(row["first_us"] for row in rows)),
+            from_us(max(row["last_us"] for row in rows)),
+            attempts,
+        )

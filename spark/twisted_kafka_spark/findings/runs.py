@@ -1,0 +1,63 @@
+"""Runs of unusual intervals in a series of numbers."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from twisted_kafka_spark.findings.finding import MINUTE, Span
+
+if TYPE_CHECKING:
+    from twisted_kafka_spark.cells.grids import Axis
+
+    Values = np.ndarray[Any, np.dtype[np.float64]]
+    Marks = np.ndarray[Any, np.dtype[np.bool_]]
+
+Run = tuple[int, int]
+"""The first and the last interval."""
+
+
+def runs(marks: Marks, gap: int = 0) -> list[Run]:
+    """Return the runs of marked intervals; runs with at most `gap` unmarked ones between them are one."""
+    found: list[Run] = []
+    for at in np.flatnonzero(marks).tolist():
+        if found and at - found[-1][1] <= gap + 1:
+            found[-1] = (found[-1][0], at)
+        else:
+            found.append((at, at))
+    return found
+
+
+def median(values: Values) -> float:
+    """Return the median, 0 of nothing."""
+    return float(np.median(values)) if len(values) else 0.0
+
+
+def unusual_above(values: Values, factor: float) -> float:
+    """Return the median plus `factor` median absolute deviations, each of which counts as at least a twentieth of the median."""
+    middle = median(values)
+    return middle + factor * max(median(np.abs(values - middle)), middle / 20)
+
+
+def rolling(values: Values, width: int) -> Values:
+    """Return the sum of the `width` intervals around each one."""
+    if width == 1 or not len(values):
+        return values
+    before = (width - 1) // 2
+    padded = np.concatenate((np.zeros(before + 1), values, np.zeros(width - 1 - before)))
+    sums = np.cumsum(padded)
+    found: Values = sums[width:] - sums[:-width]
+    return found
+
+
+def span_of(axis: Axis, run: Run, values: tuple[float, ...] = ()) -> Span:
+    """Return a run of intervals as a span of minutes."""
+    last = axis.moment(run[1] + 1) - MINUTE
+    return Span(axis.moment(run[0]), last, values)
+
+
+def minute_of(microseconds: float) -> datetime.datetime:
+    """Return the minute of a time in microseconds since 1970."""
+    return datetime.datetime.fromtimestamp(int(microseconds) // 60_000_000 * 60, datetime.UTC)

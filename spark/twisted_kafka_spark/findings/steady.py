@@ -1,0 +1,95 @@
+"""Findings about slow but steady conditions: connections that are opened and left, groups that rebalance again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from twisted_kafka_spark import thresholds as limits
+from twisted_kafka_spark.findings.detectors import name_of
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, equal, text
+from twisted_kafka_spark.findings.persons import is_about
+from twisted_kafka_spark.findings.runs import median, runs, span_of
+
+if TYPE_CHECKING:
+    from twisted_kafka_spark.views import Tables
+
+
+def leaked_connections(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
+    """Find clients that open connections all the time, far more than they usually do, each for few requests."""
+    grid, persons = tables.grids.connections, tables.grids.persons.by("client_id", "principal")
+    for row, (client_id, principal) in enumerate(grid.names):
+        counts = grid["requests"][row]
+        limit = max(limits.OPENED_A_SLOT, 4 * median(counts)) if median(counts) < limits.OPENED_ALWAYS else limits.OPENED_ALWAYS
+        for first, last in runs(counts >= limit, gap=2):
+            opened = int(counts[first : last + 1].sum())
+            if last - first + 1 < limits.OPENED_SLOTS or opened < limits.OPENED_FLOOR:
+                continue
+            span = span_of(grid.axis, (first, last))
+            mine = persons.rows(client_id=client_id, principal=principal)
+            requests = int(sum(persons["requests"][each, first : last + 1].sum() for each in mine))
+            if any(each.name == "reconnect-storm" and is_about(each, (client_id, principal), span) for each in known):
+                continue
+            if requests > limits.REQUESTS_OF_LEAKED * opened:
+                continue
+            yield Finding(
+                "leaked-connections",
+                f"{name_of(client_id)} opened {opened:,} connections, {text(span.first)} to {text(span.last)}",
+                {
+                    "client_id": client_id,
+                    "principal": principal,
+                    "connections": opened,
+                    "a minute": round(opened / ((span.last - span.first) // MINUTE + 1), 1),
+                    "requests per connection": round(requests / opened, 1),
+                    "minutes": (span.last - span.first) // MINUTE + 1,
+                },
+                f"{equal(client_id=client_id)} AND {span.where}",
+                "Reuse one client and close those that are not needed: each connection takes memory and a file descriptor until "
+                "connections.max.idle.ms. max.connections.per.ip bounds them.",
+                text(span.first),
+                text(span.last),
+                float(opened),
+                {"ApiVersions", "Metadata", "SaslHandshake", "SaslAuthenticate"},
+                impact=f"{opened:,} connections",
+            )
+
+
+def repeated_rebalances(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
+    """Find groups that rebalance again and again, too slowly for a storm: members that are thrown out, or restart."""
+    grid = tables.grids.groups
+    joins = grid.rows(api="JoinGroup")
+    for group in dict.fromkeys(grid.names[row][0] for row in joins):
+        rows = [row for row in joins if grid.names[row][0] == group]
+        counts = grid["requests"][rows].sum(0)
+        members = max(len(rows), 1)
+        for first, last in runs(counts > 0, gap=limits.REBALANCE_GAP_MINUTES):
+            inside = counts[first : last + 1]
+            rebalances = max(len(runs(inside > 0, gap=1)), round(float(inside.sum()) / members / 2))
+            if rebalances < limits.REBALANCES_FLOOR or last - first + 1 < limits.REBALANCING_MINUTES:
+                continue
+            span = span_of(grid.axis, (first, last))
+            if any(each.name == "rebalance-storm" and each.evidence.get("group_id") == group for each in known):
+                continue
+            who = [grid.names[row][1:3] for row in sorted(rows, key=lambda row: -grid["requests"][row, first : last + 1].sum())]
+            yield Finding(
+                "repeated-rebalances",
+                f"Group {group} rebalanced about {rebalances} times, {text(span.first)} to {text(span.last)}",
+                {
+                    "group_id": group,
+                    "client_id": who[0][0] if len({each[0] for each in who}) == 1 else None,
+                    "clients": f"{len(who)}: {', '.join(str(each[0]) for each in who[:3])}" if who[1:] else None,
+                    "principal": who[0][1] if len({each[1] for each in who}) == 1 else None,
+                    "rebalances": rebalances,
+                    "joins": int(inside.sum()),
+                    "minutes between them": round((last - first + 1) / rebalances, 1),
+                },
+                f"{equal(group_id=group)} AND api IN ('JoinGroup', 'SyncGroup', 'LeaveGroup') AND {span.where}",
+                "Check for a member that exceeds max.poll.interval.ms or session.timeout.ms, or that restarts: its log says why.",
+                text(span.first),
+                text(span.last),
+                float(np.sum(inside)),
+                {*limits.REBALANCE_APIS, "Heartbeat", "FindCoordinator"},
+                impact=f"its members stopped {rebalances} times",
+            )

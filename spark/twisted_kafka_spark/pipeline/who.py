@@ -1,0 +1,99 @@
+"""Who did what: changes of the cluster, readers and writers of each topic, and groups, as parts of the report's document."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from twisted_kafka_spark.cells.security import address
+from twisted_kafka_spark.pipeline import series
+from twisted_kafka_spark.records.kafka_names import LINEAGE_APIS
+from twisted_kafka_spark.thresholds import REBALANCE_APIS
+
+if TYPE_CHECKING:
+    from twisted_kafka_spark.views import Row, Tables
+
+Values = dict[str, Any]
+MOST_LINEAGE, MOST_GROUPS = 300, 200
+"""Rows of readers and writers, and groups: those with the most bytes, or requests."""
+_COMMITS = ("OffsetCommit", "TxnOffsetCommit")
+
+
+def administration(tables: Tables) -> list[Values]:
+    """Return every change of the cluster in the order of time: when, who, from where, on what, with what result."""
+    return [
+        {
+            "at": _moment(row["first_us"]),
+            **{name: row[name] for name in ("principal", "client_id", "api")},
+            "address": address(row["connection"]),
+            "node": row["node"],
+            "about": row["note"],
+            "error": row["error"],
+            "requests": row["requests"],
+        }
+        for row in sorted(tables["change"], key=lambda row: (row["first_us"] or 0, str(row["api"]), str(row["note"])))
+    ]
+
+
+def lineage(tables: Tables) -> list[Values]:
+    """Return who writes and reads each topic, with the group of a reader if it commits, by topic and then by bytes."""
+    groups: dict[tuple[Any, ...], set[str]] = defaultdict(set)
+    for row in tables["lineage"]:
+        if row["group_id"] is not None:
+            groups[row["topic"], row["client_id"], row["principal"]].add(row["group_id"])
+    rows = [row for row in tables["lineage"] if row["api"] not in _COMMITS]
+    rows.sort(key=lambda row: (-(row["bytes"] or 0), -row["requests"], str(row["topic"]), str(row["client_id"])))
+    return [
+        {
+            "topic": row["topic"],
+            "does": "writes" if row["api"] == LINEAGE_APIS[0] else "reads",
+            **{name: row[name] for name in ("principal", "client_id")},
+            "groups": sorted(groups[row["topic"], row["client_id"], row["principal"]]),
+            **{name: row[name] or 0 for name in ("requests", "failed", "bytes", "records")},
+            **_ends(row),
+        }
+        for row in rows[:MOST_LINEAGE]
+    ]
+
+
+def groups(tables: Tables) -> list[Values]:
+    """Return the groups with the most requests: members, joins, commits, failures and topics."""
+    by_group: dict[str, list[Row]] = defaultdict(list)
+    for row in tables["member"]:
+        by_group[row["group_id"]].append(row)
+    topics: dict[str, set[str]] = defaultdict(set)
+    for row in tables["lineage"]:
+        if row["group_id"] is not None and row["topic"] is not None:
+            topics[row["group_id"]].add(row["topic"])
+    found = [_group(group, rows, sorted(topics[group])) for group, rows in by_group.items()]
+    return sorted(found, key=lambda each: (-each["requests"], each["group_id"]))[:MOST_GROUPS]
+
+
+def _group(group: str, rows: list[Row], topics: list[str]) -> Values:
+    return {
+        "group_id": group,
+        "members": len({row["note"] for row in rows} - {None, ""}),
+        "clients": sorted({str(row["client_id"]) for row in rows})[:10],
+        "principals": sorted({str(row["principal"]) for row in rows})[:10],
+        "topics": topics[:50],
+        "requests": _sum(rows),
+        "joins": _sum(row for row in rows if row["api"] == REBALANCE_APIS[0]),
+        "leaves": _sum(row for row in rows if row["api"] == REBALANCE_APIS[2]),
+        "commits": _sum(row for row in rows if row["api"] in _COMMITS),
+        "failed": sum(row["failed"] or 0 for row in rows),
+        "first": _moment(min((row["first_us"] for row in rows if row["first_us"]), default=None)),
+        "last": _moment(max((row["last_us"] for row in rows if row["last_us"]), default=None)),
+    }
+
+
+def _sum(rows: Iterable[Row]) -> int:
+    return sum(row["requests"] for row in rows)
+
+
+def _ends(row: Row) -> Values:
+    return {"first": _moment(row["first_us"]), "last": _moment(row["last_us"])}
+
+
+def _moment(microseconds: int | None) -> str | None:
+    return series.text(microseconds // 1_000_000) if microseconds else None
