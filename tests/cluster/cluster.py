@@ -107,6 +107,7 @@ class Cluster:
                 "zookeeper.connect": self.zookeeper.address if self._reaches_zookeeper_directly else proxy.address,
                 "offsets.topic.replication.factor": copies,
                 "transaction.state.log.replication.factor": copies,
+                "share.coordinator.state.topic.replication.factor": copies,
                 **self._settings,
             }
             if broker.kind is Kind.OURS:

@@ -48,6 +48,14 @@ def test_old_epochs_are_fenced(bench: ShareBench) -> None:
     assert not bench.initialize(state_epoch=4, start_offset=0).error_code
 
 
+def test_negative_epochs_are_refused(bench: ShareBench) -> None:
+    assert bench.initialize(state_epoch=-1).error_code == ErrorCode.INVALID_REQUEST
+    bench.initialize()
+    assert bench.read(leader_epoch=-1).error_code == ErrorCode.INVALID_REQUEST
+    assert bench.write(leader_epoch=-1).error_code == ErrorCode.INVALID_REQUEST
+    assert bench.write(state_epoch=-1).error_code == ErrorCode.INVALID_REQUEST
+
+
 def test_what_was_not_initialized_is_neither_read_nor_written(bench: ShareBench) -> None:
     assert bench.read().error_code == ErrorCode.INVALID_REQUEST
     assert bench.write((0, 1, ACKNOWLEDGED, 1)).error_code == ErrorCode.INVALID_REQUEST
@@ -60,7 +68,7 @@ def test_what_was_not_initialized_is_neither_read_nor_written(bench: ShareBench)
 @pytest.mark.parametrize(
     ("key", "error"),
     [
-        (SharePartitionKey("group", NO_UUID, 0), ErrorCode.INVALID_REQUEST),
+        (SharePartitionKey("group", NO_UUID, 0), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (SharePartitionKey("group", ORDERS, -1), ErrorCode.INVALID_REQUEST),
         (SharePartitionKey("group", ORDERS, 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (SharePartitionKey("group", b"x" * 16, 0), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

@@ -87,7 +87,7 @@ class TopicManager:
         self._store = store
         self._metadata = metadata
         self._controller = controller
-        self._waits = waits
+        self.waits = waits
         self._policies = policies or Policies(config)
         self._randrange = randrange
         self._logged_failures: dict[str, str] = {}
@@ -140,7 +140,7 @@ class TopicManager:
             return _done(results)
         self._write(planned)
         made = [result for result, _ in planned if not result.error]
-        return self._waits.until(self._has_leaders, made, results, timeout_ms)
+        return self.waits.until(self._has_leaders, made, results, timeout_ms)
 
     def _partitions_of(self, topic: NewTopic) -> int:
         if topic.assignments:
@@ -303,7 +303,7 @@ class TopicManager:
             if result.name in failed:
                 _refuse_storing(result, failed[result.name])
         waiting = [result for result in known if not result.error]
-        return self._waits.until(self._is_gone, waiting, results, timeout_ms)
+        return self.waits.until(self._is_gone, waiting, results, timeout_ms)
 
     def _is_gone(self, name: str) -> bool:
         return not self._metadata.contains(name) and not self._controller.is_to_be_deleted(name)
@@ -350,7 +350,7 @@ class TopicManager:
                 _refuse_storing(result, written)
         counts = {result.name: result.num_partitions for result in grown}
         waiting = [result for result in grown if not result.error]
-        return self._waits.until(
+        return self.waits.until(
             lambda name: self._has_leaders(name) and (self._metadata.partition_count(name) or 0) >= counts[name],
             waiting,
             results,

@@ -9,7 +9,6 @@ from twisted_kafka.access_log.topic import AccessLogTopic
 from twisted_kafka.admin.partitions import PartitionAdmin
 from twisted_kafka.admin.scram_credentials import ScramCredentialAdmin
 from twisted_kafka.admin.topic_orders import NewTopic
-from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.broker.settings.administration import Administration
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -51,6 +50,7 @@ from twisted_kafka.server.apis.groups.classic_groups import GroupApis
 from twisted_kafka.server.apis.groups.consumer_groups import ConsumerGroupApis
 from twisted_kafka.server.apis.groups.find_coordinator import GROUP, SHARE, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
 from twisted_kafka.server.apis.groups.group_offsets import GroupOffsetApis
+from twisted_kafka.server.apis.share.share_fetches import ShareFetchApis
 from twisted_kafka.server.apis.share.share_states import ShareStateApis
 from twisted_kafka.server.apis.transactions.describe_producers import ProducerApis
 from twisted_kafka.server.apis.transactions.describe_transactions import TransactionAdminApis
@@ -60,6 +60,7 @@ from twisted_kafka.server.apis.transactions.transactional_offsets import Transac
 from twisted_kafka.server.apis.transactions.transactions import TransactionApis
 from twisted_kafka.server.authorization import authorization_of
 from twisted_kafka.server.fetch_session import FetchSessionCache
+from twisted_kafka.share.share_partition_manager import SharePartitionManager
 from twisted_kafka.share_coordinator.share_coordinator import ShareCoordinator
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
@@ -84,11 +85,11 @@ class ApiDependencies(NamedTuple):
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     shares: ShareCoordinator
+    share_partitions: SharePartitionManager
     added_partitions: AddPartitionsToTxnManager
     controller: KafkaController
     administration: Administration
     topics: TopicManager
-    waits: TopicWaits
     timer: Timer
     quotas: QuotaManagers
     control: ControlPlane
@@ -109,7 +110,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
     replicas, groups, administration = dependencies.replicas, dependencies.groups, dependencies.administration
     authorization = authorization_of(dependencies.authorizer)
     sessions = FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), clock, dependencies.metrics)
-    topics, waits = dependencies.topics, dependencies.waits
+    topics = dependencies.topics
     if dependencies.access_log is not None and config.boolean("access.log.topic.enable"):
         append = partial(_append_to, replicas)
         create_topic = partial(_create_topic, topics)
@@ -124,7 +125,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
         ScramCredentialApis(ScramCredentialAdmin(dependencies.configs), lambda: dependencies.controller.is_active, authorization),
         MetadataApis(metadata, config, topics, quotas.controller_mutation, authorization),
         TopicApis(topics, metadata, describer, quotas.controller_mutation, authorization),
-        PartitionApis(PartitionAdmin(metadata, dependencies.controller, waits), metadata, authorization),
+        PartitionApis(PartitionAdmin(metadata, dependencies.controller, topics.waits), metadata, authorization),
         *administration.families(metadata, describer, groups.group_config_manager, authorization),
         FeatureApis(dependencies.controller, dependencies.features, authorization),
         ProduceApis(replicas, verification, authorization),
@@ -140,6 +141,15 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
         TransactionAdminApis(transactions, authorization),
         TransactionMarkerApis(transactions.marker_appender, authorization),
         ShareStateApis(dependencies.shares, authorization),
+        ShareFetchApis(
+            dependencies.share_partitions,
+            replicas,
+            config,
+            groups.group_config_manager.share,
+            lambda: True,
+            quotas,
+            authorization,
+        ),
         FindCoordinatorApis(_coordinators(dependencies), metadata, topics, quotas.controller_mutation, authorization),
         ProducerIdApis(transactions, authorization),
         AclApis(dependencies.authorizer, authorization),

@@ -78,6 +78,8 @@ from twisted_kafka.server.apis.transactions.transaction_notes import end_note, t
 from twisted_kafka.server.diagnoses import Diagnoses
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
 from twisted_kafka.server.request_throttler import RequestThrottler
+from twisted_kafka.share.assembly import make_share_partition_manager
+from twisted_kafka.share.share_partition_manager import SharePartitionManager
 from twisted_kafka.share_coordinator.assembly import make_share_coordinator
 from twisted_kafka.share_coordinator.share_coordinator import ShareCoordinator
 from twisted_kafka.share_coordinator.state_persister import StatePersister
@@ -200,7 +202,7 @@ class KafkaServer:
         shares.startup()
         warn_of_stray_logs(logs, store)
         administration, authorizer = self._start_administration(running, store, configs, broker_configs)
-        topics, waits = self._make_topics(running, store, controller, administration)
+        topics = self._make_topics(running, store, controller, administration)
         dependencies = ApiDependencies(
             config=config,
             clock=clock,
@@ -214,11 +216,11 @@ class KafkaServer:
             groups=groups,
             transactions=transactions,
             shares=shares,
+            share_partitions=self._make_share_partitions(running, replicas, groups, timer, data_plane),
             added_partitions=added_partitions,
             controller=controller,
             administration=administration,
             topics=topics,
-            waits=waits,
             timer=timer,
             quotas=quotas,
             control=control,
@@ -253,6 +255,7 @@ class KafkaServer:
         stop_part(running.scheduler, KafkaScheduler.shutdown)
         stop_part(running.directory_failures, LogDirFailureHandler.shutdown)
         stop_part(running.notifier, Notifier.close)
+        stop_part(running.share_partitions, SharePartitionManager.shutdown)
         stop_part(running.persister, StatePersister.shutdown)
         stop_part(running.share_client, InterBrokerClient.stop)
         stop_part(running.shares, ShareCoordinator.shutdown)
@@ -418,6 +421,16 @@ class KafkaServer:
         )
         return shares
 
+    def _make_share_partitions(
+        self, running: Running, replicas: ReplicaManager, groups: GroupCoordinator, timer: Timer, data_plane: RequestPlane
+    ) -> SharePartitionManager:
+        assert running.persister is not None
+        configs_of, later = groups.group_config_manager.share, data_plane.request_channel.send_callback
+        running.share_partitions = made = make_share_partition_manager(
+            self.config, replicas, running.persister, configs_of, timer, self.metrics, later
+        )
+        return made
+
     def _make_coordinators(
         self,
         running: Running,
@@ -477,15 +490,14 @@ class KafkaServer:
 
     def _make_topics(
         self, running: Running, store: IMetadataStore, controller: KafkaController, administration: Administration
-    ) -> tuple[TopicManager, TopicWaits]:
-        """Return the part that creates and deletes topics, and the waits for them."""
+    ) -> TopicManager:
         assert self.metadata is not None
         assert running.timer is not None
         waits = TopicWaits(self.metadata, self._clock, running.timer)
         running.topics = topics = TopicManager(
             self.config, store, self.metadata, controller, waits, policies=administration.policies
         )
-        return topics, waits
+        return topics
 
     def _make_control(
         self,

@@ -26,6 +26,7 @@ from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.security.delegation_tokens import DelegationTokenManager
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
+from twisted_kafka.share.share_partition_manager import SharePartitionManager
 from twisted_kafka.share_coordinator.share_coordinator import ShareCoordinator
 from twisted_kafka.share_coordinator.state_persister import StatePersister
 from twisted_kafka.timing.scheduler import KafkaScheduler
@@ -62,6 +63,7 @@ class Running:
     share_client: InterBrokerClient | None = None
     shares: ShareCoordinator | None = None
     persister: StatePersister | None = None
+    share_partitions: SharePartitionManager | None = None
     marker_client: InterBrokerClient | None = None
     transactions: TransactionCoordinator | None = None
     add_partitions_client: InterBrokerClient | None = None

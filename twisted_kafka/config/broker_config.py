@@ -36,6 +36,7 @@ _REPLICATION_FACTORS = (
     "default.replication.factor",
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.replication.factor",
 )
 
 # With the interpreter lock more threads would only take turns: see docs/architecture.md.
@@ -51,6 +52,8 @@ _SINGLE_BROKER: dict[str, Value] = {
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
 }
 
 # Both group protocols and migration between them, as in Kafka 4: docs/adr/0008-both-group-protocols.md.
@@ -64,6 +67,7 @@ _IN_PROCESS: dict[str, Value] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 4,
     "transaction.state.log.num.partitions": 4,
+    "share.coordinator.state.topic.num.partitions": 4,
 }
 
 

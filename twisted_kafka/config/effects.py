@@ -54,7 +54,7 @@ _BROKER = """
     transaction.remove.expired.transaction.cleanup.interval.ms transaction.partition.verification.enable
     transactional.id.expiration.ms request.timeout.ms
 
-    share.coordinator.load.buffer.size share.coordinator.write.timeout.ms
+    group.share.max.share.sessions share.coordinator.load.buffer.size share.coordinator.write.timeout.ms
     share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.replication.factor
     share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
     share.coordinator.state.topic.segment.bytes share.coordinator.state.topic.compression.codec

@@ -25,7 +25,7 @@ from concurrent.futures import Future
 from copy import copy
 from functools import update_wrapper
 from types import MethodType
-from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Final, Generic, NamedTuple, ParamSpec, Protocol, Self, TypeVar, overload
 
 from typing_extensions import override
 
@@ -151,6 +151,9 @@ class Measured:
     """A result whose bytes a quota counts. The throttler then sends ``answer()``, or ``throttled()`` if the quota is exceeded."""
 
     __slots__ = ()
+
+    keeps_data: ClassVar[bool] = False
+    """Whether a response with a throttle time has the data, too, so that its bytes count."""
 
     def size_bytes(self) -> int:
         """Return the bytes that count."""

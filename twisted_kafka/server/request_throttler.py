@@ -132,7 +132,7 @@ class RequestThrottler:
             fetch_ms = fetched.record(size_bytes, now_ns // 1_000_000)
         if not fetch_ms and not request_ms:
             return result.answer()
-        if fetched is not None:
+        if fetched is not None and not result.keeps_data:
             fetched.take_back(size_bytes, now_ns // 1_000_000)
         throttle_ms = max(fetch_ms, request_ms)
         quotas.throttle(quotas.fetch if fetch_ms > request_ms else quotas.request, channel, request, throttle_ms)

@@ -28,7 +28,7 @@ def is_coordinator_key(key: str) -> bool:
     partition = key.rpartition(":")[2]
     try:
         topic_id = base64.urlsafe_b64decode(rest + "==")
-        return bool(group_id) and len(topic_id) == _UUID_BYTES and partition.isascii() and int(partition) >= 0
+        return bool(group_id) and len(topic_id) == _UUID_BYTES and partition.isascii() and int(partition) is not None
     except ValueError:
         return False
 

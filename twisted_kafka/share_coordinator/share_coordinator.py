@@ -185,15 +185,15 @@ class ShareCoordinator:
 
         The generated messages of the five APIs have the same shape, and no type in common.
         """
-        pairs = [(topic.topic_id, asked) for topic in request.topics for asked in topic.partitions]
+        topics = request.topics if request.group_id else ()  # as in Kafka, nothing is answered without a group
+        pairs = [(topic.topic_id, asked) for topic in topics for asked in topic.partitions]
         values = [one(SharePartitionKey(request.group_id, topic_id, asked.partition), asked) for topic_id, asked in pairs]
 
         def answer(done: list[T]) -> R:
             results = iter([result(asked, value) for (_, asked), value in zip(pairs, done, strict=True)])
             return response(
                 results=[
-                    topic_result(topic_id=topic.topic_id, partitions=[next(results) for _ in topic.partitions])
-                    for topic in request.topics
+                    topic_result(topic_id=topic.topic_id, partitions=[next(results) for _ in topic.partitions]) for topic in topics
                 ]
             )
 

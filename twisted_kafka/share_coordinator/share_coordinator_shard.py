@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from twisted_kafka.coordinator.append_errors import share_state_error
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
 from twisted_kafka.coordinator.effects import Effects, Write
-from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.share.record_state import RecordState
 from twisted_kafka.share.share_partition_key import SharePartitionKey
@@ -52,6 +51,8 @@ class Failure(NamedTuple):
 
 
 DONE: Final = Failure(ErrorCode.NONE)
+_NEGATIVE_LEADER_EPOCH: Final = Failure(ErrorCode.INVALID_REQUEST, "The leader epoch cannot be a negative number.")
+_NEGATIVE_STATE_EPOCH: Final = Failure(ErrorCode.INVALID_REQUEST, "The state epoch cannot be a negative number.")
 
 
 class Found(NamedTuple):
@@ -134,8 +135,10 @@ class ShareCoordinatorShard:
         """Replace the state of a share partition, in a state epoch that is not older than its last one."""
         before = self._states.get(key.coordinator_key)
         failure = _malformed(key)
-        if failure is None and (state_epoch < 0 or start_offset < NO_START_OFFSET):
-            failure = Failure(ErrorCode.INVALID_REQUEST, "The state epoch or the start offset is negative.")
+        if failure is None and state_epoch < 0:
+            failure = _NEGATIVE_STATE_EPOCH
+        if failure is None and start_offset < NO_START_OFFSET:
+            failure = Failure(ErrorCode.INVALID_REQUEST, "The start offset cannot be less than -1.")
         if failure is None and before is not None and before.state_epoch > state_epoch:
             failure = Failure(ErrorCode.FENCED_STATE_EPOCH)
         failure = failure or self._unknown(key)
@@ -156,9 +159,9 @@ class ShareCoordinatorShard:
             failure = Failure(ErrorCode.INVALID_REQUEST, "Write operation on uninitialized share partition not allowed.")
         if failure is not None or before is None:
             return failure or DONE
-        if UNCHANGED < change.leader_epoch < before.leader_epoch:
+        if change.leader_epoch < before.leader_epoch:
             return Failure(ErrorCode.FENCED_LEADER_EPOCH)
-        if UNCHANGED < change.state_epoch < before.state_epoch:
+        if change.state_epoch < before.state_epoch:
             return Failure(ErrorCode.FENCED_STATE_EPOCH)
         failure = self._unknown(key)
         if failure is not None:
@@ -172,9 +175,11 @@ class ShareCoordinatorShard:
         """Return the state to the partition's leader; writes with an older leader epoch are refused from now on."""
         state = self._states.get(key.coordinator_key)
         failure = _malformed(key)
+        if failure is None and leader_epoch < 0:
+            failure = _NEGATIVE_LEADER_EPOCH
         if failure is None and state is None:
             failure = Failure(ErrorCode.INVALID_REQUEST, "Read operation on uninitialized share partition not allowed.")
-        if failure is None and state is not None and UNCHANGED < leader_epoch < state.leader_epoch:
+        if failure is None and state is not None and leader_epoch < state.leader_epoch:
             failure = Failure(ErrorCode.FENCED_LEADER_EPOCH)
         failure = failure or self._unknown(key)
         if failure is not None or state is None:
@@ -284,8 +289,6 @@ class ShareShardFactory:
 
 
 def _malformed(key: SharePartitionKey) -> Failure | None:
-    if key.topic_id == NO_UUID:
-        return Failure(ErrorCode.INVALID_REQUEST, "The topic id cannot be null.")
     if key.partition < 0:
         return Failure(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
     return None
@@ -293,6 +296,10 @@ def _malformed(key: SharePartitionKey) -> Failure | None:
 
 def _malformed_change(change: ShareChange) -> Failure | None:
     """Refuse what a leader of a share partition never writes: applied, it would make the state useless."""
+    if change.leader_epoch < 0:
+        return _NEGATIVE_LEADER_EPOCH
+    if change.state_epoch < 0:
+        return _NEGATIVE_STATE_EPOCH
     if len(change.batches) > MAX_BATCHES:
         return Failure(ErrorCode.INVALID_REQUEST, f"More than {MAX_BATCHES} state batches.")
     for batch in change.batches:

@@ -105,6 +105,8 @@ class Cluster(Kafka):
             "offsets.topic.replication.factor": copies,
             "transaction.state.log.replication.factor": copies,
             "transaction.state.log.min.isr": min(2, copies),
+            "share.coordinator.state.topic.replication.factor": copies,
+            "share.coordinator.state.topic.min.isr": min(2, copies),
             "controlled.shutdown.retry.backoff.ms": 100,
             **properties,
         }

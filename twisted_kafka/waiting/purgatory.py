@@ -131,6 +131,10 @@ class DelayedOperationPurgatory:
             self._unwatch(operation)
         return False
 
+    def is_watched(self, key: Hashable) -> bool:
+        """Return whether an operation waits for ``key``."""
+        return key in self._watched
+
     def check_and_complete(self, key: Hashable) -> int:
         """Try to complete the operations watched under ``key``; return how many this call completed."""
         if key not in self._watched:

@@ -40,6 +40,8 @@ KEYS: tuple[ConfigKey, ...] = (
               "Compute target assignments of share groups on other threads.", internal=True),
     ConfigKey("group.share.initialize.retry.interval.ms", INT, 30000, at_least(1), LOW, READ_ONLY,
               "Time after which the initialization of a share partition is tried again.", internal=True),
+    ConfigKey("group.share.max.share.sessions", INT, 2000, at_least(1), MEDIUM, READ_ONLY,
+              "Most share sessions of a broker."),
     ConfigKey("group.share.min.delivery.count.limit", INT, 2, Between(2, 5), MEDIUM, READ_ONLY,
               "Minimum of a share group's limit of deliveries."),
     ConfigKey("group.share.max.delivery.count.limit", INT, 10, Between(5, 25), MEDIUM, READ_ONLY,

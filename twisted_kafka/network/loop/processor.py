@@ -433,6 +433,10 @@ class Processor:
         if self.channels.pop(channel.connection, None) is not None:
             self.stats.connections_closed += 1
             self.settings.quotas.dec(self.settings.listener_name, channel.connection.client_address)
+        connection = channel.connection
+        connection.is_closed = True  # before the next line: a handler sets the other first, and then looks at this
+        if (on_closed := connection.on_closed) is not None:
+            self._request_channel.send_callback(on_closed)
         self._stopped.pop(channel, None)
         self._unsent.note(channel, 0)
         request, channel.in_flight = channel.in_flight, None

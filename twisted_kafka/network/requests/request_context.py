@@ -70,9 +70,11 @@ class ConnectionInfo:
         "authenticator",
         "client_address",
         "connection_id",
+        "is_closed",
         "is_privileged_listener",
         "line_prefix",
         "listener_name",
+        "on_closed",
         "principal",
         "quota_sensors",
         "security_protocol",
@@ -100,6 +102,9 @@ class ConnectionInfo:
         """The sensors of the client's quotas, kept here by ``RequestThrottler``."""
         self.line_prefix: Any = None
         """The beginning of all access-log lines of the connection; ``LineMaker`` keeps it here."""
+        self.on_closed: Callable[[], object] | None = None
+        """Called on a handler's thread when the connection is closed. Set by handlers that keep something until then."""
+        self.is_closed = False
         self.software_name = "unknown"
         self.software_version = "unknown"
 

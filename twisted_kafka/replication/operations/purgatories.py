@@ -16,12 +16,14 @@ class Purgatories:
     The fetch of a follower's session has the session's ``FetchWatch`` as its only key: it waits for any of thousands of partitions.
     """
 
-    __slots__ = ("delete_records", "fetch", "produce", "watches")
+    __slots__ = ("delete_records", "fetch", "produce", "share_fetch", "watches")
 
     def __init__(self, clock: IClock, timer: Timer) -> None:
         self.watches = FetchWatches()
         self.produce = DelayedOperationPurgatory("Produce", clock, timer)
         self.fetch = DelayedOperationPurgatory("Fetch", clock, timer)
+        self.share_fetch = DelayedOperationPurgatory("ShareFetch", clock, timer)
+        """Keyed by share partition, too, which the floor above knows."""
         self.delete_records = DelayedOperationPurgatory("DeleteRecords", clock, timer)
 
     def check_all(self, topic_partition: TopicPartition) -> None:
@@ -36,11 +38,12 @@ class Purgatories:
     def check_fetches(self, topic_partition: TopicPartition) -> None:
         """Complete what fetches can be, after an append or a higher high watermark. Call it without the partition's lock."""
         self.fetch.check_and_complete(topic_partition)
+        self.share_fetch.check_and_complete(topic_partition)
         self.watches.changed(topic_partition)
 
     def register_metrics(self, registry: MetricsRegistry) -> None:
         """Register the gauges ``PurgatorySize`` and ``NumDelayedOperations`` of each."""
-        for purgatory in (self.produce, self.fetch, self.delete_records):
+        for purgatory in (self.produce, self.fetch, self.share_fetch, self.delete_records):
             tags = {"delayedOperation": purgatory.name}
             for name, attribute in (("PurgatorySize", "watched"), ("NumDelayedOperations", "num_delayed")):
                 registry.gauge("DelayedOperationPurgatory", name, partial(getattr, purgatory, attribute), **tags)
@@ -48,5 +51,6 @@ class Purgatories:
     def shutdown(self) -> None:
         """Answer waiting fetches with the available records, so that nobody waits for them; drop the other operations."""
         self.fetch.finish()
-        for purgatory in (self.produce, self.fetch, self.delete_records):
+        self.share_fetch.finish()
+        for purgatory in (self.produce, self.fetch, self.share_fetch, self.delete_records):
             purgatory.shutdown()

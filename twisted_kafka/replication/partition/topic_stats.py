@@ -15,6 +15,10 @@ BYTES_OUT: Final = "BytesOutPerSec"
 BYTES_REJECTED: Final = "BytesRejectedPerSec"
 PRODUCE_REQUESTS: Final = "TotalProduceRequestsPerSec"
 FETCH_REQUESTS: Final = "TotalFetchRequestsPerSec"
+SHARE_FETCH_REQUESTS: Final = "TotalShareFetchRequestsPerSec"
+SHARE_ACKNOWLEDGEMENT_REQUESTS: Final = "TotalShareAcknowledgementRequestsPerSec"
+FAILED_SHARE_FETCHES: Final = "FailedShareFetchRequestsPerSec"
+FAILED_SHARE_ACKNOWLEDGEMENTS: Final = "FailedShareAcknowledgementRequestsPerSec"
 FAILED_PRODUCES: Final = "FailedProduceRequestsPerSec"
 FAILED_FETCHES: Final = "FailedFetchRequestsPerSec"
 FETCH_CONVERSIONS: Final = "FetchMessageConversionsPerSec"
@@ -38,6 +42,10 @@ _ALL: Final = (
     FETCH_REQUESTS,
     FAILED_PRODUCES,
     FAILED_FETCHES,
+    SHARE_FETCH_REQUESTS,
+    SHARE_ACKNOWLEDGEMENT_REQUESTS,
+    FAILED_SHARE_FETCHES,
+    FAILED_SHARE_ACKNOWLEDGEMENTS,
     FETCH_CONVERSIONS,
     PRODUCE_CONVERSIONS,
     REPLICATION_BYTES_OUT,

@@ -73,6 +73,8 @@ def _defaults(brokers: int) -> dict[str, str]:
         "offsets.topic.replication.factor": copies,
         "transaction.state.log.replication.factor": copies,
         "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.min.isr": in_sync,
         # On one machine nothing is far away.
         "zookeeper.session.timeout.ms": "6000",
         "controlled.shutdown.retry.backoff.ms": "500",

@@ -78,7 +78,7 @@ class FindCoordinatorApis:
         for key in request.coordinator_keys:
             error, node, message = self._find(context, request.key_type, key)
             if request.key_type == SHARE and context.api_version < SHARE_SINCE:
-                error = ErrorCode.INVALID_REQUEST
+                error, node = ErrorCode.INVALID_REQUEST, _NO_NODE
             if error:
                 context.note_error(error)
             coordinators.append(

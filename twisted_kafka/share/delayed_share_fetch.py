@@ -1,0 +1,89 @@
+"""A ShareFetch that waits until there is something to acquire (Kafka: DelayedShareFetch)."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from typing_extensions import override
+
+from twisted_kafka.protocol.regions import Buffer, FileRegion
+from twisted_kafka.share.in_flight_records import Acquired
+from twisted_kafka.share.share_partition import OK, Result
+from twisted_kafka.waiting.purgatory import DelayedOperation
+
+
+class ShareFetchParams(NamedTuple):
+    """The parameters of a ShareFetch that hold for all its partitions."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    is_record_limit: bool
+    """Whether ``max_records`` is a strict limit (KIP-1206)."""
+
+
+class Fetched(NamedTuple):
+    """What was acquired of a partition: its records, which may not be read from the file yet, or an error."""
+
+    result: Result = OK
+    records: Buffer | FileRegion = b""
+    acquired: tuple[Acquired, ...] = ()
+
+
+class ShareFetchAnswer(Future[list[Fetched]]):
+    """The result of a ShareFetch that waits. ``give_up`` ends the wait: the client has gone. None if the wait has ended."""
+
+    def __init__(self, give_up: Callable[[], object]) -> None:
+        super().__init__()
+        self.give_up: Callable[[], object] | None = give_up
+
+
+class DelayedShareFetch(DelayedOperation):
+    """Waits for ``min_bytes`` bytes that can be acquired, or an error of a partition."""
+
+    __slots__ = ("_acquire", "_fetched", "_is_given_up", "future", "on_expired")
+
+    def __init__(
+        self, params: ShareFetchParams, acquire: Callable[[bool], list[Fetched] | None], on_expired: Callable[[], object]
+    ) -> None:
+        """``acquire`` returns None if there is not enough; its argument says that any amount is enough."""
+        super().__init__(params.max_wait_ms)
+        self._acquire = acquire
+        self._fetched: list[Fetched] | None = None
+        self._is_given_up = False
+        self.on_expired = on_expired
+        self.future = ShareFetchAnswer(self.give_up)
+
+    @override
+    def try_complete(self) -> bool:
+        """Complete when there is enough."""
+        self._fetched = self._acquire(False)
+        # If it has expired meanwhile, that thread waits for the lock, and answers with these records.
+        return self._fetched is not None and self.force_complete()
+
+    def give_up(self) -> None:
+        """End the wait without acquiring anything."""
+        self._is_given_up = True
+        self.force_complete()
+
+    @override
+    def on_complete(self) -> None:
+        """Resolve the future, with as much as there is."""
+        with self._lock:
+            fetched = self._fetched
+            try:
+                if fetched is None:
+                    fetched = [] if self._is_given_up else self._acquire(True)
+            except Exception as error:  # noqa: BLE001 the future carries it to the handler, which answers and logs it
+                self.future.give_up = None
+                self.future.set_exception(error)
+                return
+        self.future.give_up = None  # a reference to this
+        self.future.set_result(fetched or [])
+
+    @override
+    def on_expiration(self) -> None:
+        """Count the expiration."""
+        self.on_expired()

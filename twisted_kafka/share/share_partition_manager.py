@@ -1,0 +1,399 @@
+"""SharePartitionManager: the share partitions that this broker leads, and the requests of members for them.
+
+A share partition is made for the first fetch. It is dropped when this broker no longer leads the partition, when the persister
+has fenced it, and when its group has no session on this broker any more: nothing in it is lost, as the persister has the state.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Final
+
+from twisted.logger import Logger
+
+from twisted_kafka.config.group_configs import ShareGroupConfigs
+from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollowerError
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.partition.fetch_data import (
+    CONSUMER_REPLICA_ID,
+    NO_EPOCH,
+    FetchParams,
+    PartitionFetch,
+    PartitionRead,
+)
+from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.share.acknowledgements import AcknowledgementBatch
+from twisted_kafka.share.delayed_share_fetch import DelayedShareFetch, Fetched, ShareFetchAnswer, ShareFetchParams
+from twisted_kafka.share.in_flight_records import Acquisition
+from twisted_kafka.share.share_metrics import ShareGroupMetrics
+from twisted_kafka.share.share_partition import OK, Result, SharePartition, SharePartitionEnvironment, SharePartitionState
+from twisted_kafka.share.share_partition_key import SharePartitionKey
+from twisted_kafka.share.share_records import ReadBatches
+from twisted_kafka.share.share_sessions import PartitionId, ShareSession, ShareSessionCache
+from twisted_kafka.waiting.futures import completed, gather, then
+
+READ_COMMITTED: Final = "read_committed"
+MAX_ROUNDS: Final = 10
+"""Reads of one attempt: a read may find only records that cannot be acquired, such as aborted ones."""
+
+_LEADER_ONLY_VERSION: Final = 10
+"""With this version of Fetch, a read goes to the leader only, and returns a first batch of any size."""
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+_NOT_LEADER: Final = Result(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_NOT_LOADED: Final = Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+Target = tuple[PartitionId, TopicPartition]
+"""A partition of a request, and its name."""
+
+
+class _Fetch:
+    """A ShareFetch: its parameters, and a share partition or an error for each of its partitions."""
+
+    __slots__ = ("began_ns", "group_id", "isolation", "member_id", "params", "targets")
+
+    def __init__(
+        self,
+        group_id: str,
+        member_id: str,
+        params: ShareFetchParams,
+        isolation: FetchIsolation,
+        targets: list[tuple[TopicPartition, SharePartition | Result]],
+        began_ns: int,
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.params = params
+        self.isolation = isolation
+        self.targets = targets
+        self.began_ns = began_ns
+
+
+class SharePartitionManager:
+    """See the module. Methods may be called on any thread."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        environment: SharePartitionEnvironment,
+        sessions: ShareSessionCache,
+        metrics: ShareGroupMetrics,
+        later: Callable[[Callable[[], None]], None],
+        undeliverable: Callable[[SharePartition, TopicPartition], object],
+    ) -> None:
+        """``later`` runs a function on another thread, which may read from logs.
+
+        ``undeliverable`` is called when a share partition has records that are on their way to the dead-letter queue.
+        """
+        self.sessions = sessions
+        self.metrics = metrics
+        self._replicas = replicas
+        self._environment = environment
+        self._later = later
+        self._undeliverable = undeliverable
+        self._lock = threading.Lock()
+        self._partitions: dict[SharePartitionKey, SharePartition] = {}
+        self._names: dict[SharePartitionKey, TopicPartition] = {}
+        self._by_name: dict[TopicPartition, set[SharePartitionKey]] = {}
+        self._sessions_of: dict[str, set[ShareSession]] = {}
+        """The sessions by group."""
+        self._connections: dict[str, set[ShareSession]] = {}
+        self._purgatory = replicas.purgatories.share_fetch
+        self._follows_leaders = False
+        """False until the first share partition is made: a broker without share groups pays nothing."""
+
+    # sessions
+
+    def session_used(self, session: ShareSession) -> None:
+        """Keep the group's share partitions while this session lasts."""
+        with self._lock:
+            self._sessions_of.setdefault(session.key[0], set()).add(session)
+            self._connections.setdefault(session.connection_id, set()).add(session)
+
+    def connection_closed(self, connection_id: str) -> None:
+        """End the sessions of a connection."""
+        with self._lock:
+            sessions = self._connections.pop(connection_id, set())
+        for session in sessions:
+            if self.sessions.evict(session):
+                self._release(session)
+            else:
+                self._forget(session)
+
+    def end_session(self, session: ShareSession) -> "Future[None]":
+        """End a session; the future is done when the records that its member still had are released."""
+        if not self.sessions.end(session):
+            return completed(None)
+        return self._release(session)
+
+    def _release(self, session: ShareSession) -> "Future[None]":
+        """Release the records of an ended session's member, and drop share partitions that no session uses."""
+        group_id, member_id = session.key
+        with self._lock:
+            held = [self._partitions.get(SharePartitionKey(group_id, *each)) for each in session.partitions]
+        released: list[Result | Future[Result]] = [each.release(member_id) for each in held if each is not None]
+
+        def done(_: list[Result]) -> None:
+            self._forget(session)
+
+        ended = gather(released, done)
+        return ended if isinstance(ended, Future) else completed(None)
+
+    def _forget(self, session: ShareSession) -> None:
+        group_id = session.key[0]
+        with self._lock:
+            of_connection = self._connections.get(session.connection_id)
+            if of_connection is not None:
+                of_connection.discard(session)
+                if not of_connection:
+                    del self._connections[session.connection_id]
+            sessions = self._sessions_of.get(group_id)
+            if sessions is None:
+                return
+            sessions.discard(session)
+            if sessions:
+                return
+            del self._sessions_of[group_id]
+            dropped = [key for key in self._partitions if key.group_id == group_id]
+        for key in dropped:
+            self._drop(key)
+        self.metrics.forget(group_id)
+
+    # share partitions
+
+    def _leaders_changed(self, led: Sequence[TopicPartition], not_led: Sequence[TopicPartition]) -> None:
+        with self._lock:
+            dropped = [key for partition in not_led for key in self._by_name.get(partition, ())]
+        for key in dropped:
+            self._drop(key)
+
+    def _drop(self, key: SharePartitionKey, only: SharePartition | None = None) -> None:
+        """Fence a share partition, and answer the requests that wait for it."""
+        with self._lock:
+            found = self._partitions.get(key)
+            if found is None or (only is not None and found is not only):
+                return
+            del self._partitions[key]
+            name = self._names.pop(key)
+            keys = self._by_name[name]
+            keys.discard(key)
+            if not keys:
+                del self._by_name[name]
+        found.fence()
+        self._check_later(key)
+
+    def _target(self, key: SharePartitionKey, name: TopicPartition) -> SharePartition | Result:
+        """Return the share partition, which may have to be initialized yet, or why there is none."""
+        found = self._partitions.get(key)
+        if found is not None:
+            return found
+        try:
+            partition = self._replicas.get_partition_or_error(name)
+            if not partition.is_leader:
+                raise NotLeaderOrFollowerError("")
+        except KafkaError as error:
+            return Result(error.code)
+        made = SharePartition(
+            key,
+            partition.leader_epoch,
+            self._environment,
+            partial(self._reset_offset, name),
+            partial(self._check_later, key),
+            lambda: self._undeliverable(made, name),
+        )
+        with self._lock:
+            if not self._follows_leaders:
+                self._follows_leaders = True
+                self._replicas.add_leadership_listener(self._leaders_changed)
+            found = self._partitions.setdefault(key, made)
+            if found is made:
+                self._names[key] = name
+                self._by_name.setdefault(name, set()).add(key)
+        if found is made:
+            self._initialize(made)
+        return found
+
+    def _initialize(self, made: SharePartition) -> None:
+        clock = self._environment.clock
+        began_ns = clock.monotonic_ns()
+
+        def initialized(done: "Future[Result]") -> None:
+            result = done.result()
+            self.metrics.loaded((clock.monotonic_ns() - began_ns) / 1e6)
+            if result.error:
+                self.log.debug("{key} is not initialized: {error}", key=made.key, error=result.error.name)
+                self._later(partial(self._drop, made.key, made))
+
+        made.initialize().add_done_callback(initialized)
+        if self._replicas.online_leader(self._names.get(made.key, TopicPartition("", -1))) is None:
+            self._drop(made.key, made)  # it was made just when another broker became the leader
+
+    def _reset_offset(self, name: TopicPartition, configs: ShareGroupConfigs) -> int:
+        """Return where a new group begins (``share.auto.offset.reset``)."""
+        offsets = self._replicas.offsets
+        timestamp = _EARLIEST if configs.auto_offset_reset == "earliest" else _LATEST
+        if configs.reset_by_ms is not None:
+            timestamp = max(self._environment.clock.wall_ms() - configs.reset_by_ms, 0)
+        found = offsets.list_offset(name, timestamp, CONSUMER_REPLICA_ID, 0, NO_EPOCH)
+        if found is None:
+            found = offsets.list_offset(name, _LATEST, CONSUMER_REPLICA_ID, 0, NO_EPOCH)
+        assert found is not None, "a log has an end"
+        return found.offset
+
+    def _check_later(self, key: SharePartitionKey) -> None:
+        """Let fetches that wait for a share partition look at it: on another thread, as the caller may hold such a fetch."""
+        if self._purgatory.is_watched(key):
+            self._later(partial(self._check, key))
+
+    def _check(self, key: SharePartitionKey) -> None:
+        self._purgatory.check_and_complete(key)
+
+    def share_partitions(self, group_id: str) -> list[tuple[TopicPartition, SharePartition]]:
+        """Return the group's share partitions that are in use on this broker."""
+        with self._lock:
+            return [(self._names[key], found) for key, found in self._partitions.items() if key.group_id == group_id]
+
+    # requests
+
+    def acknowledge(
+        self, group_id: str, member_id: str, partition: PartitionId, batches: list[AcknowledgementBatch]
+    ) -> "Future[Result]":
+        """Acknowledge records of one partition."""
+        key = SharePartitionKey(group_id, *partition)
+        found = self._partitions.get(key)
+        if found is None:
+            return completed(_NOT_LOADED)
+
+        def done(result: Result) -> Result:
+            if not result.error:
+                self.metrics.acknowledged(batches)
+            elif result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self._drop(key, found)  # the persister has another leader or a newer state: the next fetch reads it
+            return result
+
+        return then(found.acknowledge(member_id, batches), done)
+
+    def fetch(
+        self, group_id: str, member_id: str, params: ShareFetchParams, asked: Sequence[Target]
+    ) -> list[Fetched] | ShareFetchAnswer:
+        """Acquire records of the partitions, in the order of ``asked``; return a future if there is something to wait for."""
+        configs = self._environment.configs(group_id)
+        isolation = FetchIsolation.TXN_COMMITTED if configs.isolation_level == READ_COMMITTED else FetchIsolation.HIGH_WATERMARK
+        targets = [(name, self._target(SharePartitionKey(group_id, *identity), name)) for identity, name in asked]
+        clock = self._environment.clock
+        fetch = _Fetch(group_id, member_id, params, isolation, targets, clock.monotonic_ns())
+        if not targets:
+            return []
+        if params.max_wait_ms <= 0:
+            return self._acquire(fetch, True) or []
+        operation = DelayedShareFetch(params, partial(self._acquire, fetch), self.metrics.expired)
+        shares = [target for _, target in targets if isinstance(target, SharePartition)]
+        keys = [*(each.key for each in shares), *dict.fromkeys(name for name, _ in targets)]
+        self._purgatory.try_complete_else_watch(operation, keys)
+        return operation.future.result() if operation.future.done() else operation.future
+
+    def _acquire(self, fetch: _Fetch, any_amount: bool) -> list[Fetched] | None:
+        """Acquire records for a fetch; return None if there is neither enough nor an error."""
+        results: dict[int, Fetched] = {}
+        ready: list[tuple[int, TopicPartition, SharePartition]] = []
+        for index, (name, target) in enumerate(fetch.targets):
+            failed = self._failure(target)
+            if failed is not None:
+                results[index] = Fetched(failed)
+            elif isinstance(target, SharePartition) and target.lock_fetch():
+                ready.append((index, name, target))
+        try:
+            if ready:
+                self._read(fetch, ready, results, any_amount)
+        finally:
+            for _, _, share in ready:
+                if share.unlock_fetch():
+                    self._check_later(share.key)
+        if not results and not any_amount:
+            return None
+        acquired = sum(bool(each.acquired) for each in results.values())
+        self.metrics.fetched(fetch.group_id, acquired, len(fetch.targets))
+        if acquired:
+            self.metrics.acquired(fetch.group_id, (self._environment.clock.monotonic_ns() - fetch.began_ns) / 1e6)
+        return [results.get(index) or Fetched() for index in range(len(fetch.targets))]
+
+    @staticmethod
+    def _failure(target: SharePartition | Result) -> Result | None:
+        """Return why nothing can be acquired of a partition, None if something can be, now or later."""
+        if isinstance(target, Result):
+            return target
+        if target.state in (SharePartitionState.FAILED, SharePartitionState.FENCED):
+            failed = target.outcome
+            return failed if failed.error else _NOT_LEADER
+        return None
+
+    def _read(
+        self,
+        fetch: _Fetch,
+        ready: list[tuple[int, TopicPartition, SharePartition]],
+        results: dict[int, Fetched],
+        any_amount: bool,
+    ) -> None:
+        """Read and acquire, from the partitions whose fetch locks the caller has."""
+        params = fetch.params
+        left = params.max_records
+        share_bytes = max(params.max_bytes // len(ready), 1)
+        read_params = FetchParams(CONSUMER_REPLICA_ID, 0, 0, params.max_bytes, fetch.isolation, _LEADER_ONLY_VERSION)
+        waiting = ready
+        for _ in range(MAX_ROUNDS):
+            fetches = [
+                PartitionFetch(name, share.key.topic_id, share.key.partition, share.next_fetch_offset, share_bytes)
+                for _, name, share in waiting
+            ]
+            reads = self._replicas.reader.read(read_params, fetches, from_purgatory=True)
+            has_enough = any_amount or results or sum(read.size_bytes for read in reads) >= params.min_bytes
+            again = []
+            for (index, name, share), asked, read in zip(waiting, fetches, reads, strict=True):
+                if read.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    if self._log_start_moved(name, share):
+                        again.append((index, name, share))
+                elif read.error:
+                    results[index] = Fetched(Result(ErrorCode(read.error)))
+                elif read.size_bytes and has_enough and left > 0:
+                    fetched = self._acquire_of(fetch, share, asked, read, left)
+                    if fetched is None:
+                        again.append((index, name, share))
+                    elif fetched.acquired:
+                        results[index] = fetched
+                        left -= sum(each.last_offset - each.first_offset + 1 for each in fetched.acquired)
+            if not again or left <= 0:
+                return
+            waiting = again
+
+    def _acquire_of(
+        self, fetch: _Fetch, share: SharePartition, asked: PartitionFetch, read: PartitionRead, left: int
+    ) -> Fetched | None:
+        """Acquire records of one read; return None if later records may be acquired instead of these."""
+        share.log_start_moved(read.log_start_offset)
+        batches = ReadBatches(read.records, read.aborted_transactions)
+        params = fetch.params
+        acquisition = Acquisition(fetch.member_id, left, params.batch_size, params.is_record_limit, share.due_ns())
+        acquired = share.acquire(acquisition, asked.fetch_offset, batches, batches.aborted)
+        if not acquired:
+            is_past = share.next_fetch_offset > asked.fetch_offset and share.can_acquire()
+            return None if is_past else Fetched()
+        return Fetched(OK, batches.part(acquired), tuple(acquired))
+
+    def _log_start_moved(self, name: TopicPartition, share: SharePartition) -> bool:
+        """Move the start offset to where the log begins; return whether the fetch offset is in the log then."""
+        partition = self._replicas.online_leader(name)
+        if partition is None:
+            return False
+        share.log_start_moved(partition.log.log_start_offset)
+        return partition.log.log_start_offset <= share.next_fetch_offset <= partition.log.high_watermark
+
+    def shutdown(self) -> None:
+        """Fence all share partitions: this broker stops."""
+        with self._lock:
+            keys = list(self._partitions)
+        for key in keys:
+            self._drop(key)
