@@ -49,12 +49,12 @@ class ShareBench:
         self.topics.change({"orders": 3})
         self.config = ShareCoordinatorConfig(**settings)
         self.metrics = MetricsRegistry(self.clock)
+        self.timer = Timer(self.clock)
         self.epoch = 0
         self.start()
 
     def start(self) -> None:
         self.scheduler = ManualScheduler(self.clock)
-        self.timer = Timer(self.clock)
         environment = ShareEnvironment(self.clock, self.config, self.topics)
         runtime = CoordinatorRuntime(
             RuntimeSettings(SHARE_TOPIC, lambda: 1),

@@ -35,6 +35,9 @@ from twisted_kafka.waiting.futures import completed, then
 NO_START_OFFSET: Final = -1
 
 
+_log = Logger()
+
+
 class SharePartitionState(Enum):
     """Whether the state was read from the persister."""
 
@@ -95,8 +98,6 @@ class SharePartitionEnvironment(NamedTuple):
 
 class SharePartition:
     """See the module. Methods may be called on any thread."""
-
-    log = Logger()
 
     def __init__(
         self,
@@ -163,7 +164,7 @@ class SharePartition:
         except KafkaError as error:
             result, records = Result(error.code, str(error)), None
         except Exception as error:  # noqa: BLE001 the requests that wait get an answer, too
-            self.log.failure("Cannot read the state of {key}", key=self.key)
+            _log.failure("Cannot read the state of {key}", key=self.key)
             result, records = Result(error_of(error)), None
         with self._lock:
             if self._state is SharePartitionState.FENCED:
@@ -341,7 +342,7 @@ class SharePartition:
         def written(done: "Future[wire.WriteShareGroupStateResponse]") -> None:
             result = _written(done.result())
             if result.error:
-                self.log.warn(
+                _log.warn(
                     "The state of {n} batches of {key} was not written: {error}",
                     n=len(batches),
                     key=self.key,

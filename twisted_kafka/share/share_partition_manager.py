@@ -49,6 +49,9 @@ Target = tuple[PartitionId, TopicPartition]
 """A partition of a request, and its name."""
 
 
+_log = Logger()
+
+
 class _Fetch:
     """A ShareFetch: its parameters, and a share partition or an error for each of its partitions."""
 
@@ -73,8 +76,6 @@ class _Fetch:
 
 class SharePartitionManager:
     """See the module. Methods may be called on any thread."""
-
-    log = Logger()
 
     def __init__(
         self,
@@ -187,7 +188,7 @@ class SharePartitionManager:
         self._check_later(key)
 
     def _target(self, key: SharePartitionKey, name: TopicPartition) -> SharePartition | Result:
-        """Return the share partition, which may have to be initialized yet, or why there is none."""
+        """Return the share partition, which may have to be initialized yet, or the reason for its absence."""
         found = self._partitions.get(key)
         if found is not None:
             return found
@@ -225,7 +226,7 @@ class SharePartitionManager:
             result = done.result()
             self.metrics.loaded((clock.monotonic_ns() - began_ns) / 1e6)
             if result.error:
-                self.log.debug("{key} is not initialized: {error}", key=made.key, error=result.error.name)
+                _log.debug("{key} is not initialized: {error}", key=made.key, error=result.error.name)
                 self._later(partial(self._drop, made.key, made))
 
         made.initialize().add_done_callback(initialized)

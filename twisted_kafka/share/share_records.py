@@ -10,7 +10,7 @@ from twisted_kafka.share.in_flight_records import Acquired
 
 
 class _Place(NamedTuple):
-    """The offsets of a batch, and where it is, relative to the begin of what was read."""
+    """The offsets of a batch, and where it is, relative to the begin of the read."""
 
     first_offset: int
     last_offset: int
