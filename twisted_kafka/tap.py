@@ -66,7 +66,7 @@ class Options(usage.Options):
         [
             "environment",
             "e",
-            "Settings in variables: KAFKA_LOG_RETENTION_HOURS is log.retention.hours, as in Kafka's container image.",
+            "Read settings from the environment, as Kafka's image does: KAFKA_LOG_RETENTION_HOURS is log.retention.hours.",
         ],
     ]
 

@@ -23,7 +23,7 @@ def test_a_period_is_compared_with_the_one_before(spark: Any, tmp_path: Path) ->
     lines = [line("Produce", 5, topics=[topic("orders", 10)])] * 10
     lines += [line("Fetch", 5, client_id="gone")] * 3
     lines += [line("Produce", 15, topics=[topic("orders", 40)], software_version=version) for version in ("1", "2")] * 10
-    lines += [line("Produce", 16, error="NOT_LEADER_OR_FOLLOWER"), line("Heartbeat", 16, error="REBALANCE_IN_PROGRESS")]
+    lines += [line("Produce", 16, error="MESSAGE_TOO_LARGE"), line("Heartbeat", 16, error="REBALANCE_IN_PROGRESS")]
     (tmp_path / "a.jsonl").write_text("".join(lines))
     folding = Folding(since="2026-11-21T08:10:00", until="2026-11-21T08:20:00")
     found = run(spark, Job(paths=[str(tmp_path)], folding=folding, is_compared=True))

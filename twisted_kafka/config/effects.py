@@ -1,7 +1,7 @@
 """The keys that have an effect in this broker.
 
-Any other key is accepted and shown by DescribeConfigs, and is listed in a warning at start if it is set. A key is added to this
-list, and nowhere else, when it is implemented.
+Any other key is accepted and shown by DescribeConfigs, and is listed in a warning at start if it is set. Add a key to this list,
+and to no other list, when it is implemented.
 """
 
 _BROKER = """

@@ -43,7 +43,7 @@ class Finding(NamedTuple):
 
 def add_command(parser: argparse.ArgumentParser) -> None:
     """Add the options (``commands.Command``)."""
-    parser.add_argument("address", metavar="HOST:PORT")
+    parser.add_argument("address", metavar="HOST:PORT", help="the broker, as clients address it")
     what = "a client's settings for TLS and SASL (security.protocol, ssl.*, sasl.*), a file as for Kafka's tools"
     parser.add_argument("--command-config", metavar="FILE", type=Path, help=what)
     parser.set_defaults(run=_run)

@@ -30,7 +30,7 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``replay`` (``commands.Command``)."""
     parser.description = f"{parser.description} It needs a plain-text listener. The exit status is 1 if an answer differs."
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("address", metavar="HOST:PORT")
+    parser.add_argument("address", metavar="HOST:PORT", help="the broker")
     parser.set_defaults(run=_replay)
 
 

@@ -80,10 +80,10 @@ KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("ssl.handshake.timeout.ms", INT, 10_000, at_least(1), LOW, READ_ONLY,
               "Timeout of TLS handshakes, after which the connection is closed.", LISTENER),
     ConfigKey("ssl.handshake.max.pending", INT, 1_000, at_least(1), LOW, READ_ONLY,
-              "Maximum number of TLS handshakes in progress per network thread; a further one closes the oldest.", LISTENER),
+              "TLS handshakes in progress per network thread; beyond it, clients that are silent for 10 s are closed.", LISTENER),
     ConfigKey("sasl.server.authentication.timeout.ms", INT, 30_000, at_least(1), LOW, READ_ONLY,
               "Time from the connection to the end of its SASL authentication, after which it is closed."),
     ConfigKey("sasl.server.authentication.max.pending", INT, 1_000, at_least(1), LOW, READ_ONLY,
-              "Maximum number of connections per network thread that have not authenticated; a further one closes the oldest."),
+              "Unauthenticated connections per network thread; beyond it, clients that are silent for 10 s are closed."),
 )
 # fmt: on

@@ -65,7 +65,7 @@ def _add_filters(parser: argparse.ArgumentParser, *, is_filter: bool = True) -> 
             f"--{name.replace('_', '-')}", action="append", default=[], metavar="NAME", help="* for all; may be repeated"
         )
     parser.add_argument("--cluster", action="store_true", help="the cluster itself")
-    parser.add_argument("--prefixed", action="store_true", help="the names are the first characters of names")
+    parser.add_argument("--prefixed", action="store_true", help="the names are prefixes of the resources' names")
     if is_filter:
         parser.add_argument("--permission", choices=("allow", "deny"))
 

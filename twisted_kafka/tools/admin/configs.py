@@ -56,7 +56,9 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     one = action(commands, "alter", "change settings while the brokers run", _alter)
     one.add_argument("type", choices=tuple(TYPES))
     several(one, "names", "NAME", "a topic or pattern, a broker's id, 'default' for all brokers, ...", least=1)
-    one.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="may be repeated, as the next ones")
+    one.add_argument(
+        "-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="change a key; may be repeated, like the next options"
+    )
     one.add_argument("-d", "--delete", action="append", default=[], metavar="KEY", help="use the default again")
     one.add_argument("--append", action="append", default=[], metavar="KEY=VALUE", help="add to a list")
     one.add_argument("--subtract", action="append", default=[], metavar="KEY=VALUE", help="remove from a list")

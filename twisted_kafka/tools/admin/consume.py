@@ -58,7 +58,10 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--max-records", type=int, metavar="N", help="end after this number of records")
     parser.add_argument("-F", "--follow", action="store_true", help="wait for further records, until ctrl-C")
     parser.add_argument(
-        "--isolation-level", choices=(_COMMITTED, _UNCOMMITTED), default=_COMMITTED, help="of transactions [default: %(default)s]"
+        "--isolation-level",
+        choices=(_COMMITTED, _UNCOMMITTED),
+        default=_COMMITTED,
+        help="read_uncommitted also prints records of open and aborted transactions [default: %(default)s]",
     )
     complete(parser, _consume)
 

@@ -53,7 +53,9 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-H", "--header", action="append", default=[], metavar="KEY=VALUE", help="a header of all records; may be repeated"
     )
-    parser.add_argument("-p", "--partition", type=int, metavar="N", help="[default: by the key, as Kafka's clients]")
+    parser.add_argument(
+        "-p", "--partition", type=int, metavar="N", help="the partition [default: chosen by the key, as in Kafka's clients]"
+    )
     parser.add_argument(
         "-t", "--timestamp", metavar="TIME", help="a time (2026-11-27T06:00:00Z), or a time ago (15m, 2h, 1d) [default: now]"
     )

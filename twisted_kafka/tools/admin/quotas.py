@@ -32,7 +32,7 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     one = action(commands, "alter", "set or delete quotas", _alter)
     _add_entities(one)
     one.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help=f"{_KEYS}; may be repeated")
-    one.add_argument("-d", "--delete", action="append", default=[], metavar="KEY", help="may be repeated")
+    one.add_argument("-d", "--delete", action="append", default=[], metavar="KEY", help="delete a quota; may be repeated")
     one.add_argument("--dry-run", action="store_true", help="only check whether it could be done")
     one = action(commands, "delete", "delete all quotas of users, clients or addresses", _delete)
     _add_entities(one)
@@ -43,7 +43,7 @@ def _add_entities(parser: argparse.ArgumentParser) -> None:
     for name, option in _ENTITIES:
         group = parser.add_mutually_exclusive_group()
         group.add_argument(f"--{option}", metavar="NAME" if name != "ip" else "ADDRESS")
-        group.add_argument(f"--default-{option}", action="store_true", help="those without a quota of their own")
+        group.add_argument(f"--default-{option}", action="store_true", help="the default, for names without a quota of their own")
 
 
 def _entity(options: argparse.Namespace) -> list[EntityData]:

@@ -27,9 +27,9 @@ _COLUMNS: Final = ("topic", "partition", "replicas", "new_replicas")
 
 def add_actions(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the actions to ``topics``."""
-    one = action(commands, "reassign", "move replicas to these brokers, as few as possible, for an equal number on each", _reassign)
+    one = action(commands, "reassign", "spread replicas evenly over brokers, with as few moves as possible", _reassign)
     several(one, "topics", "TOPIC", "a name or pattern [default: all, internal ones too]")
-    one.add_argument("--brokers", required=True, metavar="ID,...", help="the brokers that shall have the replicas")
+    one.add_argument("--brokers", required=True, metavar="ID,...", help="the brokers that get the replicas")
     one.add_argument("-r", "--replication-factor", type=int, metavar="N", help="[default: as many replicas as now]")
     one.add_argument("--wait", action="store_true", help="wait until the replicas are in sync")
     with_preview(one)

@@ -59,14 +59,21 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--no-leader", action="store_true", help="only partitions without a leader")
     one = action(commands, "create", "create topics", _create)
     several(one, "topics", "TOPIC", least=1)
-    one.add_argument("-p", "--partitions", type=int, default=-1, metavar="N", help="[default: the broker's num.partitions]")
     one.add_argument(
-        "-r", "--replication-factor", type=int, default=-1, metavar="N", help="[default: the broker's default.replication.factor]"
+        "-p", "--partitions", type=int, default=-1, metavar="N", help="number of partitions [default: the broker's num.partitions]"
+    )
+    one.add_argument(
+        "-r",
+        "--replication-factor",
+        type=int,
+        default=-1,
+        metavar="N",
+        help="replicas of each partition [default: the broker's default.replication.factor]",
     )
     one.add_argument(
         "-c", "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of the topics; may be repeated"
     )
-    one.add_argument("--if-not-exists", action="store_true", help="a topic that exists is not an error")
+    one.add_argument("--if-not-exists", action="store_true", help="do nothing for topics that exist")
     one.add_argument("--dry-run", action="store_true", help="only check whether the topics could be created")
     one = action(commands, "alter", "increase the number of partitions (settings: twisted-kafka configs alter topic)", _alter)
     several(one, "topics", "TOPIC", least=1)

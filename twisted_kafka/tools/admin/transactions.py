@@ -58,7 +58,11 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     one.add_argument("topic", metavar="TOPIC")
     one.add_argument("partition", type=int, metavar="PARTITION")
     one.add_argument(
-        "--start-offset", type=int, required=True, metavar="N", help="its first offset, as find-hanging and producers show it"
+        "--start-offset",
+        type=int,
+        required=True,
+        metavar="N",
+        help="the transaction's first offset, which find-hanging and producers show",
     )
     with_preview(one)
 
