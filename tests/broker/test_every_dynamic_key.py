@@ -224,7 +224,7 @@ def test_every_dynamic_key_has_its_place_in_one_table() -> None:
     tables = [TOPIC_DEFAULTS.keys(), EFFECTS.keys(), TLS_EFFECTS, ELSEWHERE.keys(), CANNOT.keys()]
     names = [name for table in tables for name in table]
     assert len(names) == len(set(names))
-    assert set(names) == DYNAMIC
+    assert set(names) == DYNAMIC, "each key that can change at runtime belongs into one table of this module"
     assert (DYNAMIC - CANNOT.keys()) - HONOURED == {"log.local.retention.bytes", "log.local.retention.ms"}
     for place in ELSEWHERE.values():
         path, _, test = place.partition("::")

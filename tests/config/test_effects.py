@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from twisted_kafka.config.effects import HONOURED, TOPIC_HONOURED
-from twisted_kafka.config.keys import BROKER_SYNONYMS, TOPIC_KEYS
+from twisted_kafka.config.keys import BROKER_SYNONYMS, EXTENSION_KEYS, TOPIC_KEYS
 from twisted_kafka.config.keys.groups import GROUP_KEYS
 
 PACKAGE = Path(__file__).parents[2] / "twisted_kafka"
@@ -28,3 +28,7 @@ def test_broker_keys_with_an_effect_are_read() -> None:
     through_synonyms = {name for name in HONOURED if direct & set(BROKER_SYNONYMS.get(name, ()))}
     through_groups = {each for key in GROUP_KEYS.values() if f'"{key.name}"' in CODE for each in (key.synonym, key.low, key.high)}
     assert HONOURED - through_topics - direct - through_synonyms - through_groups == set()
+
+
+def test_every_key_of_this_broker_has_an_effect() -> None:
+    assert EXTENSION_KEYS <= HONOURED, "name the key in twisted_kafka/config/effects.py"
