@@ -9,6 +9,7 @@ from pathlib import Path
 
 from twisted_kafka_spark.cells.kinds import GROUPABLE
 from twisted_kafka_spark.pipeline.store import SOURCE
+from twisted_kafka_spark.pipeline.tables import FORMATS
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -142,7 +143,10 @@ def _source(command: argparse.ArgumentParser) -> None:
 def _report(report: argparse.ArgumentParser) -> None:
     _source(report)
     report.add_argument(
-        "--out", type=Path, default=Path("report.html"), help="the page to write; the JSON has the same name with .json"
+        "--out", default="report.html", help="the page to write, a path or a URL; the JSON has the same name with .json"
+    )
+    report.add_argument(
+        "--csv", default="", metavar="DIR", help="also write each table of the page as CSV to this directory or URL"
     )
     report.add_argument("--rollup", default="", metavar="DIR", help="also write the rollup as Parquet, for --merge")
     report.add_argument("--merge", action="store_true", help="the paths are rollups: merge them into one report")
@@ -176,6 +180,15 @@ def _rollup(rollup: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="name of this log, if several logs (for example of several brokers) go into one directory; its hours are replaced",
     )
+    rollup.add_argument(
+        "--format",
+        choices=(*FORMATS, "none"),
+        default=FORMATS[0],
+        help="form of the tables beside the rollup; delta and iceberg need their packages; default %(default)s",
+    )
+    rollup.add_argument(
+        "--table", default="", metavar="NAMESPACE", help="write the tables into this namespace of a catalog, such as lake.kafka"
+    )
     rollup.add_argument("--quiet", action="store_true", help="print nothing")
     _common(rollup)
 
@@ -191,6 +204,7 @@ def _follow(follow: argparse.ArgumentParser) -> None:
     follow.add_argument("--checkpoint", default="", help="the directory for the state; default: _checkpoint in --out")
     follow.add_argument("--every", default="10s", metavar="DURATION", help="interval between batches; default %(default)s")
     follow.add_argument("--late", default="1m", metavar="DURATION", help="how late lines may be for findings; default %(default)s")
+    follow.add_argument("--keep", default="", metavar="DURATION", help="delete hours of this age, such as 90d; default: never")
     follow.add_argument("--findings-topic", default="", help="also send findings to this topic of --bootstrap-servers")
     follow.add_argument("--json", action="store_true", help="print each finding as a JSON object in one line")
     follow.add_argument("--webhook", default="", metavar="URL", help="also send each finding as JSON to this URL, by POST")

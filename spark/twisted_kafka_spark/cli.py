@@ -11,12 +11,10 @@ import json
 import os
 import shlex
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from twisted_kafka_spark.arguments import PROGRAM, duration_s, moment, parser, whole_hours
@@ -26,19 +24,12 @@ from twisted_kafka_spark.findings.finding import SEVERITIES
 from twisted_kafka_spark.records.conditions import check_condition
 from twisted_kafka_spark.records.read import NoAccessLogError
 from twisted_kafka_spark.report.page import as_html
+from twisted_kafka_spark.report.sheets import as_csv
 from twisted_kafka_spark.report.terminal import as_text
-from twisted_kafka_spark.runtime import session
+from twisted_kafka_spark.runtime import output, session
 from twisted_kafka_spark.runtime.spark_errors import in_one_line
 
 DONE, NOT_POSSIBLE, WRONG_USAGE, FOUND = 0, 1, 2, 3
-
-
-def write(path: Path, text: str) -> None:
-    """Replace the file at ``path`` atomically."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as new:
-        new.write(text)
-    os.chmod(new.name, 0o644)
-    os.replace(new.name, path)
 
 
 def _say(text: str) -> None:
@@ -55,22 +46,28 @@ def _report(options: argparse.Namespace) -> int:
         allowed = f"must be any, {', '.join((*SEVERITIES, *NAMES))}"
         print(f"{options.program}: invalid --fail-on {', '.join(sorted(unknown))}: {allowed}", file=sys.stderr)
         return WRONG_USAGE
-    if not options.out.absolute().parent.is_dir():
-        raise NotADirectoryError(f"{options.out.absolute().parent} is not a directory; --out requires an existing one")
+    output.check(options.out)
     if options.compare:
         options.until = options.until or "0s"
         if not options.since:
             print(f"{options.program}: --compare needs --since", file=sys.stderr)
             return WRONG_USAGE
     more = {"is_compared": options.compare, "group_by": options.group_by}
-    document = _computed(options, rollup_out=options.rollup, is_merge=options.merge, **more)
-    document["made_by"] = _made_by(options)
-    _tell_kept(options, document)
-    write(options.out, as_html(document))
-    write(options.out.with_suffix(".json"), json.dumps(document, indent=1, default=str) + "\n")
+    places: list[str] = []
+
+    def work(spark: Any, job: Any) -> dict[str, Any]:
+        from twisted_kafka_spark.pipeline.job import run
+
+        document = run(spark, job)
+        document["made_by"] = _made_by(options)
+        places.extend(_write(spark, options, document))
+        return document
+
+    document = _computed(options, work, rollup_out=options.rollup, is_merge=options.merge, **more)
+    _tell_kept(options, document["source"]["kept_hours"])
     if not options.quiet:
         _say(as_text(document, is_unicode="utf" in (sys.stdout.encoding or "").lower()))
-        _say(f"{options.out} and {options.out.with_suffix('.json')}")
+        _say(" and ".join(places))
     return _status(document, options.fail_on)
 
 
@@ -85,27 +82,42 @@ def _made_by(options: argparse.Namespace) -> dict[str, str]:
     return {"version": made_with, "command": shlex.join([options.program, *said])}
 
 
-def _tell_kept(options: argparse.Namespace, document: dict[str, Any]) -> None:
-    """Print which hours of a rollup were not replaced."""
-    hours = document["source"]["kept_hours"]
+def _write(spark: Any, options: argparse.Namespace, document: dict[str, Any]) -> Iterator[str]:
+    """Write the files of a report; yield their places."""
+    yield output.write(spark, options.out, as_html(document))
+    yield output.write(spark, output.with_suffix(options.out, ".json"), json.dumps(document, indent=1, default=str) + "\n")
+    if options.csv:
+        folder = options.csv.rstrip("/")
+        if not output.is_remote(folder):
+            output.local(folder).mkdir(parents=True, exist_ok=True)
+        for name, text in as_csv(document).items():
+            output.write(spark, f"{folder}/{name}.csv", text)
+        yield f"{folder}/*.csv"
+
+
+def _tell_kept(options: argparse.Namespace, hours: Sequence[str]) -> None:
+    """Print which hours of a rollup were not changed."""
     if hours:
         which = hours[0] if len(hours) == 1 else f"{len(hours)} hours from {hours[0]} to {hours[-1]}"
-        print(f"{options.program}: kept {which}: the rollup has more requests than this log", file=sys.stderr)
+        print(f"{options.program}: kept {which}: the rollup has other lines, and some of these", file=sys.stderr)
 
 
 def _rollup(options: argparse.Namespace) -> int:
-    document = _computed(options, rollup_out=options.out, rollup_source=options.source)
-    source = document["source"]
-    _tell_kept(options, document)
+    from twisted_kafka_spark.pipeline.job import roll_up
+    from twisted_kafka_spark.pipeline.tables import Target
+
+    target = None if options.format == "none" else Target(options.format, options.table)
+    rolled = _computed(options, roll_up, rollup_out=options.out, rollup_source=options.source, tables=target)
+    _tell_kept(options, rolled.written.kept)
     if not options.quiet:
-        _say(f"rolled {source['lines'].get('read', 0):,} lines up into {options.out}")
-        for reason, sample in source["samples"].items():
-            print(f"{options.program}: {source['lines'][reason]:,} {reason} lines, such as {sample[0]}", file=sys.stderr)
+        _say(f"rolled {rolled.lines.get('read', 0):,} new lines up into {options.out}")
+        for reason, sample in rolled.samples.items():
+            print(f"{options.program}: {rolled.lines[reason]:,} {reason} lines, such as {sample}", file=sys.stderr)
     return DONE
 
 
-def _computed(options: argparse.Namespace, *, is_merge: bool = False, **more: Any) -> dict[str, Any]:
-    """Start Spark and return the report's document; `more`: fields of the job that only one command has."""
+def _computed(options: argparse.Namespace, work: Callable[[Any, Any], Any], *, is_merge: bool = False, **more: Any) -> Any:
+    """Start Spark and return what `work` returns for the job; `more`: fields of the job that only one command has."""
     from twisted_kafka_spark.progress import Progress
     from twisted_kafka_spark.records.read import find_sources, is_remote
 
@@ -114,11 +126,8 @@ def _computed(options: argparse.Namespace, *, is_merge: bool = False, **more: An
     if topic is None and not is_merge and not is_elsewhere:
         find_sources(None, options.paths, with_open=not more["rollup_out"])  # fails before Spark takes seconds to start
     job = _job(options, topic=topic, is_merge=is_merge, **more)  # likewise
-    with _spark(options) as spark:
-        from twisted_kafka_spark.pipeline.job import run
-
-        with Progress(spark, is_wanted=not options.quiet):
-            return run(spark, job)
+    with _spark(options) as spark, Progress(spark, is_wanted=not options.quiet):
+        return work(spark, job)
 
 
 @contextmanager
@@ -186,6 +195,7 @@ def _follow(options: argparse.Namespace) -> int:
     late_s, trigger_s = duration_s(options.late), duration_s(options.every)
     known = _rules(options)
     check_webhook(options.webhook)
+    keep_s = duration_s(options.keep) if options.keep else 0
     with _spark(options, application="access log follow") as spark:
         from twisted_kafka_spark.stream.follow import Following, follow
         from twisted_kafka_spark.stream.source import Source
@@ -197,6 +207,7 @@ def _follow(options: argparse.Namespace) -> int:
             checkpoint=options.checkpoint,
             late_s=late_s,
             trigger_s=trigger_s,
+            keep_s=keep_s,
             is_once=options.once,
             findings_topic=findings_topic,
             as_json=options.json,

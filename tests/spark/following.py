@@ -1,6 +1,7 @@
 """A followed access log."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,15 @@ LATE_S = 60
 class Following:
     """The batches of a stream without the stream, which can be restarted from its files."""
 
-    def __init__(self, spark: Any, directory: Path) -> None:
-        self.spark, self.directory = spark, directory
+    def __init__(self, spark: Any, directory: Path, now: Callable[[], float] = time.time) -> None:
+        self.spark, self.directory, self.now = spark, directory, now
         self.reported: list[dict[str, Any]] = []
         self.start()
 
     def start(self) -> None:
         self.followed = Followed(self.spark, str(self.directory))
         checkpoint = Folder(self.spark, str(self.directory / "_checkpoint"))
-        self._batches = streams.Batches(self.followed, Watch(self.followed, checkpoint, LATE_S, self.reported.extend))
+        self._batches = streams.Batches(self.followed, Watch(self.followed, checkpoint, LATE_S, self.reported.extend, now=self.now))
 
     def batch(self, number: int, *tasks: Iterable[str]) -> None:
         blocks = [(bytearray("".join(lines), "utf-8"),) for lines in tasks]

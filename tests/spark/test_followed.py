@@ -163,5 +163,5 @@ def test_what_cannot_be_followed_is_an_error_of_one_line(spark: Any, following: 
 
 def test_the_written_files_have_the_declared_columns(following: Following) -> None:
     following.batch(0, minutes(0, 5))
-    (path, *_) = following.directory.glob(f"{followed.FOLLOWED}/*/*.parquet")
+    (path, *_) = following.directory.glob(f"{followed.FOLLOWED}/*/date=2026-11-21/hour=08/*.parquet")
     assert parquet.read_schema(path).names == kinds.arrow_schema().names

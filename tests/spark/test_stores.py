@@ -20,7 +20,7 @@ from twisted_kafka_spark.arguments import whole_hours
 from twisted_kafka_spark.cells.fold import Folding
 from twisted_kafka_spark.cells.shards import Merging
 from twisted_kafka_spark.pipeline import exchange, rollup, store
-from twisted_kafka_spark.pipeline.job import Job, run
+from twisted_kafka_spark.pipeline.job import Job, roll_up, run
 from twisted_kafka_spark.records.read import NoAccessLogError, find_sources
 from twisted_kafka_spark.runtime.folder import Folder
 
@@ -183,25 +183,27 @@ def test_logs_with_names_of_their_own_share_a_directory_of_rollups(spark: Any, t
         rolled(log, out, spark, rollup_source=f"broker-{node}")
     merged = run(spark, Job(paths=[str(out)], is_merge=True))
     assert {row["node"]: row["requests"] for row in merged["listeners"]} == {1: 6, 2: 7}
-    names = sorted(path.name.split(".")[1] for path in out.glob("rollup=*/date=*/hour=*/*.parquet"))
-    assert names == ["broker-1", "broker-2"]
+    names = sorted(path.name.split(".")[:2] for path in out.glob("rollup=*/date=*/hour=*/*.parquet"))
+    assert names == [["cells", "broker-1"], ["cells", "broker-2"], ["more", "broker-1"]]
 
 
-def test_an_hour_is_replaced_only_by_as_many_requests(spark: Any, tmp_path: Path) -> None:
-    """Such as after retention has deleted the first file of the oldest hour."""
+def test_what_retention_has_deleted_stays_in_a_rollup(spark: Any, tmp_path: Path) -> None:
+    """Such as the first file of the oldest hour; what is new is added, and a line that is there is not."""
     out, log = tmp_path / "rolled", one_hour(tmp_path / "log", 1, 50)
     later = [line("Fetch", minute, time=f"2026-11-21T09:{minute:02}:30.250Z", sequence=50 + minute) for minute in range(10)]
     (log / "node-1-000002.jsonl").write_text("".join(later[:4]))
-    assert rolled(log, out, spark)["source"]["kept_hours"] == []
+    assert roll_up(spark, Job(paths=[str(log)], rollup_out=str(out))).lines == {"read": 54}
     whole = (log / "node-1-000001.jsonl").read_text().splitlines(keepends=True)
     (log / "node-1-000001.jsonl").write_text("".join(whole[25:]))
     (log / "node-1-000002.jsonl").write_text("".join(later))
-    for _ in range(2):
-        assert rolled(log, out, spark)["source"]["kept_hours"] == ["2026-11-21T08"]
+    for new in (6, 0):
+        rolled_up = roll_up(spark, Job(paths=[str(log)], rollup_out=str(out)))
+        assert rolled_up.lines == ({"read": new} if new else {})
+        assert rolled_up.written.kept == []
         assert run(spark, Job(paths=[str(out)], is_merge=True))["total"]["requests"] == 60
-    (file,) = out.glob("rollup=*/date=*/hour=08/*.parquet")
+    (file,) = out.glob("rollup=*/date=*/hour=08/cells.*.parquet")
     file.write_bytes(b"damaged")
-    assert rolled(log, out, spark)["source"]["kept_hours"] == []
+    assert roll_up(spark, Job(paths=[str(log)], rollup_out=str(out))).lines == {"read": 25}
     assert run(spark, Job(paths=[str(out)], is_merge=True))["total"]["requests"] == 35
 
 
@@ -216,13 +218,15 @@ def test_an_hour_is_its_newest_file_if_a_write_was_killed_before_it_deleted_the_
     rolled(one_hour(tmp_path / "a", 1, 5), out, spark)
     (first,) = out.glob("rollup=*/date=*/hour=*/*.parquet")
     kept = first.read_bytes()
-    rolled(one_hour(tmp_path / "b", 1, 6), out, spark)
+    first.rename(first.with_name("part-00000-as-spark-names-them.parquet"))  # as earlier releases did
+    newest = first.with_name("cells.log.9999999999999-0a.parquet")
+    newest.write_bytes(kept)
     first.write_bytes(kept)
-    first.with_name("part-00000-as-spark-names-them.parquet").write_bytes(kept)  # as earlier releases did
     for _ in range(2):
-        assert run(spark, Job(paths=[str(out)], is_merge=True))["total"]["requests"] == 6
-        rolled(tmp_path / "b", out, spark)
-    assert len(list(out.glob("rollup=*/date=*/hour=*/*.parquet"))) == 1
+        assert run(spark, Job(paths=[str(out)], is_merge=True))["total"]["requests"] == 5
+        rolled(tmp_path / "a", out, spark)
+    rolled(one_hour(tmp_path / "b", 1, 6), out, spark)
+    assert run(spark, Job(paths=[str(out)], is_merge=True))["total"]["requests"] == 6
 
 
 @pytest.mark.slow

@@ -6,8 +6,8 @@ cells.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 from twisted_kafka_spark.cells import bundles, histogram, kinds, security, shards, transactions
 from twisted_kafka_spark.cells.kinds import KINDS, SERVED, TIMES
 from twisted_kafka_spark.cells.security import GROUP_REFUSAL, PLAIN_PROTOCOLS
+from twisted_kafka_spark.cells.seen import Origin, Seen
+from twisted_kafka_spark.records.clocks import HOUR_US, MINUTE_US, NOBODY, WRITTEN, note_skews
 from twisted_kafka_spark.records.frame import (
     IDENTITY,
     LARGEST_CODE,
@@ -43,8 +45,8 @@ OUT_ROWS = 1 << 14
 _MICROSECOND = 1_000_000
 _MILLISECOND = 1_000
 
-_LARGEST_GAP = 10_000
-"""The largest gap between the numbers of consecutive lines of one run."""
+_MOST_RUNS = 1_000
+"""The most runs of consecutive numbers in a fold. If there are more, lines in the smallest gaps count as read."""
 
 _MOST_TABLES = 100
 """The maximum number of tables of cells that a task keeps before it merges them."""
@@ -63,7 +65,8 @@ class Folding:
 
     `grain_s` overrides the grain of every kind (streams need the same grain for all). Records before `since`, or at or after
     `until`, both in the format of the field `time`, are skipped. `utc_offset_s` is the UTC offset of Kafka's request log,
-    `group_by` the keys of cells of that kind.
+    `group_by` the keys of cells of that kind. `latest_us`: the latest possible time (`clocks.latest_us`). Lines that were `seen`
+    are skipped.
     """
 
     grain_s: int = 0
@@ -71,10 +74,16 @@ class Folding:
     until: str = ""
     utc_offset_s: int = 0
     group_by: tuple[str, ...] = ()
+    latest_us: int = 0
+    seen: Seen = field(default_factory=Seen)
+
+    def reader(self) -> LineReader:
+        """Return a reader of lines."""
+        return LineReader(self.utc_offset_s, self.latest_us)
 
     def shards_of_lines(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Fold batches with one column of lines, or of blocks of lines, into shards of cells."""
-        reader = LineReader(self.utc_offset_s)
+        reader = self.reader()
         frames = (frame for batch in batches for frame in reader.frames(batch.column(0)))
         yield from shards.shards(bundles.unique(self.folded(frames, reader)))
 
@@ -82,31 +91,32 @@ class Folding:
         """Fold batches of records, which may lack columns that cells do not need, into shards of cells."""
         reader = LineReader()
         records = (reader.found.without_rows(batch) for batch in batches)
-        frames = (from_batch(completed(batch)) for batch in records if batch.num_rows)
+        frames = (_frame(batch, reader.found) for batch in records if batch.num_rows)
         yield from shards.shards(bundles.unique(self.folded(frames, reader)))
 
     def of_lines(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Fold batches with one column of lines, or of blocks of lines, into cells."""
-        reader = LineReader(self.utc_offset_s)
+        reader = self.reader()
         frames = (frame for batch in batches for frame in reader.frames(batch.column(0)))
         yield from bundles.wide(self.folded(frames, reader)).to_batches(OUT_ROWS)
 
     def of_records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Fold batches of records, which may lack columns that cells do not need."""
-        frames = (from_batch(completed(batch)) for batch in batches if batch.num_rows)
-        yield from bundles.wide(self.folded(frames, LineReader())).to_batches(OUT_ROWS)
+        reader = LineReader()
+        frames = (_frame(batch, reader.found) for batch in batches if batch.num_rows)
+        yield from bundles.wide(self.folded(frames, reader)).to_batches(OUT_ROWS)
 
     def parsed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Parse lines into records without folding them, and rows without a time (`Records.as_rows`)."""
-        reader = LineReader(self.utc_offset_s)
+        reader = self.reader()
         for batch in batches:
             yield from reader.records(batch.column(0))
         yield reader.found.as_rows()
 
     def streams(self, pieces: Iterable[Piece]) -> Iterator[bytes]:
         """Fold the lines of a task's pieces into unique cells: an Arrow stream for each kind."""
-        reader = LineReader(self.utc_offset_s)
-        frames = (frame for piece in pieces for block in blocks(piece) for frame in reader.frames_of_block(block))
+        reader = self.reader()
+        frames = (frame for piece in pieces for frame in _frames_of(piece, reader))
         for kind, table in bundles.unique(self.folded(frames, reader)):
             yield bundles.stream(kind, table)
 
@@ -116,7 +126,7 @@ class Folding:
         waiting: list[Frame] = []
         count = 0
         for frame in frames:
-            wanted = self._in_period(frame)
+            wanted = self.seen.unseen(self.in_period(frame))
             if len(wanted):
                 waiting.append(wanted)
                 count += len(wanted)
@@ -129,37 +139,82 @@ class Folding:
             made += _cells_of(concatenated(waiting), self.grain_s, self.group_by)
         return made + _refused(reader.found)
 
-    def _in_period(self, frame: Frame) -> Frame:
+    def in_period(self, frame: Frame) -> Frame:
+        """Return the records of a frame from `since` to before `until`."""
         if self.since:
             frame = frame.chosen(frame.time_us >= _microseconds(self.since))
         return frame.chosen(frame.time_us < _microseconds(self.until)) if self.until and len(frame) else frame
 
 
+def _frame(batch: pa.RecordBatch, found: Records) -> Frame:
+    """Return the frame of records; note wrong times, if the batch has a column with what corrected times were (`WRITTEN`)."""
+    if WRITTEN in batch.schema.names:
+        note_skews(batch, found.skews)
+    return from_batch(completed(batch))
+
+
+def _frames_of(piece: Piece, reader: LineReader) -> Iterator[Frame]:
+    reader.begin(piece.path)
+    for block in blocks(piece):
+        yield from reader.frames_of_block(block)
+
+
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Pieces of files by task; each task gets its number in a batch of one row."""
+    """Pieces of files by task; each task gets its number in a batch of one row.
+
+    `origins`: the files of a log that is rolled up, by path; their cells say which lines they are of.
+    """
 
     folding: Folding
     tasks: Sequence[Sequence[Piece]]
+    origins: Mapping[str, Origin] = field(default_factory=dict)
 
     def parsed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task, and rows without a time (`Records.as_rows`)."""
-        reader = LineReader(self.folding.utc_offset_s)
-        for block in self._blocks(batches):
-            yield from reader.records(pa.array([block], pa.binary()))
+        reader = self.folding.reader()
+        for piece in self._pieces(batches):
+            reader.begin(piece.path)
+            for block in blocks(piece):
+                yield from reader.records(pa.array([block], pa.binary()))
         yield reader.found.as_rows()
 
     def folded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the shards of a task's cells."""
-        reader = LineReader(self.folding.utc_offset_s)
-        frames = (frame for block in self._blocks(batches) for frame in reader.frames_of_block(block))
-        yield from shards.shards(bundles.unique(self.folding.folded(frames, reader)))
+        reader = self.folding.reader()
+        noted: bundles.Cells = []
+        frames = (frame for piece in self._pieces(batches) for frame in self._frames(piece, reader, noted))
+        made = self.folding.folded(frames, reader)
+        yield from shards.shards(bundles.unique([*made, *bundles.merged(noted).items()]))
 
-    def _blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    def _pieces(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for piece in self.tasks[number]:
-                    yield from blocks(piece)
+                yield from self.tasks[number]
+
+    def _frames(self, piece: Piece, reader: LineReader, noted: bundles.Cells) -> Iterator[Frame]:
+        """Yield the frames of a piece. If it is of a log that is rolled up, add cells about its lines to `noted`."""
+        origin = self.origins.get(piece.path)
+        if origin is None:
+            yield from _frames_of(piece, reader)
+            return
+        reader.begin(piece.path)
+        known = origin.hours(piece.start, piece.stop)
+        hours: set[int] = set()
+        wanted: set[int] = set()
+        stop = piece.start
+        for block in blocks(piece):
+            stop += len(block)
+            for frame in reader.frames_of_block(block):
+                hours.update(np.unique(frame.time_us // HOUR_US).tolist())
+                mine = self.folding.in_period(frame)
+                wanted.update(np.unique(mine.time_us // HOUR_US).tolist())
+                yield origin.unseen(mine, known)
+        refused = _refused_lines(reader.found, origin.hour)
+        if None not in known:
+            noted += refused
+        if stop > piece.start:
+            noted.append(("seen", _seen(origin.rows(piece.start, stop, hours, wanted))))
 
 
 def _microseconds(time: str) -> int:
@@ -553,45 +608,92 @@ def _failed(error: Coded) -> Numbers:
 
 
 def _runs(frame: Frame, seconds: Numbers, grain_s: int) -> pa.Table:
-    """Return the runs of consecutive line numbers of each broker; overlapping runs show that lines were read twice."""
-    numbered = frame.sequence != NO_SEQUENCE
+    """Return the runs of consecutive line numbers of each broker and hour; overlapping runs show that lines were read twice."""
+    numbered = np.flatnonzero(frame.sequence != NO_SEQUENCE)
     numbers = frame.sequence[numbered]
     brokers = np.array([node or 0 for node in frame.identities.column("node").to_pylist()], np.int64)
     nodes = brokers[frame.identity[numbered]]
-    rows: list[dict[str, Any]] = []
-    for node in np.unique(nodes).tolist():
-        mine = numbers[nodes == node]
-        # A piece may contain the end of one file and the beginning of another: a run ends where there is a gap in the numbers.
-        starts = np.flatnonzero(np.abs(np.diff(mine, prepend=mine[0] - _LARGEST_GAP - 1)) > _LARGEST_GAP)
-        counts = np.diff(starts, append=len(mine)).tolist()
-        firsts, lasts = np.minimum.reduceat(mine, starts).tolist(), np.maximum.reduceat(mine, starts).tolist()
-        for first, last, count in zip(firsts, lasts, counts, strict=True):
-            rows.append({"node": node, "note": str(first), "requests": count, "first_us": first, "last_us": last})
-    at = _start_of(seconds, grain_s or KINDS["runs"].grain_s)
-    types = kinds.arrow_schema()
-    made = pa.Table.from_pylist(rows, pa.schema([types.field(name) for name in rows[0]]))
-    return made.append_column("at", pa.repeat(at, len(rows)))
+    grain = grain_s or KINDS["runs"].grain_s
+    at = seconds[numbered] // grain
+    # Several threads may number and write lines in slightly different order, and a piece may contain several files.
+    order = np.lexsort((numbers, at, nodes))
+    numbers, nodes, at = numbers[order], nodes[order], at[order]
+    steps = np.diff(numbers, prepend=numbers[0])
+    other = (np.diff(nodes, prepend=nodes[0]) != 0) | (np.diff(at, prepend=at[0]) != 0)
+    starts = _starts_of_runs(steps, other)
+    stops = np.append(starts[1:], len(numbers))
+    return pa.table(
+        {
+            "at": pa.array(at[starts] * (grain * _MICROSECOND), pa.timestamp("us", "UTC")),
+            "node": pa.array(nodes[starts], pa.int32()),
+            "note": pa.array(numbers[starts]).cast(pa.string()),
+            "requests": stops - starts,
+            "first_us": numbers[starts],
+            "last_us": numbers[stops - 1],
+        }
+    )
 
 
-def _start_of(seconds: Numbers, grain_s: int) -> pa.Scalar:
-    return pa.scalar(int(seconds[0]) // grain_s * grain_s * _MICROSECOND, pa.timestamp("us", "UTC"))
+def _starts_of_runs(steps: Numbers, other: np.ndarray[Any, np.dtype[np.bool_]]) -> Numbers:
+    """Return where runs begin: after gaps in the numbers, the largest ones if there are many, as where lines were left out."""
+    gaps = np.flatnonzero((steps > 1) & ~other)
+    if len(gaps) > _MOST_RUNS:
+        gaps = gaps[np.argsort(-steps[gaps], kind="stable")[:_MOST_RUNS]]
+    found: Numbers = np.unique(np.concatenate([[0], np.flatnonzero(other), gaps]))
+    return found
 
 
 def _lines_read(frame: Frame, seconds: Numbers, grain_s: int) -> pa.Table:
-    at = _start_of(seconds, grain_s or KINDS["lines"].grain_s)
-    return pa.table({"at": pa.array([at]), "error": [READ], "requests": [len(frame)]})
+    grain = grain_s or KINDS["lines"].grain_s
+    hours, counts = np.unique(seconds // grain, return_counts=True)
+    at = pa.array(hours * (grain * _MICROSECOND), pa.timestamp("us", "UTC"))
+    return pa.table({"at": at, "error": [READ] * len(hours), "requests": counts})
 
 
-def _refused(found: Records) -> bundles.Cells:
-    """Return cells of the lines without a record, and of the topic ids."""
+def _seen(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return a table of cells of kind `seen`."""
+    types = kinds.arrow_schema()
+    timed = [{**row, "at": row["hour"] * HOUR_US} for row in rows]
+    names = ("at", *KINDS["seen"].keys, *KINDS["seen"].measures)
+    integers = pa.schema([types.field(name) if name != "at" else pa.field("at", pa.int64()) for name in names])
+    table = pa.Table.from_pylist(timed, integers)
+    return table.set_column(0, types.field("at"), table["at"].cast(types.field("at").type))
+
+
+def _refused_lines(found: Records, hour: int | None = None) -> bundles.Cells:
+    """Take the lines without a record; return their cells, which are of an hour (its number since 1970) if that is known."""
     made: bundles.Cells = []
+    at = pa.scalar(None if hour is None else hour * HOUR_US, pa.timestamp("us", "UTC"))
     for reason, count in found.refused.items():
         notes: list[str | None] = [found.samples[reason]]
         counts = [1]
         if count > 1:
             notes.append(None)
             counts.append(count - 1)
-        made.append(("lines", pa.table({"error": [reason] * len(notes), "note": pa.array(notes, pa.string()), "requests": counts})))
+        columns = {"error": [reason] * len(notes), "note": pa.array(notes, pa.string()), "requests": counts}
+        made.append(("lines", pa.table({"at": pa.repeat(at, len(notes)), **columns})))
+    found.refused.clear()
+    found.samples.clear()
+    return made
+
+
+def _skewed(found: Records) -> pa.Table:
+    """Return the cells of the lines with a wrong time."""
+    rows = [
+        (minute * MINUTE_US, None if node == NOBODY else node, which, each.lines, each.first_us, each.last_us, each.most_us)
+        for (node, which, minute), each in found.skews.items()
+    ]
+    columns = dict(zip(("at", *KINDS["clocks"].keys, *KINDS["clocks"].measures), zip(*rows, strict=True), strict=True))
+    types = kinds.arrow_schema()
+    table = pa.table({name: pa.array(values, types.field(name).type if name != "at" else None) for name, values in columns.items()})
+    return table.set_column(0, types.field("at"), table["at"].cast(types.field("at").type))
+
+
+def _refused(found: Records) -> bundles.Cells:
+    """Return cells of the lines without a record, of those with a wrong time, and of the topic ids."""
+    made = _refused_lines(found)
+    if found.skews:
+        made.append(("clocks", _skewed(found)))
     if found.topic_ids:
         ids = found.topic_ids
         made.append(("topic_ids", pa.table({"topic": list(ids), "note": list(ids.values()), "requests": [1] * len(ids)})))

@@ -164,7 +164,9 @@ KINDS: dict[str, Kind] = {
         name=("connection", *CLIENT, "note"),
     ),
     "group_by": Kind(HOUR_S, GROUPABLE, _BUSY, name=GROUPABLE, is_stored=False),
-    "runs": Kind(HOUR_S, ("node", "note"), ("requests", "first_us", "last_us"), is_stored=False),
+    "runs": Kind(HOUR_S, ("node", "note"), ("requests", "first_us", "last_us")),
+    "seen": Kind(HOUR_S, ("note", "error"), ("requests", "first_us", "last_us", "partitions")),
+    "clocks": Kind(MINUTE_S, ("node", "note"), ("requests", "first_us", "last_us", "max_us")),
     "lines": Kind(HOUR_S, ("note", "error"), ("requests",), name=("note", "error")),
     "topic_ids": Kind(HOUR_S, ("topic", "note"), ("requests",), name=("topic", "note")),
 }
@@ -188,7 +190,11 @@ KINDS: dict[str, Kind] = {
 - `addresses` has the addresses of principals in `note`.
 - `administration` has each change of the cluster that a client asked for; `note` names its subjects.
 - `group_by` is what `--group-by` asks for, with other keys null.
-- `runs` are the first and the last number of consecutively read lines, by broker.
+- `runs` are the first and the last number of consecutive lines, by broker and hour.
+- `seen` are the parts of files that a rollup has read, in bytes, with the file's lasting name and the part's start in `note`.
+  `partitions` is the number of hours whose lines are in the part.
+- `clocks` are lines with a wrong time, in the minutes in which they count: `note` says whether the broker's clock was `ahead` or
+  `behind`, `first_us` and `last_us` are the times that they have, `max_us` is the largest difference.
 - `lines` were read or unreadable, with a sample in `note`.
 - `topic_ids` have the name of a topic id that a fetch used.
 """

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
 from twisted_kafka_spark.cells import bounds, bundles
 from twisted_kafka_spark.cells.kinds import HOUR_S, KINDS, TIME
+from twisted_kafka_spark.records.clocks import EARLIEST_US
 
 SHARD_DDL = "kind string, hour bigint, share int, size bigint, first_s bigint, last_s bigint, cells binary"
 """A shard in Spark's DDL: `hour` is the number of the hour since 1970, null for cells without a time; `size` the number of cells,
@@ -37,6 +38,8 @@ _TYPES = pa.schema(
 )
 SHARD_COLUMNS = tuple(_TYPES.names)
 _MICROSECOND = 1_000_000
+EARLIEST_S = EARLIEST_US // _MICROSECOND
+"""Cells before this time are of lines whose hour is unknown (`clocks.UNKNOWN`)."""
 _BATCH_BYTES = 16 << 20
 
 
@@ -117,15 +120,26 @@ class Merging:
         return _shard(kind, hour, table, share)
 
     def _timed(self, kind: str, table: pa.Table) -> pa.Table:
-        times = table[TIME.name]
-        if times.null_count:
-            times = pc.fill_null(times, pa.scalar(self.first_s * _MICROSECOND, pa.int64()).cast(times.type))
+        times = placed(table[TIME.name], self.first_s)
         if kind in self.grains_s:
             grain_us = self.grains_s[kind] * _MICROSECOND
             at = pc.cast(times, pa.int64())
             coarse = pc.multiply(pc.divide(at, grain_us), grain_us) if grain_us else pc.multiply(at, 0)
             times = pc.cast(coarse, times.type)
         return table.set_column(table.column_names.index(TIME.name), TIME.name, times)
+
+
+def placed(times: pa.ChunkedArray, first_s: int) -> pa.ChunkedArray:
+    """Return times of which none is unknown: those of lines without a time become `first_s`, others the same minute of its hour."""
+    if times.null_count:
+        times = pc.fill_null(times, pa.scalar(first_s * _MICROSECOND, pa.int64()).cast(times.type))
+    if first_s < EARLIEST_S or not len(times) or pc.min(times).value >= EARLIEST_S * _MICROSECOND:
+        return times
+    at = pc.cast(times, pa.int64())
+    hour_us = HOUR_S * _MICROSECOND
+    minute = pc.subtract(at, pc.multiply(pc.divide(at, hour_us), hour_us))
+    first = first_s // HOUR_S * hour_us
+    return pc.cast(pc.if_else(pc.less(at, EARLIEST_S * _MICROSECOND), pc.add(minute, first), at), times.type)
 
 
 @dataclass(frozen=True, slots=True)

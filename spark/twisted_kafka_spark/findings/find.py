@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from twisted_kafka_spark.findings.absent import absent_brokers, silent_clients, unread_topics
 from twisted_kafka_spark.findings.changes import broad_readers, changed_clients, cluster_changes
+from twisted_kafka_spark.findings.clocks import wrong_clocks
 from twisted_kafka_spark.findings.detectors import MINUTE_DETECTORS, PERIOD_DETECTORS
 from twisted_kafka_spark.findings.failures import failed_logins, failing_requests
 from twisted_kafka_spark.findings.finding import SEVERITIES, Finding, severity
@@ -52,6 +53,7 @@ NAMES: tuple[str, ...] = (
     "traffic-peak",
     "tiny-batches",
     "idle-poller",
+    "clock-skew",
     "unreadable-lines",
 )
 """The names of all findings, in the order in which those of one severity are reported; `--fail-on` accepts these."""
@@ -86,7 +88,7 @@ def find_over_all(tables: Tables) -> list[Finding]:
     found: list[Finding] = []
     for detector in (*PERIOD_DETECTORS, *TRANSACTION_DETECTORS, failed_logins, cluster_changes, changed_clients, broad_readers):
         found += detector(tables)
-    return [*found, *skew(tables), *unreadable_lines(tables)]
+    return [*found, *skew(tables), *wrong_clocks(tables), *unreadable_lines(tables)]
 
 
 def in_order(found: Iterable[Finding]) -> list[Finding]:

@@ -17,6 +17,7 @@ from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effe
 from twisted_kafka_spark.cells import aggregate, bounds, bundles
 from twisted_kafka_spark.cells.fold import READ
 from twisted_kafka_spark.cells.kinds import DAY_S, HOUR_S, KEY_NAMES, KINDS, MEASURES, TIME
+from twisted_kafka_spark.cells.shards import EARLIEST_S, placed
 from twisted_kafka_spark.pipeline import page
 from twisted_kafka_spark.pipeline.rollup import RUN_SLACK
 
@@ -50,9 +51,11 @@ class FewCells:
 
     @classmethod
     def _of(cls, table: pa.Table) -> FewCells:
-        minutes = pc.min_max(table.filter(pc.equal(table["kind"], "traffic"))[TIME.name])
+        times = table.filter(pc.equal(table["kind"], "traffic"))[TIME.name]
+        known = times.filter(pc.greater_equal(times, pa.scalar(EARLIEST_S * _MICROSECOND, pa.int64()).cast(times.type)))
+        minutes = pc.min_max(known if len(known) else times)
         if minutes["min"].is_valid:
-            table = _set(table, TIME.name, pc.fill_null(table[TIME.name], minutes["min"]))
+            table = _set(table, TIME.name, placed(table[TIME.name], minutes["min"].value // _MICROSECOND))
         hours = pc.if_else(
             pc.equal(table["kind"], aggregate.BY_HOUR), pc.floor_temporal(table[TIME.name], unit="hour"), table[TIME.name]
         )

@@ -6,18 +6,21 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from twisted_kafka_spark import thresholds, views
 from twisted_kafka_spark.cells import aggregate
 from twisted_kafka_spark.cells.fold import READ, Folding
-from twisted_kafka_spark.cells.kinds import MINUTE_S
+from twisted_kafka_spark.cells.kinds import HOUR_S, MINUTE_S
 from twisted_kafka_spark.findings.find import find, find_over_all, in_order
 from twisted_kafka_spark.findings.rules import Rules
 from twisted_kafka_spark.pipeline import comparison, exchange, page, store
 from twisted_kafka_spark.pipeline.document import About, build, tick_length_s
 from twisted_kafka_spark.pipeline.few import FewCells
+from twisted_kafka_spark.pipeline.origins import earliest_hour, identified, most_are_later, origins
 from twisted_kafka_spark.pipeline.rollup import Selection, cells_of_files, cells_of_lines, cells_of_small_log, has_repeats, is_small
+from twisted_kafka_spark.pipeline.tables import Tables, Target
+from twisted_kafka_spark.records.clocks import NOW, latest_us
 from twisted_kafka_spark.records.read import (
     NoAccessLogError,
     Sources,
@@ -34,9 +37,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from twisted_kafka_spark.cells.seen import Origin
     from twisted_kafka_spark.findings.finding import Finding
 
+Found = TypeVar("Found")
 _MOST_LISTINGS = 10
+_FORMAT = "%Y-%m-%dT%H:%M:%S"
 
 
 @dataclass(slots=True)
@@ -48,6 +54,8 @@ class Job:
     is_merge: bool = False
     rollup_out: str = ""
     rollup_source: str = store.SOURCE
+    tables: Target | None = None
+    """The tables that `roll_up` writes beside the rollup."""
     is_compared: bool = False
     """Whether the period, which then has a beginning and an end, is compared with the one before."""
     group_by: Sequence[str] = ()
@@ -63,39 +71,120 @@ class Job:
         return not self.is_merge and not self.selection.deduplicate
 
 
+@dataclass(slots=True)
+class RolledUp:
+    """What a run added to a rollup: lines by what became of them, with a sample of those without a record, and hours."""
+
+    lines: dict[str, int] = field(default_factory=dict)
+    samples: dict[str, str] = field(default_factory=dict)
+    written: store.Written = field(default_factory=store.Written)
+
+
 def run(spark: SparkSession, job: Job) -> dict[str, Any]:
     """Return the report's document, and write the rollup if requested.
 
     Files that Spark reads itself may be replaced, archived or deleted after they were listed: then all is listed and read again.
     Raises NoAccessLogError when there is nothing to read, ValueError when a period to compare has no beginning or no end.
     """
+    job = replace(job, folding=replace(job.folding, latest_us=job.folding.latest_us or latest_us(NOW)))
+    if job.rollup_out and not job.is_merge and store.exists(spark, job.rollup_out):
+        return _with_rollup(spark, job)
     if not job.is_compared:
-        return _of_present_files(spark, job)
+        return _of_present_files(spark, job, _run)
     begin, end = comparison.period_before(job.folding.since, job.folding.until)
-    document = _of_present_files(spark, job)
+    document = _of_present_files(spark, job, _run)
     earlier = replace(job, rollup_out="", group_by=(), folding=replace(job.folding, since=begin, until=end))
     try:
-        before = _of_present_files(spark, earlier)
+        before = _of_present_files(spark, earlier, _run)
     except NoAccessLogError:
         before = None
     document["before"] = comparison.compared(document, before, begin, end)
     return document
 
 
-def _of_present_files(spark: SparkSession, job: Job) -> dict[str, Any]:
-    """Return the document. If Spark cannot read a file, list the files again: it is gone, or set aside as damaged."""
+def _with_rollup(spark: SparkSession, job: Job) -> dict[str, Any]:
+    """Add the lines that the rollup lacks, then return the document of all lines."""
+    rolled = roll_up(spark, job)
+    document = run(spark, replace(job, rollup_out=""))
+    document["source"]["kept_hours"] = rolled.written.kept
+    return document
+
+
+def roll_up(spark: SparkSession, job: Job) -> RolledUp:
+    """Add the lines that a rollup lacks; return their number and the hours.
+
+    Raises NoAccessLogError when there is nothing to read, or the rollup is new and there are no requests.
+    """
+    tables = Tables(spark, job.rollup_out, job.tables) if job.tables is not None else None
+    if tables is not None:
+        tables.check()
+    rolled = _of_present_files(spark, replace(job, group_by=()), partial(_rolled_up, tables=tables))
+    if tables is not None:
+        tables.write()
+    return rolled
+
+
+def _rolled_up(spark: SparkSession, job: Job, tables: Tables | None) -> RolledUp:
+    sources = _sources(spark, job)
+    folding, files = _for_rollup(spark, job, sources, _bounded(job.folding, sources))
+    with page.kept(_cells(spark, job, sources, folding, files)) as found:
+        sizes = page.sizes(found)
+        if not folding.seen:
+            _check(job, sizes, _about(job, sources))
+        if job.can_repeat_lines and has_repeats(_few_cells(found, "runs")):
+            again = replace(job, selection=Selection(job.selection.condition, deduplicate=True))
+            return _rolled_up(spark, again, tables)
+        rolled = RolledUp()
+        for row in _few_cells(found, "lines").groupBy("error").agg({"requests": "sum", "note": "min"}).collect():
+            rolled.lines[row["error"]] = row["sum(requests)"]
+            if row["min(note)"] is not None:
+                rolled.samples[row["error"]] = row["min(note)"]
+        if sizes.first is not None:
+            hourly = exchange.as_cells(page.by_hour(found, sizes))
+            announce = tables.announce if tables is not None else _unannounced
+            rolled.written = store.write(hourly, job.rollup_out, job.rollup_source, announce)
+        else:
+            store.clean(spark, job.rollup_out)
+        return rolled
+
+
+def _unannounced(_: Sequence[str]) -> None:
+    """Do nothing: there are no tables."""
+
+
+def _bounded(folding: Folding, sources: Sources | None) -> Folding:
+    """Return a fold without a bound by this machine's clock, if most files are later: then that clock is wrong."""
+    is_later = sources is not None and most_are_later(sources, folding.latest_us, folding.utc_offset_s)
+    return replace(folding, latest_us=latest_us(0)) if is_later else folding
+
+
+def _for_rollup(
+    spark: SparkSession, job: Job, sources: Sources | None, folding: Folding
+) -> tuple[Folding, Mapping[str, Origin] | None]:
+    """Return the fold of the lines that a rollup lacks, and the log's files with the parts that it has."""
+    if sources is None:
+        return replace(folding, seen=store.seen(spark, job.rollup_out, job.rollup_source)), None
+    known = identified(sources, folding)
+    earliest = earliest_hour(sources, (hour for _, hour in known.values()))
+    since = "" if earliest is None else page.moment(earliest * HOUR_S).strftime(_FORMAT)
+    seen = store.seen(spark, job.rollup_out, job.rollup_source, since)
+    return replace(folding, seen=seen), origins(known, seen)
+
+
+def _of_present_files(spark: SparkSession, job: Job, once: Callable[[SparkSession, Job], Found]) -> Found:
+    """Return what `once` finds. If Spark cannot read a file, list the files again: it is gone, or set aside as damaged."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     for _ in range(_MOST_LISTINGS - 1):
         try:
-            return _run(spark, job)
+            return once(spark, job)
         except (PySparkException, Py4JJavaError) as error:
             refused = unread_file(error)
             if refused is None:
                 raise
             job = replace(job, unreadable={**job.unreadable, **_damaged(spark, job, *refused)})
-    return _run(spark, job)
+    return once(spark, job)
 
 
 def _damaged(spark: SparkSession, job: Job, path: str, reason: str) -> dict[str, str]:
@@ -112,12 +201,15 @@ def _damaged(spark: SparkSession, job: Job, path: str, reason: str) -> dict[str,
 def _run(spark: SparkSession, job: Job) -> dict[str, Any]:
     sources = _sources(spark, job)
     about = _about(job, sources)
-    folding = replace(job.folding, group_by=tuple(job.group_by))
+    folding = replace(_bounded(job.folding, sources), group_by=tuple(job.group_by))
+    files = None
+    if job.rollup_out and not job.is_merge:
+        folding, files = _for_rollup(spark, job, sources, folding)
     if sources is not None and not job.rollup_out and not job.selection.needs_records and is_small(sources):
         few = FewCells.of_tables(cells_of_small_log(spark, sources, folding))
         if few is not None:
             return _of_few(spark, job, few, about)
-    with page.kept(_cells(spark, job, sources, folding)) as found:
+    with page.kept(_cells(spark, job, sources, folding, files)) as found:
         sizes = page.sizes(found)
         if sizes.count <= aggregate.MOST_CELLS:
             return _of_few(spark, job, FewCells.of(found), about, found)
@@ -129,7 +221,8 @@ def _of_few(spark: SparkSession, job: Job, few: FewCells, about: About, found: D
     if job.can_repeat_lines and few.has_repeats():
         return _deduplicated(spark, job, few.lines_read())
     if job.rollup_out and found is not None:
-        about.kept_hours = store.write(exchange.as_cells(page.by_hour(found, page.sizes(found))), job.rollup_out, job.rollup_source)
+        written = store.write(exchange.as_cells(page.by_hour(found, page.sizes(found))), job.rollup_out, job.rollup_source)
+        about.kept_hours = written.kept
     return _document(job, about, few.sizes, few.of_page, few.findings_by_day)
 
 
@@ -139,7 +232,7 @@ def _of_many(spark: SparkSession, job: Job, found: DataFrame, sizes: page.Sizes,
         return _deduplicated(spark, job, _lines_read(found))
     with page.kept(page.by_hour(found, sizes)) as hourly:
         if job.rollup_out:
-            about.kept_hours = store.write(exchange.as_cells(hourly), job.rollup_out, job.rollup_source)
+            about.kept_hours = store.write(exchange.as_cells(hourly), job.rollup_out, job.rollup_source).kept
         return _document(
             job, about, sizes, partial(page.of_page, hourly, sizes), partial(page.findings_by_day, hourly, job.rules.thresholds)
         )
@@ -183,7 +276,7 @@ def _built(
 def _deduplicated(spark: SparkSession, job: Job, lines_before: int) -> dict[str, Any]:
     """Run the job again with lines deduplicated by number, because some files contain the same lines."""
     again = replace(job, selection=Selection(job.selection.condition, deduplicate=True))
-    document = _of_present_files(spark, again)
+    document = _of_present_files(spark, again, _run)
     document["source"]["repeated_lines"] = lines_before - document["source"]["lines"].get("read", 0)
     return document
 
@@ -209,10 +302,12 @@ def _sources(spark: SparkSession, job: Job) -> Sources | None:
     return found
 
 
-def _cells(spark: SparkSession, job: Job, sources: Sources | None, folding: Folding) -> DataFrame:
-    """Return the shards of all cells."""
+def _cells(
+    spark: SparkSession, job: Job, sources: Sources | None, folding: Folding, files: Mapping[str, Origin] | None = None
+) -> DataFrame:
+    """Return the shards of all cells; `files`: those of a log that is rolled up."""
     if sources is not None:
-        return cells_of_files(spark, sources, folding, job.selection)
+        return cells_of_files(spark, sources, folding, job.selection, files)
     if job.is_merge:
         if job.group_by:
             raise ValueError("--group-by requires the log: a rollup does not contain it")

@@ -14,9 +14,11 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from twisted_kafka_spark.cells import aggregate, bundles, shards
 from twisted_kafka_spark.cells.kinds import DAY_S, HOUR_S, KINDS
-from twisted_kafka_spark.cells.shards import SHARD_COLUMNS, Merging
+from twisted_kafka_spark.cells.shards import EARLIEST_S, SHARD_COLUMNS, Merging
 from twisted_kafka_spark.pipeline import exchange
 from twisted_kafka_spark.thresholds import changed
 
@@ -30,7 +32,7 @@ LONGEST_BY_MINUTE = datetime.timedelta(days=2)
 """Of longer periods the driver gets no minutes: each day is searched for unusual ones by a task."""
 MINUTES_OF_CLIENTS = ("client_minutes", "new_connections", "nodes", "persons", "failures")
 """The kinds with minutes that only findings need."""
-_FINDING_DDL = "finding string, weight double"
+_FINDING_DDL = "finding string, weight double, day_s bigint"
 
 
 @dataclass(slots=True)
@@ -72,10 +74,12 @@ def sizes(found: DataFrame) -> Sizes:
     """Return the sizes of cells, in rows or shards, merged or not."""
     from pyspark.sql import functions as sf
 
+    known = sf.when(sf.col("first_s") >= EARLIEST_S, sf.col("first_s"))
     sums = sf.sum("size").alias("size"), sf.min("first_s").alias("first_s"), sf.max("last_s").alias("last_s")
-    of_hours = exchange.as_shards(found).groupBy("kind", "hour").agg(*sums)
+    of_hours = exchange.as_shards(found).groupBy("kind", "hour").agg(*sums, sf.min(known).alias("known_s"))
+    first = sf.coalesce(sf.min("known_s"), sf.min("first_s")).alias("first_s")
     sized = Sizes()
-    for row in of_hours.groupBy("kind").agg(*sums, sf.max("size").alias("of_hour")).collect():
+    for row in of_hours.groupBy("kind").agg(sums[0], first, sums[2], sf.max("size").alias("of_hour")).collect():
         sized.cells[row["kind"]], sized.of_hour[row["kind"]] = row["size"], row["of_hour"]
         if row["kind"] == "traffic":
             sized.first, sized.last = moment(row["first_s"]), moment(row["last_s"])
@@ -91,7 +95,8 @@ def by_hour(found: DataFrame, sized: Sizes) -> DataFrame:
     first_s = int(sized.first.timestamp())
     if "topic_ids" in sized.cells:
         found = _with_names_of_topics(found)
-    timed = found.withColumn("hour", sf.coalesce("hour", sf.lit(first_s // HOUR_S)))
+    is_known = sf.col("hour") >= EARLIEST_S // HOUR_S if first_s >= EARLIEST_S else sf.col("hour").isNotNull()
+    timed = found.withColumn("hour", sf.when(is_known, sf.col("hour")).otherwise(first_s // HOUR_S))
     return exchange.merged(
         timed, Merging(most=aggregate.MOST_NAMES, first_s=first_s, grains_s={aggregate.BY_HOUR: HOUR_S}), sized.of_hour
     )
@@ -143,6 +148,11 @@ def _is_one_of(kinds: tuple[str, ...]) -> Column:
 
 def findings_by_day(hourly: DataFrame, changes: Mapping[str, float]) -> list[Finding]:
     """Return the findings about minutes, searched in each day apart with these thresholds changed."""
+    return [finding for _, finding in findings_of_days(hourly, changes)]
+
+
+def findings_of_days(hourly: DataFrame, changes: Mapping[str, float]) -> list[tuple[str, Finding]]:
+    """Return the same findings, each with its day (`2026-11-21`)."""
     from pyspark.sql import functions as sf
 
     from twisted_kafka_spark.findings.find import MOST_FINDINGS
@@ -154,16 +164,19 @@ def findings_by_day(hourly: DataFrame, changes: Mapping[str, float]) -> list[Fin
         hourly.where(_is_one_of(KINDS_FOR_FINDINGS)).groupBy(day).applyInArrow(partial(_found_in_day, dict(changes)), _FINDING_DDL)
     )
     rows = days.orderBy(sf.desc("weight"), "finding").limit(MOST_FINDINGS).collect()
-    return [Finding(**json.loads(row["finding"])) for row in rows]
+    return [(f"{moment(row['day_s']):%Y-%m-%d}", Finding(**json.loads(row["finding"]))) for row in rows]
 
 
 def _found_in_day(changes: Mapping[str, float], day: pa.Table) -> pa.Table:
     import pyarrow as pa
 
+    day_s = (pc.min(day["hour"]).as_py() or 0) * HOUR_S // DAY_S * DAY_S
     with changed(changes):
         found = found_in(bundles.wide(shards.opened(day.select(SHARD_COLUMNS).to_batches())))
     texts = [json.dumps({**asdict(each), "explains": sorted(each.explains)}, default=str) for each in found]
-    return pa.table({"finding": pa.array(texts, pa.string()), "weight": pa.array([each.weight for each in found], pa.float64())})
+    weights = pa.array([each.weight for each in found], pa.float64())
+    days = pa.repeat(pa.scalar(day_s, pa.int64()), len(found))
+    return pa.table({"finding": pa.array(texts, pa.string()), "weight": weights, "day_s": days})
 
 
 def found_in(day: pa.Table) -> list[Finding]:

@@ -5,7 +5,8 @@ Tasks parse the lines and fold them into cells (`fold`); Spark merges those (`ag
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING
 from twisted_kafka_spark.cells import bundles, kinds
 from twisted_kafka_spark.cells.fold import Planned
 from twisted_kafka_spark.cells.shards import SHARD_DDL
+from twisted_kafka_spark.records.clocks import EARLIEST, WRITTEN, with_times
 from twisted_kafka_spark.records.frame import AMOUNTS, IDENTITY
-from twisted_kafka_spark.records.pieces import Piece, file_size, lines_bytes, local_path, tasks
+from twisted_kafka_spark.records.pieces import PACKED, Piece, file_size, lines_bytes, lines_end, local_path, tasks
 from twisted_kafka_spark.records.read import Sources, is_remote, read_lines, read_parquet
 from twisted_kafka_spark.records.schema import ddl
 
@@ -23,9 +25,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from twisted_kafka_spark.cells.fold import Folding
+    from twisted_kafka_spark.cells.seen import Origin
 
 SMALL_LOG_BYTES = 256 << 20
 """The size of a log, not compressed, up to which its cells go to the driver before they are merged: two million at worst."""
+GROWING = ".log"
+"""How the name of a file ends to which Apache Kafka still appends; its last line may be incomplete."""
+ENDLESS = 1 << 62
 RUN_SLACK = 0.02
 """Several threads may number and write lines in slightly different order; runs that overlap by less are not suspicious."""
 _FOLDED = (
@@ -48,14 +54,21 @@ class Selection:
         return bool(self.condition) or self.deduplicate
 
 
-def cells_of_files(spark: SparkSession, sources: Sources, folding: Folding, selection: Selection) -> DataFrame:
-    """Return the shards of the cells of files, not merged."""
+def cells_of_files(
+    spark: SparkSession, sources: Sources, folding: Folding, selection: Selection, origins: Mapping[str, Origin] | None = None
+) -> DataFrame:
+    """Return the shards of the cells of files, not merged.
+
+    With `origins`, which are the local files of lines that are rolled up, the cells say which lines they are of.
+    """
+    from pyspark.sql import functions as sf
+
     parts = []
     local = [path for path in sources.lines if not is_remote(path)]
-    if local:
-        planned = _planned(spark, local)
+    planned = _planned(spark, local, origins or {})
+    if planned:
         numbers = spark.range(0, len(planned), 1, len(planned))
-        plan = Planned(folding, planned)
+        plan = Planned(folding, planned, {} if selection.needs_records else origins or {})
         if selection.needs_records:
             parts.append(_shards_of_parsed(numbers.mapInArrow(plan.parsed, ddl()), folding, selection))
         else:
@@ -66,7 +79,12 @@ def cells_of_files(spark: SparkSession, sources: Sources, folding: Folding, sele
         told = spark.createDataFrame([(text,) for text in sources.told], "value string")
         parts.append(cells_of_lines(told, folding, selection))
     if sources.parquet:
-        parts.append(_shards_of_records(read_parquet(spark, sources.parquet), folding, selection))
+        records = read_parquet(spark, sources.parquet)
+        if folding.since:  # Parquet's own statistics serve this; the times of wrong clocks change
+            records = records.where((sf.col("time") >= folding.since) | (sf.col("time") < EARLIEST))
+        parts.append(_shards_of_records(with_times(records, folding.latest_us), folding, selection))
+    if not parts:
+        return spark.createDataFrame([], SHARD_DDL)
     return reduce(lambda a, b: a.unionByName(b), parts)
 
 
@@ -82,7 +100,7 @@ def cells_of_small_log(spark: SparkSession, sources: Sources, folding: Folding) 
 
     This needs no Spark SQL, whose start alone takes longer than reading a million lines.
     """
-    planned = _planned(spark, sources.lines)
+    planned = _planned(spark, sources.lines, {})
     return map(bundles.opened, spark.sparkContext.parallelize(planned, len(planned)).flatMap(folding.streams).collect())
 
 
@@ -126,11 +144,24 @@ def _selected(records: DataFrame, folding: Folding, selection: Selection) -> Dat
     if selection.deduplicate:
         numbered = records.where(sf.col("sequence").isNotNull()).dropDuplicates(["node", "sequence"])
         records = numbered.unionByName(records.where(sf.col("sequence").isNull()))
-    return records.select(*_FOLDED)
+    return records.select(*_FOLDED, *({WRITTEN} & set(records.columns)))
 
 
-def _planned(spark: SparkSession, paths: list[str]) -> list[list[Piece]]:
-    return tasks((file_size(local_path(path)) for path in paths), spark.sparkContext.defaultParallelism)
+def _planned(spark: SparkSession, paths: list[str], origins: Mapping[str, Origin]) -> list[list[Piece]]:
+    sizes = (file_size(local_path(path)) for path in paths)
+    if origins:
+        sizes = ((path, lines_end(path, size) if path.endswith(GROWING) else size) for path, size in sizes)
+    return tasks(sizes, spark.sparkContext.defaultParallelism, lambda piece: unread(piece, origins.get(piece.path)))
+
+
+def unread(piece: Piece, origin: Origin | None) -> Iterable[Piece]:
+    """Return the parts of a piece of which a rollup lacks lines, divided where the parts begin and end that it has."""
+    if origin is None or not origin.parts:
+        return [piece]
+    is_packed = piece.path.endswith(PACKED)
+    stop = ENDLESS if is_packed else piece.stop
+    ends = [piece.start, *(at for at in origin.boundaries() if piece.start < at < stop), stop]
+    return [Piece(piece.path, start, end, is_packed) for start, end in itertools.pairwise(ends) if not origin.is_whole(start, end)]
 
 
 def has_repeats(found: DataFrame) -> bool:

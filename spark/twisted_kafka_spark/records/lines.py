@@ -15,6 +15,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark.records import kafka_log
+from twisted_kafka_spark.records.clocks import Clock, Skew, Skews, latest_us
+from twisted_kafka_spark.records.pieces import head
 from twisted_kafka_spark.records.schema import FIELDS, RESOURCE_FIELDS, TOPIC_FIELDS, TRANSACTION_FIELDS, Field
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ _LINES = 4096
 _ONE_BY_ONE = 32
 """Blocks of at most this many lines are not halved further to find the line that Arrow rejects."""
 
+_SKEWED = "clock"
+"""The `error` of a row that counts lines with a wrong time."""
 _ARROW = {"int": "int32", "bigint": "int64", "string": "string"}
 _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$"
 
@@ -51,6 +55,8 @@ class Records:
     refused: Counter[str] = field(default_factory=Counter)
     samples: dict[str, str] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
+    skews: Skews = field(default_factory=dict)
+    """The lines with a wrong time, which have records."""
 
     def refuse(self, reason: str, line: str) -> None:
         """Count a line without a record."""
@@ -61,13 +67,18 @@ class Records:
         self.samples[reason] = min(sample, self.samples.get(reason, sample))
 
     def as_rows(self) -> pa.RecordBatch:
-        """Return the lines without a record, and the topic ids, as rows among records, which have no time."""
+        """Return the lines without a record, the topic ids and the wrong clocks as rows among records, which have no time."""
         import pyarrow as pa
 
         rows: list[dict[str, Any]] = [
             {"error": reason, "connection": self.samples[reason], "weight": count} for reason, count in self.refused.items()
         ]
         rows += [{"client_id": topic_id, "connection": name} for topic_id, name in self.topic_ids.items()]
+        rows += [
+            {"node": node, "api": which, "sequence": minute, "weight": skew.lines, "request_bytes": skew.first_us}
+            | {"response_bytes": skew.last_us, "total_us": skew.most_us, "error": _SKEWED}
+            for (node, which, minute), skew in self.skews.items()
+        ]
         return pa.RecordBatch.from_pylist(rows, record_schema())
 
     def without_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -77,8 +88,11 @@ class Records:
         timed = pc.is_valid(batch.column("time"))
         if batch.column("time").null_count == 0:
             return batch
-        for row in batch.filter(pc.invert(timed)).select(["error", "connection", "client_id", "weight"]).to_pylist():
-            if row["error"] is None:
+        for row in batch.filter(pc.invert(timed)).to_pylist():
+            if row["error"] == _SKEWED:
+                skew = self.skews.setdefault((row["node"], row["api"], row["sequence"]), Skew())
+                skew.add(row["weight"], row["request_bytes"], row["response_bytes"], row["total_us"])
+            elif row["error"] is None:
                 self.topic_ids[row["client_id"]] = row["connection"]
             else:
                 self._refuse(row["error"], row["connection"], row["weight"])
@@ -118,15 +132,24 @@ def completed(batch: pa.RecordBatch) -> pa.RecordBatch:
 class LineReader:
     """Parses lines into frames or records, and counts those without a record; each task has its own.
 
-    `utc_offset_s` is the UTC offset of the times in Kafka's request log.
+    `utc_offset_s` is the UTC offset of the times in Kafka's request log, `latest` the latest possible time (`clocks.latest_us`).
     """
 
-    def __init__(self, utc_offset_s: int = 0) -> None:
+    def __init__(self, utc_offset_s: int = 0, latest: int = 0) -> None:
         from twisted_kafka_spark.records.quick import QuickReader
 
         self.found = Records()
+        self._clock = Clock(latest_us(latest), skews=self.found.skews)
         self._utc_offset_s = utc_offset_s
         self._quick = QuickReader()
+
+    def begin(self, path: str) -> None:
+        """Take the lines that follow as lines of this file, which gives lines with a wrong time their hour."""
+        self._clock.begin(path, lambda: head(path), self._utc_offset_s)
+
+    def begin_unknown(self) -> None:
+        """Take the lines that follow as those of an unknown file."""
+        self._clock.begin("", bytes)
 
     def frames(self, column: pa.Array) -> Iterator[Frame]:
         """Yield the records of a column of strings, each a line, or of binary values, each a block of lines."""
@@ -162,9 +185,12 @@ class LineReader:
             yield from self._records(column)
 
     def _records(self, lines: pa.StringArray) -> Iterator[pa.RecordBatch]:
+        yield from map(self._clock.corrected_batch, self._read(lines))
+
+    def _read(self, lines: pa.StringArray) -> list[pa.RecordBatch]:
         self.found.batches = []
         _read(lines, self.found, self._utc_offset_s)
-        yield from self.found.batches
+        return self.found.batches
 
     def _frames(self, data: bytes | memoryview, starts: Any, stops: Any) -> Iterator[Frame]:
         import pyarrow as pa
@@ -175,12 +201,12 @@ class LineReader:
             return
         frame, others = self._quick.read(data, starts, stops)
         if frame is not None:
-            yield frame
+            yield self._clock.corrected(frame)
         if len(others):
             spans = zip(starts[others].tolist(), stops[others].tolist(), strict=True)
             texts = [bytes(data[start:stop]).decode("utf-8", "replace").removesuffix("\r") for start, stop in spans]
-            for batch in self._records(pa.array(texts)):
-                yield from_batch(batch)
+            for batch in self._read(pa.array(texts)):
+                yield self._clock.corrected(from_batch(batch))
 
 
 def _buffers(lines: pa.StringArray) -> tuple[Any, Any]:

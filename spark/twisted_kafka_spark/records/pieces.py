@@ -11,7 +11,7 @@ import errno
 import gzip
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -29,15 +29,20 @@ _FILE_BYTES = 1 << 20
 """The cost of opening a file, as the equivalent number of bytes read."""
 _TASKS_PER_CORE = 4
 _TAIL_BYTES = 1 << 16
+_HEAD_BYTES = 1 << 16
 _TABLE_ROWS = 4096
 
 
 class Piece(NamedTuple):
-    """The lines of a file that begin at or after byte `start` and before `stop`."""
+    """The lines of a file that begin at or after byte `start` and before `stop`.
+
+    A compressed file is read as a whole, unless the piece `is_inner`: then the bytes are those of its content.
+    """
 
     path: str
     start: int
     stop: int
+    is_inner: bool = False
 
 
 def local_path(path: str) -> str:
@@ -69,6 +74,25 @@ def file_size(path: str) -> tuple[str, int]:
     return path, 0  # the task that reads it reports the error
 
 
+def head(path: str) -> bytes:
+    """Return the beginning of a file's lines, or nothing if it cannot be read."""
+    try:
+        with opened(path) if path.endswith(PACKED) else open(path, "rb") as file:
+            found: bytes = file.read(_HEAD_BYTES)
+            return found
+    except (OSError, EOFError):
+        return b""
+
+
+def lines_end(path: str, size: int) -> int:
+    """Return where the last complete line of a file ends."""
+    try:
+        with open(path, "rb") as file:
+            return min(size, _whole_lines_end(file))
+    except OSError:
+        return size  # the task that reads it reports the error
+
+
 def _whole_lines_end(file: BinaryIO) -> int:
     end = file.seek(0, os.SEEK_END)
     while end:
@@ -81,10 +105,12 @@ def _whole_lines_end(file: BinaryIO) -> int:
     return 0
 
 
-def tasks(files: Iterable[tuple[str, int]], cores: int) -> list[list[Piece]]:
+def tasks(
+    files: Iterable[tuple[str, int]], cores: int, divide: Callable[[Piece], Iterable[Piece]] = lambda piece: (piece,)
+) -> list[list[Piece]]:
     """Divide files, given with their sizes, into pieces, and the pieces into tasks with about equal work.
 
-    A task's cells grow with its lines, so the uncompressed size counts.
+    A task's cells grow with its lines, so the uncompressed size counts. `divide`: returns what to read of a piece.
     """
     sized = list(files)
     whole = sum(lines_bytes(path, size) + _FILE_BYTES for path, size in sized)
@@ -92,7 +118,7 @@ def tasks(files: Iterable[tuple[str, int]], cores: int) -> list[list[Piece]]:
     made: list[list[Piece]] = []
     filled = 0
     for path, size in sized:
-        for piece, weight in _cut(path, size, limit):
+        for piece, weight in ((part, weight) for whole, weight in _cut(path, size, limit) for part in divide(whole)):
             if not made or filled + weight > limit:
                 made.append([])
                 filled = 0
@@ -138,7 +164,8 @@ def _blocks(piece: Piece) -> Iterator[bytes]:
             yield from _lines_between(file, piece.start, piece.stop)
         return
     with opened(piece.path) as file:
-        yield from whole_lines(file, piece.path.rpartition(".")[2])
+        found = whole_lines(file, piece.path.rpartition(".")[2])
+        yield from _lines_within(found, piece.start, piece.stop) if piece.is_inner else found
 
 
 def _moved(piece: Piece) -> Iterator[bytes]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +37,23 @@ class Folder:
         if not self._system.rename(new, self._at(name)):
             raise OSError(f"{self.url}/{name} could not be written")
 
+    @property
+    def is_of_this_machine(self) -> bool:
+        """Whether the folder is in the file system of this machine."""
+        return self.url.startswith("file:")
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a file, replacing an existing one, without a trace of how; on this machine a reader gets the old or the new one."""
+        if not self.is_of_this_machine:
+            self.write(name, content)
+            return
+        path = Path(unquote(urlsplit(self.url).path), name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as new:
+            new.write(content)
+        os.chmod(new.name, 0o644)
+        os.replace(new.name, path)
+
     def read(self, name: str) -> bytes | None:
         """Return the contents of a file, None if it does not exist."""
         for found in (name, _new(name)):  # the new file is complete once the old one is deleted
@@ -48,11 +69,11 @@ class Folder:
         """Return whether there is a file or folder of this name."""
         return bool(self._system.exists(self._at(name)))
 
-    def names(self) -> list[str]:
-        """Return the names of the files and folders directly in this one, in any order."""
-        if not self._system.exists(self._at("")):
+    def names(self, name: str = "") -> list[str]:
+        """Return the names of the files and folders directly in this one, or in one in it, in any order."""
+        if not self._system.exists(self._at(name)):
             return []
-        return [status.getPath().getName() for status in self._system.listStatus(self._at(""))]
+        return [status.getPath().getName() for status in self._system.listStatus(self._at(name))]
 
     def files(self, name: str) -> list[str]:
         """Return the names of the files in a folder of this name and in all below it; none if it does not exist."""

@@ -7,23 +7,28 @@ replaced. Nothing else is kept from batch to batch, since cells are added when t
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark.cells.kinds import TIME
+from twisted_kafka_spark.cells.shards import EARLIEST_S
 from twisted_kafka_spark.findings.rules import Rules
 from twisted_kafka_spark.pipeline.followed import Followed
+from twisted_kafka_spark.pipeline.origins import most_are_later
 from twisted_kafka_spark.pipeline.page import moment
+from twisted_kafka_spark.records.clocks import NOW, latest_us
 from twisted_kafka_spark.records.pieces import local_path
+from twisted_kafka_spark.records.read import NoAccessLogError, find_sources
 from twisted_kafka_spark.records.topic import Topic, send
 from twisted_kafka_spark.runtime.folder import Folder
 from twisted_kafka_spark.runtime.spark_errors import first_line
 from twisted_kafka_spark.stream.source import Source
 from twisted_kafka_spark.stream.tell import Teller
-from twisted_kafka_spark.stream.watch import TIMED, Report, Watch
+from twisted_kafka_spark.stream.watch import NEVER_S, TIMED, Report, Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +37,8 @@ _STARTS = 5
 """How often a stream is started if its reader's Python process takes too long to start, as it may on a busy machine."""
 _LOOK_S = 1
 """How often to look whether the reader of standard output has gone."""
+_MOST_AHEAD = 3
+"""Batches in a row with no line until now, after which this machine's clock ends minutes."""
 _TOO_LONG = "Python worker failed to connect back"
 
 
@@ -40,7 +47,8 @@ class Following:
     """What to follow, where the cells go, and how.
 
     `checkpoint`: where the state is, `_checkpoint` in `out` unless given. `late_s`: how late lines may be for findings.
-    `trigger_s`: the time between two batches. With `is_once` the stream ends with what exists at its start.
+    `trigger_s`: the time between two batches. `keep_s`: the age at which hours are deleted, 0 for never. With `is_once` the stream
+    ends with what exists at its start.
     """
 
     source: Source
@@ -48,6 +56,7 @@ class Following:
     checkpoint: str = ""
     late_s: int = 60
     trigger_s: int = 10
+    keep_s: int = 0
     is_once: bool = False
     findings_topic: Topic | None = None
     as_json: bool = False
@@ -70,34 +79,59 @@ def follow(spark: SparkSession, following: Following, report: Report | None = No
     checkpoint = Folder(spark, following.checkpoint or f"{following.out.rstrip('/')}/_checkpoint")
     if followed.ranges() and not checkpoint.exists("offsets"):
         raise RuntimeError(f"{followed.url} contains batches of another checkpoint: use another --out")
+    source = replace(source, trusts_clock=source.trusts_clock and not _is_later(spark, source))
+    now = time.time if source.trusts_clock else _never
     send = partial(_send, spark, following.findings_topic) if following.findings_topic is not None else None
     teller = Teller(following.as_json, following.webhook, send)
-    watch = Watch(followed, checkpoint, following.late_s, report or teller, following.rules)
+    watch = Watch(followed, checkpoint, following.late_s, report or teller, following.rules, now)
     cells = source.cells(spark, is_once=following.is_once)
-    writer = cells.writeStream.option("checkpointLocation", checkpoint.url).foreachBatch(Batches(followed, watch))
+    writer = cells.writeStream.option("checkpointLocation", checkpoint.url).foreachBatch(Batches(followed, watch, following.keep_s))
     for starts_left in reversed(range(_STARTS)):
         if _followed(_triggered(writer, following), following, teller, may_fail_to_start=starts_left > 0):
             return
 
 
+def _is_later(spark: SparkSession, source: Source) -> bool:
+    """Return whether most files that exist are later than this machine's clock: then that clock is wrong, not those of lines."""
+    if source.topic is not None:
+        return False
+    try:
+        found = find_sources(None if source.is_tail else spark, [source.directory])
+    except NoAccessLogError:
+        return False
+    return most_are_later(found, latest_us(NOW), source.utc_offset_s)
+
+
+def _never() -> float:
+    return NEVER_S
+
+
 class Batches:
     """Processes the batches; passed to `foreachBatch`."""
 
-    def __init__(self, followed: Followed, watch: Watch) -> None:
-        self._followed, self._watch = followed, watch
+    def __init__(self, followed: Followed, watch: Watch, keep_s: int = 0) -> None:
+        self._followed, self._watch, self._keep_s = followed, watch, keep_s
+        self._ahead = 0
 
     def __call__(self, cells: DataFrame, number: int) -> None:
         """Write the cells of batch `number`, and search the minutes that it ended."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as sf
 
-        seconds = sf.when(sf.col("kind").isin(list(TIMED)), sf.unix_seconds(TIME.name))
+        seconds, latest_s = sf.unix_seconds(TIME.name), self._watch.latest_s()
+        seconds = sf.when(sf.col("kind").isin(list(TIMED)) & (seconds >= EARLIEST_S), seconds)
+        until_now = sf.when(seconds <= latest_s, seconds)
+        ends = sf.min(until_now), sf.max(until_now), sf.min(seconds)
         seen = Observation()
-        observed = cells.observe(seen, sf.min(seconds).alias("first"), sf.max(seconds).alias("last"))
-        self._followed.add(observed, number)
-        first, last = seen.get["first"], seen.get["last"]
+        names = "first", "last", "ahead"
+        observed = cells.observe(seen, *(each.alias(name) for each, name in zip(ends, names, strict=True)))
+        self._followed.add(observed, number, moment(int(time.time()) - self._keep_s) if self._keep_s else None)
+        first, last, ahead = (seen.get[name] for name in names)
+        self._ahead = self._ahead + 1 if first is None and ahead is not None else 0
         if first is not None:
             self._watch.saw(moment(first), moment(last))
+        elif self._ahead >= _MOST_AHEAD:  # all lines are ahead, as in a log without time zones
+            self._watch.saw(moment(latest_s), moment(latest_s))
 
 
 def _triggered(writer: Any, following: Following) -> Any:

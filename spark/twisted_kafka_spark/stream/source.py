@@ -14,7 +14,7 @@ from twisted_kafka_spark.cells import bundles, kinds
 from twisted_kafka_spark.cells.fold import OUT_ROWS, Folding
 from twisted_kafka_spark.cells.kinds import TIME
 from twisted_kafka_spark.pipeline.rollup import Selection, cells_of_records
-from twisted_kafka_spark.records.lines import LineReader
+from twisted_kafka_spark.records.clocks import NOW
 from twisted_kafka_spark.records.pieces import local_path
 from twisted_kafka_spark.records.read import decompressed_lines, is_remote
 from twisted_kafka_spark.records.schema import access_log_schema
@@ -23,6 +23,9 @@ from twisted_kafka_spark.records.topic import Topic, follow_topic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
+
+    from twisted_kafka_spark.records.frame import Frame
+    from twisted_kafka_spark.records.lines import LineReader
 
 _FILES_PER_BATCH = 100
 _FILE_DDL = "path string, modificationTime timestamp, length bigint, content binary"
@@ -33,12 +36,14 @@ _TEXT, _ZSTD, _PARQUET = "*.{jsonl,log,jsonl.gz,jsonl.bz2}", "*.zst", "*.parquet
 class Source:
     """What to follow: a directory of this machine, the URL of a directory, or a topic.
 
-    `utc_offset_s` is the UTC offset of Kafka's request log.
+    `utc_offset_s` is the UTC offset of Kafka's request log. With `trusts_clock`, the clock of the machine that reads bounds the
+    times of lines.
     """
 
     directory: str = ""
     topic: Topic | None = None
     utc_offset_s: int = 0
+    trusts_clock: bool = True
 
     @property
     def is_tail(self) -> bool:
@@ -47,7 +52,7 @@ class Source:
 
     def cells(self, spark: SparkSession, *, is_once: bool) -> DataFrame:
         """Return the cells as a stream; files of this machine end at their current sizes with `is_once`."""
-        fold = StreamFold(Folding(utc_offset_s=self.utc_offset_s))
+        fold = StreamFold(Folding(utc_offset_s=self.utc_offset_s, latest_us=NOW if self.trusts_clock else 0))
         if self.topic is not None:
             return follow_topic(spark, self.topic).mapInArrow(fold.of_lines, kinds.ddl())
         if not self.is_tail:
@@ -84,11 +89,17 @@ class StreamFold:
 
     def of_pieces(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Fold the lines of the pieces of local files that are the rows of batches."""
-        from twisted_kafka_spark.stream.tail_source import blocks_of
+        from twisted_kafka_spark.stream.tail_source import pieces_of
 
-        reader = LineReader(self.folding.utc_offset_s)
-        frames = (frame for block in blocks_of(batches) for frame in reader.frames_of_block(block))
+        reader = self.folding.reader()
+        frames = (frame for path, blocks in pieces_of(batches) for frame in _frames(reader, path, blocks))
         return _timed(bundles.wide(self.folding.folded(frames, reader)))
+
+
+def _frames(reader: LineReader, path: str, blocks: Iterable[bytes]) -> Iterator[Frame]:
+    reader.begin(path)
+    for block in blocks:
+        yield from reader.frames_of_block(block)
 
 
 def _timed(cells: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -127,11 +127,11 @@ def blocks(piece: Piece) -> Iterator[bytes]:
     return _lines_of(path, piece.start, piece.stop)
 
 
-def blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """Yield the lines of all pieces that are the rows of batches."""
+def pieces_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Yield the path and the lines of each piece that is a row of batches."""
     for batch in batches:
         for row in batch.to_pylist():
-            yield from blocks(Piece(**row))
+            yield row["path"], blocks(Piece(**row))
 
 
 def _lines_of(path: Path, start: int, end: int) -> Iterator[bytes]:

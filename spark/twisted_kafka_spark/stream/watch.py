@@ -1,13 +1,15 @@
 """Search for findings in the minutes that end while a log is followed, and report each finding once.
 
 A minute is over when there is a line from a minute that began at least `late_s` after its end: the watermark of event time. Lines
-that are later count in reports, but are not searched again.
+that are later count in reports, but are not searched again. A line that is ahead of this machine's clock ends no minute after now.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
+import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -36,10 +38,15 @@ WINDOW = datetime.timedelta(hours=3)
 """The period in which findings are searched; unusual minutes are unusual compared to this period."""
 TIMED = ("traffic", "transactions")
 """The kinds of cells whose times are those of lines: in some, nothing happens but that a transaction times out."""
+NEVER_S = 253_370_764_800.0
+"""The year 9999: the clock of a machine that bounds nothing."""
+_MOST_WINDOWS = 8
+"""Windows that are searched without looking first whether they have lines."""
 _STATE = "watch.json"
 
 Window = tuple[datetime.datetime, datetime.datetime]
 Report = Callable[[Sequence[dict[str, Any]]], None]
+Now = Callable[[], float]
 
 
 @dataclass(slots=True)
@@ -56,18 +63,32 @@ class Watch:
     A crash between a report and the write of the state repeats the report.
     """
 
-    def __init__(self, followed: Followed, checkpoint: Folder, late_s: int, report: Report, rules: Rules | None = None) -> None:
+    def __init__(
+        self,
+        followed: Followed,
+        checkpoint: Folder,
+        late_s: int,
+        report: Report,
+        rules: Rules | None = None,
+        now: Now = time.time,
+    ) -> None:
         self._followed, self._checkpoint, self._rules = followed, checkpoint, rules or Rules()
         self._late = datetime.timedelta(seconds=late_s + MINUTE_S)
-        self._report = report
+        self._report, self._now = report, now
         content = checkpoint.read(_STATE)
         stored = json.loads(content) if content is not None else {}
         self._state = State(**{name: stored[name] for name in State.__slots__ if name in stored})
         self._memory = Memory.of(self._state.told)
 
+    def latest_s(self) -> int:
+        """Return the latest minute that can be over by this machine's clock, in seconds since 1970."""
+        return int(self._now())
+
     def saw(self, first: datetime.datetime, last: datetime.datetime) -> None:
         """Take note of the first and the last minute of a batch that was written, and search the minutes that it ended."""
         begin = datetime.datetime.fromisoformat(self._state.searched) if self._state.searched else first
+        if begin > page.moment(self.latest_s()):
+            begin, self._state.searched = first, ""  # this machine's clock was wrong, or an earlier release trusted a line's
         end = last - self._late + datetime.timedelta(seconds=MINUTE_S)
         if end <= begin and self._state.searched:
             return
@@ -80,10 +101,14 @@ class Watch:
 
     def _found(self, searched: Sequence[Window]) -> Iterator[tuple[Window, list[Finding]]]:
         """Yield the findings of each window."""
-        cells = self._followed.cells()
-        if cells is None or not searched:
+        if not searched:
+            return
+        cells = self._followed.cells(_hour(searched[0][0]), searched[-1][1])
+        if cells is None:
             return
         with page.kept(_between(cells, searched[0][0], searched[-1][1])) as found:
+            if len(searched) > _MOST_WINDOWS:
+                searched = _with_lines(found, searched)
             if found.count() <= aggregate.MOST_CELLS:
                 few = FewCells.of(found)
                 yield from ((each, _findings(_of_few(few.table, each))) for each in searched)
@@ -97,6 +122,16 @@ class Watch:
         heard, _ = self._rules.applied(news, end.date())
         if heard:
             self._report(heard)
+
+
+def _with_lines(found: DataFrame, searched: Sequence[Window]) -> list[Window]:
+    """Return the windows of the hours that have lines."""
+    from pyspark.sql import functions as sf
+
+    timed = found.where(sf.col("kind").isin(list(TIMED)))
+    hours = timed.select(sf.floor(sf.unix_seconds(TIME.name) / HOUR_S).alias("hour")).distinct().collect()
+    present = sorted(page.moment(row["hour"] * HOUR_S) for row in hours)
+    return [each for each in searched if bisect_left(present, _hour(each[0])) < bisect_left(present, each[1])]
 
 
 def windows(begin: datetime.datetime, end: datetime.datetime) -> list[Window]:
