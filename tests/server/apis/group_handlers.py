@@ -4,12 +4,14 @@ from concurrent.futures import Future
 from typing import Any
 
 from tests.support.coordinator_fakes import Bench
+from tests.support.replication_harness import topic_id
 from twisted_kafka.group_coordinator.offsets.legacy_offsets import LegacyOffsets
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest
 from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -27,6 +29,12 @@ class FakeMetadata:
 
     def contains(self, topic: str) -> bool:
         return topic in self.topics
+
+    def topic_id(self, topic: str) -> bytes:
+        return topic_id(topic) if topic in self.topics else NO_UUID
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return next((topic for topic in self.topics if self.topic_id(topic) == topic_id), None)
 
     def partition(self, key: TopicPartition) -> "FakeMetadata | None":
         topic, index = key
@@ -93,7 +101,9 @@ def commit_request(offsets: Any, topic: str = "orders", metadata: str = "", **fi
         for index, offset in offsets.items()
     ]
     fields.setdefault("group_id", "g")
-    return OffsetCommitRequest(topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)], **fields)
+    return OffsetCommitRequest(
+        topics=[OffsetCommitRequestTopic(name=topic, topic_id=topic_id(topic), partitions=partitions)], **fields
+    )
 
 
 def codes(response: Any) -> Any:

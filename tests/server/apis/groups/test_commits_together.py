@@ -52,6 +52,14 @@ def test_they_are_one_batch() -> None:
     assert [topics[0][0] for topics in broker.topics()] == ["orders"] * 4
 
 
+def test_those_that_name_topics_by_id_are_one_batch() -> None:
+    broker = Broker()
+    gone = commit_request({0: 3}, topic="gone")
+    requests = [commit_request({0: 1}), commit_request({0: 2}), gone]
+    assert broker.commit_each(*requests, version=10) == [{0: NONE}, {0: NONE}, {0: ErrorCode.UNKNOWN_TOPIC_ID}]
+    assert broker.batches() == [[("g", 1), ("g", 2)]]
+
+
 def test_groups_of_other_partitions_are_other_batches() -> None:
     broker = Broker(partitions=2)
     partition_for = broker.handlers.bench.groups.partition_for

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from tests.server.apis.group_handlers import Handlers, codes, commit_request
+from tests.support.replication_harness import topic_id
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.offsets import (
     OffsetDeleteRequest,
@@ -15,7 +16,7 @@ from twisted_kafka.protocol.messages.offsets import (
 )
 
 
-@pytest.mark.parametrize("version", range(1, 10))
+@pytest.mark.parametrize("version", range(1, 11))
 def test_commit_in_every_version(version: Any) -> None:
     handlers = Handlers()
     assert codes(handlers.ask(commit_request({0: 5, 1: 6}, metadata="note"), version)) == {0: 0, 1: 0}
@@ -79,7 +80,7 @@ def fetch_request(
     if version < 8:
         topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=list(indexes))]
         return OffsetFetchRequest(group_id=group_id, topics=None if all_topics else topics, **fields)
-    topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=list(indexes))]  # type: ignore[list-item]
+    topics = [OffsetFetchRequestTopics(name=topic, topic_id=topic_id(topic), partition_indexes=list(indexes))]  # type: ignore[list-item]
     group = OffsetFetchRequestGroup(group_id=group_id, topics=None if all_topics else topics)  # type: ignore[arg-type]
     return OffsetFetchRequest(groups=[group], **fields)
 
@@ -99,7 +100,7 @@ def fetched(response: Any, version: Any) -> Any:
     }
 
 
-@pytest.mark.parametrize("version", range(1, 10))
+@pytest.mark.parametrize("version", range(1, 11))
 def test_fetch_in_every_version(version: Any) -> None:
     handlers = Handlers()
     request = commit_request({0: 5}, metadata="note")
@@ -123,6 +124,38 @@ def test_fetch_errors_of_the_group(version: Any) -> None:
         assert (error, partitions) == (0, {0: (-1, -1, "", 16), 1: (-1, -1, "", 16)})
     else:
         assert (error, partitions) == (ErrorCode.NOT_COORDINATOR, {})
+
+
+BY_ID = 10
+
+
+def test_ids_that_are_unknown() -> None:
+    handlers = Handlers()
+    handlers.ask(commit_request({0: 5}), BY_ID)
+    known, unknown = commit_request({0: 6, 9: 6}), commit_request({1: 7}, topic="gone")
+    known.topics += unknown.topics
+    response = handlers.ask(known, BY_ID)
+    assert [(topic.name, topic.topic_id) for topic in response.topics] == [("", topic_id("orders")), ("", topic_id("gone"))]
+    assert codes(response) == {0: 0, 9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 1: ErrorCode.UNKNOWN_TOPIC_ID}
+    assert codes(handlers.ask(unknown, BY_ID)) == {1: ErrorCode.UNKNOWN_TOPIC_ID}
+    unknown_group = commit_request({1: 7}, topic="gone", generation_id_or_member_epoch=3, member_id="m")
+    assert codes(handlers.ask(unknown_group, BY_ID)) == {1: ErrorCode.UNKNOWN_TOPIC_ID}
+    asked = fetch_request(BY_ID)
+    asked.groups[0].topics += fetch_request(BY_ID, topic="gone", indexes=(3,)).groups[0].topics
+    found = (6, -1, "", 0), (-1, -1, "", 0), (-1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID)
+    assert fetched(handlers.ask(asked, BY_ID), BY_ID) == (0, dict(zip((0, 1, 3), found, strict=True)))
+
+
+def test_all_offsets_are_those_of_topics_that_exist() -> None:
+    handlers = Handlers()
+    handlers.metadata.topics["gone"] = 1
+    for topic in ("orders", "gone"):
+        handlers.ask(commit_request({0: 5}, topic=topic), BY_ID)
+    (group,) = handlers.ask(fetch_request(BY_ID, all_topics=True), BY_ID).groups
+    assert {(topic.name, topic.topic_id) for topic in group.topics} == {("", topic_id("orders")), ("", topic_id("gone"))}
+    del handlers.metadata.topics["gone"]
+    (group,) = handlers.ask(fetch_request(BY_ID, all_topics=True), BY_ID).groups
+    assert [topic.topic_id for topic in group.topics] == [topic_id("orders")]
 
 
 def test_fetch_several_groups() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from tests.server.apis.group_handlers import Handlers, ask, codes
+from tests.support.replication_harness import topic_id
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.network.requests.request_context import TransactionNote
 from twisted_kafka.protocol.errors import ErrorCode
@@ -53,12 +54,13 @@ class TransactionalHandlers(Handlers):
             for index, offset in offsets.items()
         ]
         fields = {"transactional_id": "tx", "group_id": "g", "producer_id": 7, "producer_epoch": 2} | fields
-        request = TxnOffsetCommitRequest(topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)], **fields)  # type: ignore[arg-type]
+        named = TxnOffsetCommitRequestTopic(name=topic, topic_id=topic_id(topic), partitions=partitions)
+        request = TxnOffsetCommitRequest(topics=[named], **fields)  # type: ignore[arg-type]
         response, self.context = ask(self.family, request, version)
         return response
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 def test_each_version_writes_a_batch_of_the_transaction(version: Any) -> None:
     handlers = TransactionalHandlers()
     assert codes(handlers.commit({0: 5, 1: 6}, version, metadata="note")) == {0: 0, 1: 0}
@@ -83,6 +85,13 @@ def test_partitions_that_are_not_there_and_metadata_that_is_too_large() -> None:
     assert handlers.bench.written() == []
     handlers.verification.answer = ErrorCode.INVALID_TXN_STATE
     assert codes(handlers.commit({0: 5, 1: 5, 4: 5}, metadata="x" * 11)) == {0: 48, 1: 48, 4: 3}
+
+
+def test_the_id_of_a_topic_that_is_gone() -> None:
+    handlers = TransactionalHandlers()
+    assert codes(handlers.commit({0: 5}, 6, topic="gone")) == {0: ErrorCode.UNKNOWN_TOPIC_ID}
+    assert handlers.bench.written() == []
+    assert handlers.context.topics == [(topic_id("gone").hex(), (0,), 0, 0, ErrorCode.UNKNOWN_TOPIC_ID)]
 
 
 def test_what_is_not_verified_is_not_written() -> None:

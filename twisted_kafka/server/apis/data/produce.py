@@ -38,6 +38,7 @@ from twisted_kafka.server.apis.data.flat_forms import AppendedResponse, OneBatch
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Later, Outcome, api
+from twisted_kafka.server.topic_ids import UNKNOWN_NAME, name_topics, names_of, text_of
 from twisted_kafka.transaction_coordinator.verification import UNVERIFIABLE, TransactionVerification, Verified
 from twisted_kafka.waiting.futures import and_then, then, when_done
 
@@ -58,8 +59,6 @@ _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 
 _NO_TRANSACTIONAL_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _SAID_FIRST: Final = (_NO_TRANSACTIONAL_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID)
-_UNKNOWN: Final = ""
-"""The name of a topic whose id is unknown."""
 _partition_response: Final = maker(PartitionProduceResponse)
 _topic_response: Final = maker(TopicProduceResponse)
 _response: Final = maker(ProduceResponse)
@@ -89,8 +88,7 @@ class ProduceApis:
         if transactional_id is not None:
             context.transaction = TransactionNote(transactional_id)
         if version >= _FIRST_VERSION_WITH_TOPIC_IDS:
-            for topic in request.topic_data:
-                topic.name = self._topic_name(topic.topic_id) or _UNKNOWN
+            name_topics(request.topic_data, self._topic_name)
         entries: dict[TopicPartition, Buffer] = {}
         refused: Results | None = None
         denied = self._denied_topics(context, request) if self._authorization.enforces else _NOTHING_DENIED
@@ -101,7 +99,7 @@ class ProduceApis:
                 error: int = 0
                 if version >= _FIRST_VERSION_OF_BATCHES:
                     records, error = the_batch(records, version, transactional_id)
-                if topic.name == _UNKNOWN and version >= _FIRST_VERSION_WITH_TOPIC_IDS:
+                if topic.name == UNKNOWN_NAME and version >= _FIRST_VERSION_WITH_TOPIC_IDS:
                     error = error if error == _NO_TRANSACTIONAL_ID else ErrorCode.UNKNOWN_TOPIC_ID
                 elif topic.name in denied and error != _NO_TRANSACTIONAL_ID:
                     error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -119,7 +117,7 @@ class ProduceApis:
         return self._append_in_transaction(context, request, entries, refused)
 
     def _denied_topics(self, context: RequestContext, request: ProduceRequest) -> set[str]:
-        names = {topic.name for topic in request.topic_data if topic.name != _UNKNOWN or topic.topic_id == NO_UUID}
+        names = names_of(request.topic_data, by_id=context.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS)
         return names - self._authorization.allowed_of(context, AclOperation.WRITE, ResourceType.TOPIC, names)
 
     def _may_use_transactional_id(self, context: RequestContext, request: ProduceRequest) -> bool:
@@ -299,9 +297,7 @@ class ProduceApis:
                         self._note_conversion(context, name, result.conversion)
                     size_bytes += result.size_bytes
                 answers.append(answer)
-            context.note_topic(
-                name or topic.topic_id.hex(), tuple([each.index for each in answers]), records, size_bytes, first_error
-            )
+            context.note_topic(text_of(topic), tuple([each.index for each in answers]), records, size_bytes, first_error)
             has_error = has_error or first_error != 0
             responses.append(_topic_response(name=name, topic_id=topic.topic_id, partition_responses=answers))
         if request.acks == 0:

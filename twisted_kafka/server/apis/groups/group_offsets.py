@@ -1,8 +1,8 @@
 """OffsetCommit, OffsetFetch, OffsetDelete: committed offsets of groups.
 
-OffsetCommit v0-9: v1 generation and member (and only in v1 a commit timestamp), v2-v4 retention time, v6 leader epoch, v7 static
-members. OffsetFetch v0-9: v2 all partitions and a top-level error, v5 leader epoch, v7 require stable (KIP-447), v8 several groups
-(KIP-709), v9 member epoch (KIP-848). OffsetDelete v0 (KIP-496).
+OffsetCommit v0-10: v1 generation and member (and only in v1 a commit timestamp), v2-v4 retention time, v6 leader epoch, v7 static
+members, v10 topic ids. OffsetFetch v0-10: v2 all partitions and a top-level error, v5 leader epoch, v7 require stable (KIP-447), v8
+several groups (KIP-709), v9 member epoch (KIP-848), v10 topic ids. OffsetDelete v0 (KIP-496).
 Version 0 of the first two is older than the group coordinator: its offsets are stored separately, in the metadata store.
 """
 
@@ -18,6 +18,7 @@ from twisted_kafka.group_coordinator.requests import Sender
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import GroupNote, RequestContext
 from twisted_kafka.protocol.compiler.schema import maker
+from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.messages.offsets import (
@@ -47,12 +48,15 @@ from twisted_kafka.server.apis.groups.classic_groups import note_groups
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import Later, api
 from twisted_kafka.server.large_requests import SMALL_ELEMENTS
+from twisted_kafka.server.topic_ids import UNKNOWN_NAME, name_topics, names_of, text_of
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.waiting.futures import gather, then, when_done
 
 NO_OFFSET: Final = -1
 GROUP_ERROR_SINCE: Final = 2
 SEVERAL_GROUPS_SINCE: Final = 8
+COMMIT_BY_ID_SINCE: Final = 10
+FETCH_BY_ID_SINCE: Final = 10
 
 _commit_value: Final = maker(OffsetCommitValue)
 _committed_partition: Final = maker(OffsetCommitResponsePartition)
@@ -61,8 +65,9 @@ _commit_response: Final = maker(OffsetCommitResponse)
 
 _NONE: Final = ErrorCode.NONE
 _UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_UNKNOWN_ID: Final = ErrorCode.UNKNOWN_TOPIC_ID
 _NOT_AUTHORIZED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-_NOT_FOR_GROUP: Final = (_UNKNOWN_PARTITION, _NOT_AUTHORIZED)
+_NOT_FOR_GROUP: Final = (_UNKNOWN_PARTITION, _UNKNOWN_ID, _NOT_AUTHORIZED)
 """The errors of partitions that the group does not get to see."""
 _METADATA_TOO_LARGE: Final = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
@@ -93,7 +98,7 @@ class GroupOffsetApis:
         self._metadata = metadata
         self._clock = clock
 
-    @api(OffsetCommitRequest, OffsetCommitResponse, versions=(0, 9))
+    @api(OffsetCommitRequest, OffsetCommitResponse, versions=(0, 10))
     def offset_commit(
         self, context: RequestContext, request: OffsetCommitRequest
     ) -> "OffsetCommitResponse | Future[OffsetCommitResponse]":
@@ -160,7 +165,10 @@ class GroupOffsetApis:
         expire_ms = -1 if retention_ms == -1 else min(now_ms + retention_ms, MAX_LONG)
         limit = self._groups.config.offset_metadata_max_bytes
         partition_of = self._metadata.partition
-        denied = self._denied(context, (topic.name for topic in request.topics)) if self._authorization.enforces else ()
+        by_id = context.api_version >= COMMIT_BY_ID_SINCE
+        if by_id:
+            name_topics(request.topics, self._metadata.topic_name)
+        denied = self._denied(context, names_of(request.topics, by_id=by_id)) if self._authorization.enforces else ()
         for topic in request.topics:
             name = topic.name
             for partition in topic.partitions:
@@ -169,7 +177,7 @@ class GroupOffsetApis:
                 if name in denied:
                     refused[key] = _NOT_AUTHORIZED
                 elif partition_of(key) is None:
-                    refused[key] = _UNKNOWN_PARTITION
+                    refused[key] = _UNKNOWN_ID if by_id and name == UNKNOWN_NAME else _UNKNOWN_PARTITION
                 elif len(metadata) > limit:
                     refused[key] = _METADATA_TOO_LARGE
                 else:
@@ -183,18 +191,21 @@ class GroupOffsetApis:
                     )
         return offsets, refused
 
-    @api(OffsetFetchRequest, OffsetFetchResponse, versions=(0, 9))
+    @api(OffsetFetchRequest, OffsetFetchResponse, versions=(0, 10))
     def offset_fetch(
         self, context: RequestContext, request: OffsetFetchRequest
     ) -> "OffsetFetchResponse | Future[OffsetFetchResponse]":
         """Return committed offsets."""
         if context.api_version >= SEVERAL_GROUPS_SINCE:
             _note_groups(context, request.groups)
+            if context.api_version >= FETCH_BY_ID_SINCE:
+                for each in request.groups:
+                    name_topics(each.topics or (), self._metadata.topic_name)
             fetched = [
                 self._fetch(context, Sender(each.group_id, each.member_id or "", None, each.member_epoch), each.topics, request)
                 for each in request.groups
             ]
-            return gather(fetched, lambda results: _fetched_groups(context, request.groups, results))
+            return gather(fetched, lambda results: self._fetched_groups(context, request.groups, results))
         context.group = request.group_id, "", -1
         if context.api_version == 0:
             return self._fetched_legacy(context, request)
@@ -208,13 +219,13 @@ class GroupOffsetApis:
         authorization = self._authorization
         if not authorization.is_allowed(context, AclOperation.DESCRIBE, ResourceType.GROUP, sender.group_id):
             return ErrorCode.GROUP_AUTHORIZATION_FAILED, {}
-        denied = self._denied(context, (topic.name for topic in topics or ()), AclOperation.DESCRIBE)
         partitions = _partitions(topics)
+        refused = self._refused_fetches(context, partitions or ())
         wanted = partitions
-        if partitions is not None and denied:
-            wanted = [each for each in partitions if each.topic not in denied]
+        if partitions is not None and refused:
+            wanted = [each for each in partitions if each not in refused]
         fetching = self._groups.fetch_offsets(OffsetFetch(sender, wanted, request.require_stable))
-        if not authorization.enforces or (partitions is not None and not denied):
+        if not refused and (partitions is not None or not authorization.enforces):
             return fetching
 
         def filtered(answer: tuple[ErrorCode, Fetched]) -> tuple[ErrorCode, Fetched]:
@@ -224,9 +235,19 @@ class GroupOffsetApis:
             if partitions is None:
                 hidden = self._denied(context, (each.topic for each in fetched), AclOperation.DESCRIBE)
                 return error, {each: found for each, found in fetched.items() if each.topic not in hidden}
-            return error, {**fetched, **{each: _NOT_AUTHORIZED for each in partitions if each.topic in denied}}
+            return error, {**fetched, **refused}
 
         return when_done(fetching, filtered)
+
+    def _refused_fetches(self, context: RequestContext, partitions: Sequence[TopicPartition]) -> Fetched:
+        """Return the errors of partitions whose topics are unknown by their ids, or may not be described."""
+        names = {each.topic for each in partitions}
+        refusals: dict[str, ErrorCode] = {}
+        if context.api_version >= FETCH_BY_ID_SINCE and UNKNOWN_NAME in names:
+            names.discard(UNKNOWN_NAME)
+            refusals[UNKNOWN_NAME] = _UNKNOWN_ID
+        refusals |= dict.fromkeys(self._denied(context, names, AclOperation.DESCRIBE), _NOT_AUTHORIZED)
+        return {each: refusals[each.topic] for each in partitions if each.topic in refusals} if refusals else {}
 
     def _fetched_legacy(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
         """Respond to v0, in which a partition without offset is an unknown partition."""
@@ -258,6 +279,37 @@ class GroupOffsetApis:
             context.note_topic(topic.name, tuple(topic.partition_indexes), 0, 0)
             topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
         return OffsetFetchResponse(topics=topics)
+
+    def _fetched_groups(
+        self, context: RequestContext, groups: list[OffsetFetchRequestGroup], results: list[tuple[ErrorCode, Fetched]]
+    ) -> OffsetFetchResponse:
+        answered = []
+        for group, (error, fetched) in zip(groups, results, strict=True):
+            if error:
+                context.note_error(error)
+                answered.append(OffsetFetchResponseGroup(group_id=group.group_id, error_code=error))
+                continue
+            topics = []
+            for topic in self._topics_of(context, group, fetched):
+                name, indexes = topic.name, topic.partition_indexes
+                partitions = [_answered_partition(OffsetFetchResponsePartitions, fetched, name, index, error) for index in indexes]
+                context.note_topic(text_of(topic), tuple(indexes), 0, 0)
+                topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=partitions))
+            answered.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))
+        return OffsetFetchResponse(groups=answered)
+
+    def _topics_of(
+        self, context: RequestContext, group: OffsetFetchRequestGroup, fetched: Fetched
+    ) -> Sequence[OffsetFetchRequestTopics]:
+        """Return the topics of a group's answer: the requested topics, or all with offsets; by id without deleted ones."""
+        if group.topics is not None:
+            return group.topics
+        topic_id = self._metadata.topic_id
+        found = [
+            OffsetFetchRequestTopics(name=name, topic_id=topic_id(name), partition_indexes=indexes)
+            for name, indexes in _answered_topics(None, fetched)
+        ]
+        return found if context.api_version < FETCH_BY_ID_SINCE else [each for each in found if each.topic_id != NO_UUID]
 
     @api(OffsetDeleteRequest, OffsetDeleteResponse, versions=(0, 0))
     def offset_delete(
@@ -323,8 +375,8 @@ def _committed(
                     code = own
             first_error = first_error or code
             partitions.append(_committed_partition(partition_index=index, error_code=code))
-        context.note_topic(name, tuple([each.partition_index for each in partitions]), 0, 0, first_error)
-        topics.append(_committed_topic(name=name, partitions=partitions))
+        context.note_topic(text_of(topic), tuple([each.partition_index for each in partitions]), 0, 0, first_error)
+        topics.append(_committed_topic(name=name, topic_id=topic.topic_id, partitions=partitions))
     return _commit_response(topics=topics)
 
 
@@ -367,24 +419,6 @@ def _fetched_group(context: RequestContext, request: OffsetFetchRequest, error: 
         context.note_topic(name, tuple(indexes), 0, 0, error)
         topics.append(OffsetFetchResponseTopic(name=name, partitions=partitions))
     return OffsetFetchResponse(topics=topics)
-
-
-def _fetched_groups(
-    context: RequestContext, groups: list[OffsetFetchRequestGroup], results: list[tuple[ErrorCode, Fetched]]
-) -> OffsetFetchResponse:
-    answered = []
-    for group, (error, fetched) in zip(groups, results, strict=True):
-        if error:
-            context.note_error(error)
-            answered.append(OffsetFetchResponseGroup(group_id=group.group_id, error_code=error))
-            continue
-        topics = []
-        for name, indexes in _answered_topics(group.topics, fetched):
-            partitions = [_answered_partition(OffsetFetchResponsePartitions, fetched, name, index, error) for index in indexes]
-            context.note_topic(name, tuple(indexes), 0, 0)
-            topics.append(OffsetFetchResponseTopics(name=name, partitions=partitions))
-        answered.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))
-    return OffsetFetchResponse(groups=answered)
 
 
 def _deleted(

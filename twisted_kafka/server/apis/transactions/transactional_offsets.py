@@ -1,7 +1,7 @@
-"""TxnOffsetCommit v0-5: offsets of a group that become visible when the producer's transaction is committed.
+"""TxnOffsetCommit v0-6: offsets of a group that become visible when the producer's transaction is committed.
 
 v2 leader epochs, v3 the group member that commits (KIP-447), v4 further errors, v5 adds the group's partition of
-``__consumer_offsets`` to the transaction (KIP-890).
+``__consumer_offsets`` to the transaction (KIP-890), v6 topic ids.
 """
 
 from concurrent.futures import Future
@@ -26,6 +26,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
+from twisted_kafka.server.topic_ids import UNKNOWN_NAME, name_topics, names_of, text_of
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.transaction_coordinator.verification import UNVERIFIABLE, TransactionVerification, Verified
 from twisted_kafka.waiting.futures import and_then, when_done
@@ -36,12 +37,13 @@ LOADING_SINCE: Final = 2
 ABORTABLE_SINCE: Final = 4
 """The version since which producers know TRANSACTION_ABORTABLE."""
 
+BY_ID_SINCE: Final = 6
 ADDS_SINCE: Final = 5
 """The version since which producers send no AddOffsetsToTxn."""
 
 Refused = dict[TopicPartition, ErrorCode]
 
-_NOT_FOR_GROUP: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+_NOT_FOR_GROUP: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 """The errors of partitions that the group does not get to see."""
 
 
@@ -62,7 +64,7 @@ class TransactionalOffsetApis:
         self._metadata = metadata
         self._clock = clock
 
-    @api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, versions=(0, 5))
+    @api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, versions=(0, 6))
     def txn_offset_commit(
         self, context: RequestContext, request: TxnOffsetCommitRequest
     ) -> "TxnOffsetCommitResponse | Future[TxnOffsetCommitResponse]":
@@ -84,13 +86,18 @@ class TransactionalOffsetApis:
         """Add each partition of the request to ``offsets``, or with its error to ``refused``."""
         now_ms = self._clock.wall_ms()
         limit = self._groups.config.offset_metadata_max_bytes
-        names = {topic.name for topic in request.topics}
+        by_id = context.api_version >= BY_ID_SINCE
+        if by_id:
+            name_topics(request.topics, self._metadata.topic_name)
+        names = names_of(request.topics, by_id=by_id)
         allowed = self._authorization.allowed_of(context, AclOperation.READ, ResourceType.TOPIC, names)
         for topic in request.topics:
             for partition in topic.partitions:
                 key = TopicPartition(topic.name, partition.partition_index)
                 metadata = partition.committed_metadata or ""
-                if topic.name not in allowed:
+                if by_id and topic.name == UNKNOWN_NAME:
+                    refused[key] = ErrorCode.UNKNOWN_TOPIC_ID
+                elif topic.name not in allowed:
                     refused[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 elif self._metadata.partition(key) is None:
                     refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -147,6 +154,6 @@ def _response(
             code = own if own in _NOT_FOR_GROUP or not error else error
             first_error = first_error or code
             partitions.append(TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code))
-        context.note_topic(topic.name, tuple([each.partition_index for each in partitions]), 0, 0, first_error)
-        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+        context.note_topic(text_of(topic), tuple([each.partition_index for each in partitions]), 0, 0, first_error)
+        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
     return TxnOffsetCommitResponse(topics=topics)

@@ -5,8 +5,22 @@ from functools import partial
 from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from twisted_kafka.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.messages.topics import DeleteTopicsRequest
+from twisted_kafka.protocol.messages.transactions import (
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from twisted_kafka.tools.compare.answers import plain
 from twisted_kafka.tools.compare.data_requests import data
 from twisted_kafka.tools.compare.talk import SCENARIOS_OF_KAFKA_4, TIMEOUT_S, Talk, scenario
@@ -101,3 +115,105 @@ def fetch_by_id(talk: Talk, version: int) -> None:
     talk.ask(fetch(old), version)
     talk.ask(fetch(created(talk)), version)
     talk.ask(fetch(old), version)
+
+
+def commit(group: str, *asked: Asked, metadata: str = "", generation: int = -1) -> OffsetCommitRequest:
+    topics = [
+        OffsetCommitRequestTopic(
+            topic_id=topic_id,
+            partitions=[
+                OffsetCommitRequestPartition(partition_index=each, committed_offset=5, committed_metadata=metadata)
+                for each in indexes
+            ],
+        )
+        for topic_id, indexes in asked
+    ]
+    member_id = "stranger" if generation >= 0 else ""
+    return OffsetCommitRequest(group_id=group, member_id=member_id, generation_id_or_member_epoch=generation, topics=topics)
+
+
+@newer(OffsetCommitRequest, since=10)
+def commit_by_id(talk: Talk, version: int) -> None:
+    known, group = created(talk), talk.topic("group")
+    for asked in (
+        [(known, [0, 1])],
+        [(known, [7])],
+        [(UNKNOWN, [0])],
+        [(NO_UUID, [0])],
+        [(UNKNOWN, [0]), (known, [0, 9]), (OTHER, [1])],
+        [],
+    ):
+        talk.ask(commit(group, *asked), version)
+    both = (UNKNOWN, [0]), (known, [0])
+    talk.ask(commit("", *both), version)
+    talk.ask(commit(group, *both, generation=3), version)
+    talk.ask(commit(group, *both, metadata="x" * 5000), version)
+    deleted(talk)
+    talk.ask(commit(group, (known, [0])), version)
+    again = created(talk)
+    talk.ask(commit(group, (known, [0]), (again, [0])), version)
+    talk.ask(commit(group, (known, [1])), version)
+    ask_offsets(talk, group, [(again, [0, 1])], version)
+
+
+def ask_offsets(talk: Talk, group: str, asked: list[Asked] | None, version: int) -> None:
+    """Note a group's offsets, its topics in the order of the request."""
+    topics = None if asked is None else [OffsetFetchRequestTopics(topic_id=one, partition_indexes=at) for one, at in asked]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)])
+    answer = talk.ask(request, version, note=False)
+    if asked is not None:
+        order = [topic_id for topic_id, _ in asked]
+        answer.groups[0].topics.sort(key=lambda topic: order.index(topic.topic_id))
+    talk.answers.append((f"OffsetFetchRequest v{version}", plain(answer)))
+
+
+@newer(OffsetFetchRequest, since=10)
+def fetch_offsets_by_id(talk: Talk, version: int) -> None:
+    known, group = created(talk), talk.topic("group")
+    talk.ask(commit(group, (known, [0])), 10)
+    for name in (group, talk.topic("none"), ""):
+        for asked in ([(known, [0, 1, 9])], [(UNKNOWN, [0]), (known, [0]), (NO_UUID, [0, 1])], [(UNKNOWN, [0])], [], None):
+            ask_offsets(talk, name, asked, version)
+    deleted(talk)
+    ask_offsets(talk, group, None, version)
+    ask_offsets(talk, group, [(known, [0])], version)
+    again = created(talk)
+    ask_offsets(talk, group, None, version)
+    ask_offsets(talk, group, [(known, [0]), (again, [0])], version)
+
+
+@newer(TxnOffsetCommitRequest, since=6)
+def commit_by_id_in_a_transaction(talk: Talk, version: int) -> None:
+    name, group = talk.topic("id"), talk.topic("group")
+    known = created(talk)
+    init = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+    producer = talk.ask(init, 5, note=False)
+
+    def ask(*asked: Asked, metadata: str = "", epoch: int = 0) -> None:
+        topics = [
+            TxnOffsetCommitRequestTopic(
+                topic_id=topic_id,
+                partitions=[
+                    TxnOffsetCommitRequestPartition(partition_index=each, committed_offset=5, committed_metadata=metadata)
+                    for each in indexes
+                ],
+            )
+            for topic_id, indexes in asked
+        ]
+        request = TxnOffsetCommitRequest(
+            transactional_id=name,
+            group_id=group,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch + epoch,
+            topics=topics,
+        )
+        talk.ask(request, version)
+
+    for asked in ([(UNKNOWN, [0])], [(NO_UUID, [0])], [(known, [9])], [(UNKNOWN, [0]), (known, [0])], []):
+        ask(*asked)
+    ask((UNKNOWN, [0]), (known, [0]), epoch=3)
+    ask((UNKNOWN, [0]), (known, [0]), metadata="x" * 5000)
+    deleted(talk)
+    ask((known, [0]))
+    created(talk)
+    ask((known, [0]))
