@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 
 class Tables(dict[str, list[Row]]):
-    """The rows of each view, and what happened over time as matrices."""
+    """The rows of each view, and the values over time as matrices."""
 
     grids: Grids
 

@@ -175,7 +175,7 @@ class Broker:
 
     @property
     def diagnoses(self) -> list[str]:
-        """The mistakes of clients that it has seen lately, a line each with what to do; the log has them, too."""
+        """The recent mistakes of clients, one line each with a remedy; the log has them, too."""
         return self._server.diagnoses.lines
 
     def apply_config_changes(self, timeout_s: float) -> None:

@@ -151,7 +151,7 @@ class KafkaServer:
 
     @property
     def diagnoses(self) -> Diagnoses:
-        """What clients do wrong."""
+        """The recent mistakes of clients, one line each."""
         return self._serving.diagnoses
 
     # Start and stop
@@ -240,7 +240,7 @@ class KafkaServer:
         broker_configs.follow(self._reconfigurables(main, registrar, replication, logs, controller, sockets, scheduler, handlers))
 
     def stop(self) -> None:
-        """Stop what runs, in the order of Kafka's ``KafkaServer.shutdown``; harmless when nothing does.
+        """Stop the running parts, in the order of Kafka's ``KafkaServer.shutdown``; does nothing if no part runs.
 
         No new requests, an answer to those under way, everything on disk, and only then the connections close. An error of one
         part is logged and does not keep the others from stopping.
@@ -406,7 +406,7 @@ class KafkaServer:
     def _make_shares(
         self, running: Running, replicas: ReplicaManager, scheduler: KafkaScheduler, timer: Timer, data_plane: RequestPlane
     ) -> ShareCoordinator:
-        """Make the share coordinator, and what finds the share coordinators of all brokers."""
+        """Make the share coordinator, and the persister, which finds the share coordinators of all brokers."""
         running.shares = shares = make_share_coordinator(self.config, replicas, scheduler, timer, self.metrics)
         running.share_client = client = self._make_client("PersisterStateManager", "share-coordinator-client")
         listener_name = self.config.inter_broker_listener_name
@@ -478,7 +478,7 @@ class KafkaServer:
     def _start_administration(
         self, running: Running, store: IMetadataStore, configs: ConfigRepository, broker_configs: BrokerConfigHandler
     ) -> tuple[Administration, Any]:
-        """Start what administrators work with, and the authorizer, None without one."""
+        """Start the administration, and the authorizer, which is None without a setting."""
         running.administration = administration = Administration(
             self.config, configs, broker_configs.dynamic, self._clock, self.metrics
         )
@@ -587,7 +587,7 @@ class KafkaServer:
         scheduler: KafkaScheduler,
         handlers: KafkaRequestHandlerPool,
     ) -> list[IReconfigurable]:
-        """Return what reacts to changes of the broker's configuration, in the order in which it is reconfigured."""
+        """Return the parts that react to changed settings, in the order in which they are reconfigured."""
         return [
             ConnectionLimits(sockets),
             NetworkThreads(sockets, main),
@@ -603,7 +603,7 @@ class KafkaServer:
 
 
 def _on_end(access_log: AccessLog | None) -> OnEnd:
-    """Return what writes a line about a transaction that no request ends."""
+    """Return the function that logs the end of a transaction without a request."""
     if access_log is None:
         return ignore_end
     return lambda end: access_log.transaction_ended(end_note(end), list(topic_notes(end)))

@@ -1,4 +1,4 @@
-"""RequestServing: what answers a broker's requests, and what looks at them when they are answered."""
+"""RequestServing: the parts that answer a broker's requests, and the observers of answered requests."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -26,10 +26,10 @@ from twisted_kafka.timing.clock import IClock
 
 
 class Guise(NamedTuple):
-    """What tests make of a broker. Without it, it is its own and answers itself."""
+    """Changes that tests make to a broker: another persona, and an interceptor."""
 
     persona: Persona | None = None
-    """As whom it answers."""
+    """The version of Kafka as which the broker answers."""
     interceptor: IRequestInterceptor | None = None
     """Sees each request before its handler, and each response last."""
 
@@ -53,11 +53,11 @@ class RequestServing:
 
     @property
     def observers(self) -> list[IRequestObserver]:
-        """What looks at requests that were answered."""
+        """The observers of answered requests."""
         return [self._request_metrics, self.diagnoses]
 
     def observe_addresses(self, sockets: SocketServer) -> None:
-        """Look whom Metadata sends to addresses that only this machine has, if the broker advertises such ones to others."""
+        """Find clients that Metadata sends to addresses of this machine only, if the broker advertises such addresses."""
         if addresses := advertised_to_others(self._config.listeners, self._config.advertised_listeners):
             sockets.add_observer(AdvertisedAddresses(self.diagnoses, addresses))
 

@@ -79,7 +79,7 @@ class Running:
     quotas: QuotaManagers | None = None
 
     def take(self) -> Self:
-        """Return what runs, for its end, and have nothing any more."""
+        """Return the running parts, to be stopped, and forget them."""
         taken = replace(self)
         for field in fields(self):
             setattr(self, field.name, None)

@@ -50,10 +50,10 @@ class Stored(NamedTuple):
 
 
 class StarvedLogs:
-    """Has the controller send again what failed for want of file descriptors, of memory or of the metadata store."""
+    """Lets the controller repeat requests that failed for lack of file descriptors, of memory or of the metadata store."""
 
     def __init__(self, retry: Callable[[], bool], ask: Callable[[], object], scheduler: IScheduler) -> None:
-        """``retry`` forgets failures and returns whether there were any. ``ask`` has the controller send all again."""
+        """``retry`` forgets failures and returns whether there were any. ``ask`` makes the controller repeat all requests."""
         self._retry = retry
         self._ask = ask
         self._scheduler = scheduler

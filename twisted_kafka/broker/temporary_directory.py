@@ -23,7 +23,7 @@ OWNED_FILE: Final = ".owned"
 
 
 def make_temporary_directory(owner: object) -> tuple[Path, Callable[[], object]]:
-    """Return a new directory and what removes it, which happens with ``owner`` or at the program's end at the latest.
+    """Return a new directory and a function that removes it. The end of ``owner`` or of the program removes it at the latest.
 
     Directories of processes that were killed are removed first.
     """

@@ -1,11 +1,11 @@
-"""What ``inter.broker.protocol.version`` allows between brokers (Kafka: ``MetadataVersion.isAtLeast``)."""
+"""The protocol between brokers that ``inter.broker.protocol.version`` allows (Kafka: ``MetadataVersion.isAtLeast``)."""
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.keys.versions import KAFKA_VERSIONS
 
 
 def is_at_least(config: KafkaConfig, version: str) -> bool:
-    """Return whether brokers may use what came with ``version``, a name as in ``KAFKA_VERSIONS``, 2.7-IV2 for instance."""
+    """Return whether brokers may use the features of ``version``, a name in ``KAFKA_VERSIONS`` such as 2.7-IV2."""
     return _position(config.string("inter.broker.protocol.version")) >= KAFKA_VERSIONS.index(version)
 
 

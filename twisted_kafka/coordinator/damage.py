@@ -1,4 +1,4 @@
-"""What becomes of a batch of an internal topic that cannot be read: its partition is not available, or the batch is skipped."""
+"""The handling of an unreadable batch of an internal topic: its partition is not available, or the batch is skipped."""
 
 from typing import Final
 

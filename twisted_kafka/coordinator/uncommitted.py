@@ -1,4 +1,4 @@
-"""What of a shard's state replicas have not confirmed yet, by key: a group id or a transactional id."""
+"""The changes of a shard's state that replicas have not confirmed yet, by key: a group id or a transactional id."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future

@@ -57,4 +57,4 @@ class Client(NamedTuple):
     client_id: str
     host: str
     describable: Describable | None = None
-    """What its regular expressions match; None: every topic."""
+    """Selects the topics that the member's regular expressions may match; None: every topic."""

@@ -73,7 +73,7 @@ class LeaderEpochCache:
     def recovered(self, epoch: int, offset: int) -> None:
         """Note that recovery found a batch of ``epoch`` at ``offset``; raises OSError.
 
-        What contradicts it is dropped: a power failure may have left the file as it was before a truncation.
+        Entries that contradict it are dropped: a power failure may have restored the file to its state before a truncation.
         """
         if epoch < 0 or self.epoch_for_offset(offset) == epoch:
             return

@@ -113,7 +113,7 @@ class ConfigRepository:
         raise StoreError(f"{path} was changed {MAX_CHANGE_ATTEMPTS} times while it was to be changed")
 
     def _replacement(self, path: str, found: tuple[bytes, Stat] | None, config: dict[str, str]) -> list[Operation]:
-        """Return what replaces the config of a node, which is ``found`` there."""
+        """Return the operation that replaces the config of a node; ``found`` is the present one."""
         if not config and path.startswith(_QUOTAS) and not children_of(self._store, path):
             return [] if found is None else self._deletion(path, found[1].version)
         data = ConfigNode(config).encode()
@@ -122,7 +122,7 @@ class ConfigRepository:
         return [*map(Create, self._missing_parents(path)), Create(path, data)]
 
     def _deletion(self, path: str, version: int) -> list[Operation]:
-        """Return what deletes a node, and of a user's client the nodes above that have nothing else (Kafka: tryCleanQuotaNodes)."""
+        """Return the operations that delete a node; for a user's client also empty nodes above (Kafka: tryCleanQuotaNodes)."""
         operations: list[Operation] = [Delete(path, version)]
         clients, name = split_path(path)
         user = split_path(clients)[0]

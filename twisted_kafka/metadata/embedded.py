@@ -52,7 +52,7 @@ OWNER_ONLY: Final = 0o600
 IN_MEMORY: Final = ":memory:"
 """SQLite's name for a database without a file."""
 IN_PROCESS: Final = "in-process/"
-"""Begins a ``zookeeper.connect`` that names what brokers in one process share (``metadata/shared.py``)."""
+"""The prefix of a ``zookeeper.connect`` that names a tree which brokers in one process share (``metadata/shared.py``)."""
 ROOT_NAME: Final = ""
 """The name of the root in the table, where it is its own parent."""
 

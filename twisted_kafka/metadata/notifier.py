@@ -1,6 +1,6 @@
-"""Tells others of lasting conditions through the metadata store: of a failed log directory, for instance.
+"""Notifies other brokers of lasting conditions, such as a failed log directory, through the metadata store.
 
-What lasts must be known in the end. So a notification is tried again, after ever longer pauses, until it is delivered. The timer
+A notification is repeated, after increasing pauses, until it is delivered. The timer
 only wakes the thread that waits for the store.
 """
 

@@ -18,7 +18,7 @@ MAX_SERIES: Final = 10_000
 """The most series of one type and name: clients choose some labels. Series of partitions are not limited."""
 
 OTHER: Final = "other"
-"""The value of all labels of the series that counts what exceeds ``MAX_SERIES``."""
+"""The value of all labels of the series for values beyond ``MAX_SERIES``."""
 
 GROUP_OF_TYPE = {
     "Partition": "kafka.cluster",

@@ -84,7 +84,8 @@ class ClientQuotas:
     def alter(self, entity: Sequence[tuple[str, str | None]], operations: Sequence[Operation], *, validate_only: bool) -> None:
         """Set and remove quotas of an entity.
 
-        Raises InvalidRequestError for an invalid entity, key or value. What else a user's config has, such as credentials, stays.
+        Raises InvalidRequestError for an invalid entity, key or value. Other contents of a user's config, such as credentials,
+        stay.
         """
         names = _checked(entity)
         keys, path = (IP_KEYS, f"ips/{node_name(names[IP])}") if IP in names else (CLIENT_KEYS, _client_path(names))

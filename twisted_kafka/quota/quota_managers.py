@@ -72,7 +72,7 @@ class QuotaManagers:
     def start(self, configs: ConfigRepository, scheduler: IScheduler, observe_requests: Callable[[], object]) -> None:
         """Apply the present quotas, and follow their changes.
 
-        ``observe_requests`` is called once, when request quotas are enabled: what sending takes is measured from then on.
+        ``observe_requests`` is called once, when request quotas are enabled: the time of sending is measured from then on.
         """
         self._observe_requests = observe_requests
         self._enable(self.request)
@@ -133,7 +133,7 @@ class QuotaManagers:
                 self._shorten(manager)
 
     def expire(self) -> None:
-        """Drop what idle and disconnected clients have left."""
+        """Forget idle and disconnected clients."""
         for manager in self._managers.values():
             manager.expire()
         for throttled in self._throttled.values():

@@ -31,7 +31,7 @@ from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.timing.timer import Timer
 
 RETRY_MS: Final = 50
-"""How long until what failed is proposed again."""
+"""The time after which a failed proposal is repeated."""
 
 _LAST_VERSION_WITH_NAMES: Final = 1
 _LAST_VERSION_WITHOUT_EPOCHS: Final = 2
@@ -43,7 +43,7 @@ _Proposals = dict[TopicPartition, tuple[Partition, IsrProposal]]
 
 
 class Proposer(NamedTuple):
-    """The broker that proposes: its id, what returns its epoch, and whether brokers send the epochs of the others (KIP-903)."""
+    """The broker that proposes: its id, a function that returns its epoch, and whether brokers know each other's (KIP-903)."""
 
     broker_id: int
     epoch: Callable[[], int]
@@ -129,7 +129,7 @@ class AlterPartitionManager:
             self._refuse(partition, proposal, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
     def _send(self) -> None:
-        """Send what waits, unless a request is in flight: this is called again when that is answered."""
+        """Send the waiting proposals, unless a request is in flight: its answer calls this again."""
         with self._lock:
             if self._in_flight or not self._unanswered:
                 return

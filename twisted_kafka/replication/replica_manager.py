@@ -109,7 +109,7 @@ class ReplicaManager:
         self.state.set_fetchers(fetchers)
 
     def set_in_sync_replicas(self, in_sync: IInSyncReplicas) -> None:
-        """Set what lets in-sync replicas grow and shrink. A broker that is alone needs none."""
+        """Set the part that changes the in-sync replicas. A broker without others needs none."""
         self.state.set_in_sync_replicas(in_sync)
         self.reader.set_in_sync_replicas(in_sync)
 

@@ -101,7 +101,7 @@ class PreferredReplicas:
 
 
 def make_preferred_replicas(config: KafkaConfig, metadata: MetadataCache) -> PreferredReplicas | None:
-    """Return what ``replica.selector.class`` says, None without one; raises ConfigError."""
+    """Return the selector of ``replica.selector.class``, None without one; raises ConfigError."""
     name = config.optional_string(KEY)
     if name is None or name == LEADER_ONLY:
         return None

@@ -1,1 +1,1 @@
-"""Cells: what a report is made from, folded from records and merged."""
+"""Cells: the counts that a report is made from, folded from records and merged."""

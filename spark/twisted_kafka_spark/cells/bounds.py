@@ -175,7 +175,7 @@ def _with_smallest_hashes(texts: Sequence[bytes]) -> list[int]:
 
 
 def _unnamed(kind: str, table: pa.Table) -> pa.Table:
-    """Return cells without their names, and without what else has no bound."""
+    """Return cells without their names, and without other unbounded columns."""
     for key in {*KINDS[kind].name, *CLIENT} & set(table.column_names):
         at = table.column_names.index(key)
         table = table.set_column(at, table.field(at), pa.nulls(table.num_rows, table.field(at).type))

@@ -496,7 +496,7 @@ def _failures(failed: Frame, grain_s: int) -> tuple[str, pa.Table]:
 
 
 def _subjects(frame: Frame, wanted: np.ndarray[Any, np.dtype[np.bool_]]) -> Coded:
-    """Return what the wanted requests are about: their topics and other resources as text; null for all others."""
+    """Return the topics and other resources of the wanted requests as text; null for all others."""
     if not wanted.any():
         return Coded(np.zeros(len(frame), np.int64), pa.nulls(1, pa.string()))
     named: dict[int, list[str]] = {int(at): [] for at in np.flatnonzero(wanted)}

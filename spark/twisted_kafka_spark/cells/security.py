@@ -1,4 +1,4 @@
-"""What lines say about security: who was refused what, failed logins by address, and who speaks plain text."""
+"""The security of a log: rejected principals with their requests, failed logins by address, and clients that speak plain text."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ SHARD_DDL = "kind string, hour bigint, share int, size bigint, first_s bigint, l
 """A shard in Spark's DDL: `hour` is the number of the hour since 1970, null for cells without a time; `size` the number of cells,
 `first_s` and `last_s` the first and the last of their times."""
 SHARD_KEYS = ("kind", "hour", "share")
-"""What shards are partitioned, sorted and merged by."""
+"""The keys by which shards are partitioned, sorted and merged."""
 _TYPES = pa.schema(
     [
         ("kind", pa.string()),

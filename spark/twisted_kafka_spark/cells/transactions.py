@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 REFUSED, ACTIVE, ENDED = "refused", "active", "ended"
 EVENTS = (*OUTCOMES, REFUSED, ACTIVE, ENDED, STUCK)
-"""What a line says about its transactional id: how a transaction ended; that a producer was refused because another one has the id;
-that a transaction was open; that none was open any more; that a decided one cannot end."""
+"""The events of a transactional id that a line can report: how a transaction ended; that a producer was refused because another
+one has the id; that a transaction was open; that none was open any more; that a decided one cannot end."""
 
 _FENCING_ERRORS = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 _EVENT_OF_API = {
@@ -34,7 +34,7 @@ _EVENT_OF_API = {
     "EndTxn": ENDED,
     "InitProducerId": ENDED,
 }
-"""What a request without an error says."""
+"""The event that a request without an error reports."""
 _PRODUCE_ADDS_SINCE = 12
 """The version since which a Produce adds partitions to its transaction (KIP-890); before, another request has done so."""
 _NOTHING = -1
@@ -67,7 +67,7 @@ def _indexes(meaning: Mapping[str, str], values: pa.Array) -> Numbers:
 
 @dataclass(slots=True)
 class _Producer:
-    """What cells say about a transactional id. Times are in microseconds, those of an event since 1970."""
+    """The events of a transactional id in cells. Times are in microseconds, those of an event since 1970."""
 
     transactional_id: str | None
     client_id: str | None = None
@@ -134,7 +134,7 @@ class _Producer:
 
 
 def rows(cells: pa.Table, now_us: int) -> list[Row]:
-    """Return what cells say about each transactional id, the one with the most transactions first, all without a name last.
+    """Return a row about each transactional id, the one with the most transactions first, all without a name last.
 
     `now_us`: the time of the last line. `idle_us`: how long the id has not been used in a transaction that is open. `buckets`:
     histograms of durations by outcome.

@@ -1,4 +1,4 @@
-"""Findings about what changed: the cluster by an administrator, a client's version, who reads a topic."""
+"""Findings about changes: of the cluster by an administrator, of a client's version, of a topic's readers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables
 
 _HARMLESS = ("CreateTopics", "CreatePartitions", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken")
-"""Changes that take nothing away from anybody; the report's table has them all the same."""
+"""Changes that take nothing from anybody. They are no findings, but are in the report's table."""
 _CONFIGS = ("AlterConfigs", "IncrementalAlterConfigs")
 _HOUR_US = 3_600_000_000
 

@@ -186,7 +186,7 @@ def metadata_storms(tables: Tables) -> Iterator[Finding]:
 
 
 def _in_span(tables: Tables, who: Who, api: str, measure: str, span: Span) -> int:
-    """Return what a client did in the slots of a span."""
+    """Return the sum of a measure over the requests of a client and an API in the slots of a span."""
     grid = tables.grids.persons
     first, last = grid.axis.place(span.first), grid.axis.place(span.last)
     rows = grid.rows(client_id=who[0], principal=who[1], api=api)

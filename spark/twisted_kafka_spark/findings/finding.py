@@ -59,7 +59,7 @@ class Finding:
     explains: set[str] = field(default_factory=set)
     """The APIs whose unusual traffic in this span the finding explains."""
     impact: str = ""
-    """What it costs, in a few words."""
+    """The cost of the problem in a few words."""
 
     @property
     def id(self) -> str:

@@ -298,7 +298,7 @@ def _trimmed(grid: Grid, name: tuple[Any, ...], run: tuple[int, int], values: tu
 
 
 def _overlapping(found: list[_Slowness]) -> list[list[_Slowness]]:
-    """Group what overlaps in time."""
+    """Group the findings that overlap in time."""
     groups: list[list[_Slowness]] = []
     for one in sorted(found, key=lambda one: one.span.first):
         if groups and one.span.first <= max(other.span.last for other in groups[-1]):

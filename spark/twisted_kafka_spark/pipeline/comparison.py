@@ -27,7 +27,7 @@ def period_before(since: str, until: str) -> tuple[str, str]:
 
 
 def compared(now: Values, before: Values | None, begin: str, end: str) -> Values:
-    """Return what both documents say; if there is no document of the earlier period, only when that was."""
+    """Return the comparison of both documents; without a document of the earlier period, only the times of that period."""
     found: Values = {"begin": begin[:16], "end": end[:16], "total": None}
     if before is None:
         return found

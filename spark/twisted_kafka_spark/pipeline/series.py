@@ -1,4 +1,4 @@
-"""What the report shows over time: a value for each tick of the charts."""
+"""The report's series over time: a value for each tick of the charts."""
 
 from __future__ import annotations
 

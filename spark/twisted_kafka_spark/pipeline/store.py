@@ -245,7 +245,7 @@ class _Hours(Folder):
         return found, {row["file"] for row in rows}
 
     def delete_stale(self) -> None:
-        """Delete what writes that were killed have left."""
+        """Delete the files of writes that were killed."""
         oldest_ms = (time.time() - STALE_S) * 1000
         for name in self.names():
             if name.startswith(_ASIDE) and self.modified_ms(name) < oldest_ms:

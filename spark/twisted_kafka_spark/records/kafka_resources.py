@@ -1,4 +1,4 @@
-"""What a request in Apache Kafka's request log is about besides topics: a group with a member, and other resources."""
+"""The resources of a request in Apache Kafka's request log other than topics: a group with a member, and more."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _ROUND_S = (
     *(_HOUR_S * count for count in (1, 2, 3, 4, 6, 12)),
     *(_DAY_S * count for count in (1, 2, 7, 14, 28, 56, 112)),
 )
-"""What may be between two labels of a time axis."""
+"""The possible intervals between two labels of a time axis."""
 
 
 class Mark(NamedTuple):

@@ -1,4 +1,4 @@
-"""What connects this broker to the others of its cluster: its controller's channels, and requests to their controller."""
+"""The connections to other brokers: the channels of this broker's controller, and requests to the cluster's controller."""
 
 import threading
 from functools import partial

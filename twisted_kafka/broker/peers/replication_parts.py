@@ -1,5 +1,7 @@
-"""What replicates between brokers. A broker that is alone has it as an empty shell: all is made, and loaded, for the first replica
-on another broker."""
+"""Replication between brokers.
+
+A broker without others has an empty shell: the first replica on another broker makes and loads the rest.
+"""
 
 import threading
 from collections.abc import Callable, Iterable

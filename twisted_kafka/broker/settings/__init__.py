@@ -1,1 +1,1 @@
-"""What changes while the broker runs."""
+"""Settings that change while the broker runs."""

@@ -1,4 +1,4 @@
-"""What administrators change while the broker runs: configs, log levels, subscriptions to client metrics."""
+"""Settings that administrators change while the broker runs: configs, log levels, subscriptions to client metrics."""
 
 from twisted.logger import globalLogPublisher
 

@@ -74,7 +74,7 @@ class _Channel:
         self.queue_times = queue_times
 
     def drop(self) -> list[_Queued]:
-        """Drop what waits, and return it."""
+        """Drop the waiting requests, and return them."""
         dropped = list(self.waiting)
         self.waiting.clear()
         return dropped
@@ -193,7 +193,7 @@ class NetworkChannels:
         return None
 
     def _send_next(self, channel: _Channel) -> None:
-        """Send what waits for a broker, unless a request is in flight: this is called again when that is answered."""
+        """Send the next request to a broker, unless one is in flight: its answer calls this again."""
         with self._lock:
             if channel.is_closed or channel.in_flight is not None or not channel.waiting:
                 return

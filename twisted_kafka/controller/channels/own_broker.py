@@ -54,7 +54,7 @@ class ControlClients:
             self._others.disconnect(broker_id)
 
     def pump(self) -> int:
-        """Carry out what waits for this broker; return how many requests. Only with ``threaded=False``."""
+        """Carry out the requests that wait for this broker; return their number. Only with ``threaded=False``."""
         return self._worker.pump()
 
     def stop(self) -> None:

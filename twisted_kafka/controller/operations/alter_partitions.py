@@ -87,7 +87,7 @@ class AlterPartitions:
         return wanted
 
     def _write(self, changes: Mapping[TopicPartition, Leadership], errors: dict[TopicPartition, ErrorCode]) -> list[TopicPartition]:
-        """Write the state nodes; return the partitions that have changed. ``errors`` gets what becomes of each."""
+        """Write the state nodes; return the partitions that have changed. ``errors`` gets the error code of each."""
         groups = [
             [Set(znodes.state_path(partition), encoded_leadership(leadership), leadership.partition_epoch - 1)]
             for partition, leadership in changes.items()

@@ -154,7 +154,7 @@ class Reassignments:
         self._partitions.handle([partition], PartitionStatus.ONLINE, _same_leader)
 
     def _write(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """Write the assignment to the topic's node, then to the context. What else the node says, it says afterwards too."""
+        """Write the assignment to the topic's node, then to the context. Other contents of the node are kept."""
         topic, index = partition
         path = znodes.topic_path(topic)
         for _ in range(MAX_WRITE_ATTEMPTS):

@@ -25,7 +25,7 @@ JoinAnswer = JoinResult | Future[JoinResult]
 
 
 class ClassicMembership:
-    """Decides what each request does to a group; the ``Rebalancer`` carries it out."""
+    """Decides the effect of each request on a group; the ``Rebalancer`` carries it out."""
 
     def __init__(self, rebalancer: Rebalancer, effects: Effects, environment: GroupEnvironment) -> None:
         self._rebalancer = rebalancer

@@ -38,7 +38,7 @@ def partitions_of(listed: Iterable[_TopicPartitions]) -> Partitions:
 
 
 class ClassicMetadata(NamedTuple):
-    """What only members with the classic protocol have: data of their JoinGroup."""
+    """The data of a JoinGroup, which only members with the classic protocol have."""
 
     session_timeout_ms: int
     protocols: Protocols

@@ -1,4 +1,4 @@
-"""What groups of all types have in common: the rules about their offsets, and how they are listed."""
+"""The interface of all group types: the rules about their offsets, and their listing."""
 
 from abc import ABC, abstractmethod
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What groups have in common whose members the coordinator assigns partitions to: members, epochs, targets and subscriptions.
+"""The common state of groups whose partitions the coordinator assigns: members, epochs, targets and subscriptions.
 
 Only the replay of records calls the methods that change it. Counts are updated incrementally, so that no query is quadratic in
 the number of members.

@@ -24,7 +24,7 @@ _log = Logger()
 
 
 class _Hold:
-    """What keeps others from cleaning a partition."""
+    """The reason why a partition may not be cleaned now."""
 
     __slots__ = ("is_aborted", "is_running", "pauses")
 

@@ -121,7 +121,7 @@ class _Index:
         return self._columns is not None
 
     def set_file_size(self, size_bytes: int) -> bool:
-        """Set the file's size, as a listing of the directory has it; returns whether the size is valid for an index."""
+        """Set the file's size, taken from a listing of the directory; returns whether the size is valid for an index."""
         self._file_entries, rest = divmod(size_bytes, self.entry.size)
         return not rest
 

@@ -10,7 +10,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
 class AppendOrigin(IntEnum):
-    """Who appends; clients are checked most strictly."""
+    """The origin of an append; clients are checked most strictly."""
 
     CLIENT = 0
     REPLICATION = 1

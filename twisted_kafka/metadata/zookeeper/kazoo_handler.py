@@ -105,7 +105,7 @@ class BufferedSocket:
 
 
 class WakeUps:
-    """The reading end of what kazoo wakes its connection thread with: a byte for each request that waits.
+    """The reading end of the pair that wakes kazoo's connection thread: one byte for each waiting request.
 
     The bytes are counted. Only the first one for a thread that sleeps goes through a socket.
     """
@@ -191,7 +191,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(
         self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: Any
     ) -> BufferedSocket:
-        """Connect to a server; ``hostname`` is what its certificate has to name."""
+        """Connect to a server; its certificate must name ``hostname``."""
         connected = None
         try:
             connected = socket.create_connection(address, timeout)

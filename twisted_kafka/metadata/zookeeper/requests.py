@@ -24,9 +24,9 @@ from twisted_kafka.metadata.store import (
 from twisted_kafka.metadata.zookeeper.acls import acls_of
 
 MAX_REQUEST_BYTES: Final = 1024 * 1024 - 1 - 4096
-"""ZooKeeper's ``jute.maxbuffer`` on servers, less what surrounds the operations. A longer request breaks the connection."""
+"""ZooKeeper's ``jute.maxbuffer`` on servers, less the bytes around the operations. A longer request breaks the connection."""
 _OPERATION_BYTES: Final = 128
-"""What an operation takes besides its path and data, ACLs included."""
+"""The bytes of an operation besides its path and data, ACLs included."""
 
 _ERRORS: Final[dict[type[Exception], tuple[type[StoreError], str]]] = {
     kazoo.NodeExistsError: (store.NodeExistsError, "the node {path} already exists"),
@@ -98,7 +98,7 @@ def read_children(path: str) -> "Read[list[str]]":
 
 
 def sync_with_leader(path: str) -> "Read[None]":
-    """Return the request that a server answers when it has what the ensemble's leader has."""
+    """Return the request that a server answers once it has all changes of the ensemble's leader."""
     check_path(path)
     return Read(path, lambda client: client.sync_async(path), lambda _: None, is_error=True)
 

@@ -1,4 +1,4 @@
-"""What acceptors, processors and connection quotas ask of one another."""
+"""The interfaces between acceptors, processors and connection quotas."""
 
 from typing import Final, Protocol
 

@@ -99,4 +99,4 @@ EVALUATES: Final = (AUTHENTICATE, TOKENS, REAUTHENTICATE, REAUTHENTICATION_TOKEN
 """The states in which a mechanism evaluates tokens."""
 
 next_state: Final = StateTable(STATE_NAMES, EVENT_NAMES, TRANSITIONS).next_state
-"""What follows in a state after an event; raises IllegalTransitionError."""
+"""Returns the next state after an event; raises IllegalTransitionError."""

@@ -337,7 +337,7 @@ class KafkaChannel:
             self._hold()
 
     def _hold(self) -> None:
-        """Take memory for the next request if it is incomplete, and note what else is held; stop reading if that is too much."""
+        """Take memory for the next request if it is incomplete, and note other held bytes; stop reading if there are too many."""
         if self.state == NOT_MUTED:
             self._reserve()
         may_read_ahead = self._note_held()

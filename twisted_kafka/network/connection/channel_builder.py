@@ -29,7 +29,7 @@ class IChannelBuilder(Protocol):
         """Reread the files and use these settings for new connections. Open connections keep theirs. Raises ConfigError."""
 
     def refresh(self, config: KafkaConfig) -> None:
-        """Use files that have changed since, and log what expires soon. Called every few seconds."""
+        """Use changed files, and log certificates that expire soon. Called every few seconds."""
 
     def close(self) -> None:
         """Remove the listener's metrics and release its resources: it is gone."""

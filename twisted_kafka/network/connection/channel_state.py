@@ -59,4 +59,4 @@ TRANSITIONS: tuple[tuple[int, int, int, int, int, int, int], ...] = (
 # fmt: on
 
 next_state: Final = StateTable(STATE_NAMES, EVENT_NAMES, TRANSITIONS).next_state
-"""What follows in a state after an event; raises IllegalTransitionError."""
+"""Returns the next state after an event; raises IllegalTransitionError."""

@@ -27,7 +27,7 @@ GATHERED_PARTS = 64
 """Most parts in one sendmsg (the system's own limit, IOV_MAX, is 1,024)."""
 
 TURN_BYTES = 4 * 1024 * 1024
-"""Most bytes that one connection sends before the other connections get their turn."""
+"""The most bytes that one connection sends before other connections get their turn."""
 
 WOULD_BLOCK = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR, errno.ENOBUFS)
 _CLIENT_IS_GONE = (
@@ -43,7 +43,7 @@ _CLIENT_IS_GONE = (
     errno.ENETDOWN,
     errno.ENETRESET,
 )
-"""What ``sendfile`` raises of the socket; anything else is about the file."""
+"""The errors of ``sendfile`` that come from the socket; any other comes from the file."""
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 _LOST = Failure(main.CONNECTION_LOST)  # type: ignore[no-untyped-call]
 _HAS_SENDFILE = hasattr(os, "sendfile")

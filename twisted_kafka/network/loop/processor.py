@@ -724,7 +724,10 @@ class Processor:
         AUTHENTICATION_FAILED: _fail_authentication,
         SESSION_EXPIRED: _expire_session,
     }
-    """What is done with each kind of response; returns whether it has been sent, and ``process_completed_send`` follows."""
+    """The method for each kind of response.
+
+    It returns whether the response has been sent; ``process_completed_send`` then follows.
+    """
 
     def process_new_responses(self) -> None:
         """Send the responses that were queued, as one batch, and then complete their requests.

@@ -64,7 +64,7 @@ class TransactionNote(NamedTuple):
 
 
 class ConnectionInfo:
-    """The properties of a connection, constant except for what authentication and ApiVersions set."""
+    """The properties of a connection. Only authentication and ApiVersions change them."""
 
     __slots__ = (
         "authenticator",

@@ -18,7 +18,7 @@ class IRequestObserver(Protocol):
 
 @runtime_checkable
 class IRefusalObserver(Protocol):
-    """An observer of requests that also hears of connections that are closed because of what came over them."""
+    """An observer of requests, and of connections that are closed because of invalid data."""
 
     def connection_refused(self, connection: ConnectionInfo, why: str) -> None:
         """Take note; called on the connection's processor thread."""

@@ -112,7 +112,7 @@ class Message(Struct):
         return join(out) if cls.WITH_RECORDS else b"".join(out)  # type: ignore[arg-type]
 
     def encode_parts(self, version: int, prefix: bytes = b"") -> list[Part]:
-        """Return ``prefix`` and the message as parts to send in this order; raises what ``encode`` raises.
+        """Return ``prefix`` and the message as parts to send in this order; raises the errors of ``encode``.
 
         File regions and large buffers among its records are separate parts; everything between them is joined.
         """

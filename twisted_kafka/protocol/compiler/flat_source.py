@@ -33,7 +33,7 @@ def _all_fields(struct: StructType) -> Iterator[Field]:
 
 
 class _FlatSource(SourceWriter):
-    """What reader and writer share: which fields the form has, and how each other one is."""
+    """The common part of reader and writer: the fields of the form, and the defaults of the other fields."""
 
     def __init__(self, message: StructType, version: int, fields: Mapping[str, Field]) -> None:
         super().__init__(message, version)

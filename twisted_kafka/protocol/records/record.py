@@ -30,7 +30,7 @@ DEFAULT_DECOMPRESSION_LIMIT_BYTES = 1024 * 1024 * 1024
 
 
 class TimestampType(IntEnum):
-    """Who set a batch's timestamps."""
+    """The source of a batch's timestamps: its producer, or the log at the append."""
 
     NO_TIMESTAMP_TYPE = -1
     CREATE_TIME = 0

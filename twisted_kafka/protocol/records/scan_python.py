@@ -15,7 +15,7 @@ from twisted_kafka.system.interpreter import COLUMNS_PAY
 
 
 class RecordScan(NamedTuple):
-    """What validation needs to know about a batch's records."""
+    """The facts about a batch's records that validation needs."""
 
     sequential: bool
     """Whether the offset deltas are 0, 1, 2..."""

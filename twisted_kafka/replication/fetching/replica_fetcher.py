@@ -142,7 +142,7 @@ class FetchState:
         self.last_fetched_epoch = log.latest_epoch
 
     def wanted(self) -> Wanted:
-        """Return what to ask of the partition."""
+        """Return the fetch of the partition."""
         partition = self.partition
         start_offset = partition.log.log_start_offset
         return Wanted(partition.topic_id, self.fetch_offset, start_offset, self.leader_epoch, self.last_fetched_epoch)
@@ -302,7 +302,7 @@ class ReplicaFetcher:
         return request if len(self._session) or request.forgotten else None
 
     def _wanted(self, topic_partition: TopicPartition, now_ns: int) -> Wanted | None:
-        """Return what to ask of a partition; None if it is nothing at the moment. Call it with the lock."""
+        """Return the fetch of a partition; None if there is nothing to fetch at the moment. Call it with the lock."""
         state = self._states.get(topic_partition)
         if state is None or state.not_before_ns > now_ns:
             return None

@@ -126,7 +126,7 @@ class ReplicaFetcherManager:
         self._stop_idle()
 
     def metadata_changed(self, _: Collection[str] = ()) -> None:
-        """Try again at once what may have failed for want of a leader's address."""
+        """Retry at once the fetches that may have failed without a leader's address."""
         for each in list(self._fetchers.values()):
             each.fetcher.retry()
 

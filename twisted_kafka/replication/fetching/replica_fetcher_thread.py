@@ -41,7 +41,7 @@ class IFetcherClient(Protocol):
 
 
 class Leader(NamedTuple):
-    """A leader to fetch from: its id, and what returns its address, None while it is unknown."""
+    """A leader to fetch from: its id, and a function that returns its address, None while it is unknown."""
 
     id: int
     node: Callable[[], Node | None]

@@ -136,7 +136,7 @@ class RecordAppender:
         each: Sequence[tuple[Buffer, int]],
         topic_id: bytes = NO_UUID,
     ) -> list[PartitionResult | PendingResults]:
-        """Append what several clients sent to one partition, together: the records and the ``timeout_ms`` of each.
+        """Append the records of several clients to one partition with one write: the records and ``timeout_ms`` of each.
 
         ``topic_id`` is the id by which they named the topic, if they did.
 
@@ -177,7 +177,7 @@ class RecordAppender:
         return results
 
     def _checked(self, topic_partition: TopicPartition, internal_topics_allowed: bool) -> Partition:
-        """Return a partition that may be appended to; raises InvalidTopicError, what ``PartitionTable.get_or_raise`` raises."""
+        """Return a partition that accepts appends; raises InvalidTopicError, the errors of ``PartitionTable.get_or_raise``."""
         if topic_partition[0] in INTERNAL_TOPICS and not internal_topics_allowed:
             self._partitions.ensure_known(topic_partition)
             raise InvalidTopicError(f"Cannot append to internal topic {topic_partition[0]}")

@@ -27,7 +27,7 @@ class Purgatories:
         self.delete_records = DelayedOperationPurgatory("DeleteRecords", clock, timer)
 
     def check_all(self, topic_partition: TopicPartition) -> None:
-        """Complete what can be completed, after the partition's high watermark moved or its role changed.
+        """Complete the operations that can be, after the partition's high watermark moved or its role changed.
 
         Call it without the partition's lock.
         """
@@ -36,7 +36,7 @@ class Purgatories:
         self.delete_records.check_and_complete(topic_partition)
 
     def check_fetches(self, topic_partition: TopicPartition) -> None:
-        """Complete what fetches can be, after an append or a higher high watermark. Call it without the partition's lock."""
+        """Complete the fetches that can be, after an append or a higher high watermark. Call it without the partition's lock."""
         self.fetch.check_and_complete(topic_partition)
         self.share_fetch.check_and_complete(topic_partition)
         self.watches.changed(topic_partition)

@@ -88,7 +88,7 @@ class LogReader:
         return self._preferred is not None
 
     def set_in_sync_replicas(self, in_sync: IInSyncReplicas) -> None:
-        """Set what lets followers join the in-sync replicas once they have caught up."""
+        """Set the part that adds followers to the in-sync replicas once they have caught up."""
         self._in_sync = in_sync
 
     def fetch(
@@ -215,7 +215,7 @@ class LogReader:
         return reads
 
     def _redirected(self, partition: Partition, client: ClientMetadata, fetch: PartitionFetch) -> RedirectedRead | None:
-        """Return what says from where else the consumer is to read, None if from here."""
+        """Return the result that redirects the consumer to another replica; None if it reads here."""
         if self._preferred is None or self._clock is None:
             return None
         log = partition.log_for(fetch.current_leader_epoch, leader_only=False)

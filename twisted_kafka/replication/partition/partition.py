@@ -247,7 +247,7 @@ class Partition:
     ) -> tuple[LogAppendInfo, bool]:
         """Append; return the log's append info, and whether the high watermark moved.
 
-        Raises NotLeaderOrFollowerError, NotEnoughReplicasError, what ``UnifiedLog.append_as_leader`` raises.
+        Raises NotLeaderOrFollowerError, NotEnoughReplicasError, and the errors of ``UnifiedLog.append_as_leader``.
         """
         with self._lock:
             if not self.is_leader or (required_acks == ACKS_ALL and not self.is_alone):
@@ -260,9 +260,9 @@ class Partition:
             return info, self._advance_high_watermark()
 
     def append_each_as_leader(self, each: Sequence[Buffer], required_acks: int) -> tuple[list[LogAppendInfo | Exception], bool]:
-        """Append what several clients sent; return the log's result for each, and whether the high watermark moved.
+        """Append the records of several clients; return the log's result for each, and whether the high watermark moved.
 
-        Raises NotLeaderOrFollowerError, NotEnoughReplicasError: for all of them.
+        Raises NotLeaderOrFollowerError or NotEnoughReplicasError for all of them.
         """
         with self._lock:
             self._check_appendable(required_acks)
@@ -491,7 +491,7 @@ class Partition:
     def read(self, fetch: PartitionFetch, params: FetchParams, max_bytes: int, min_one_message: bool) -> PartitionRead:
         """Read for a fetch, at most ``max_bytes`` bytes (the first batch whole whatever its size, if ``min_one_message``).
 
-        Raises InconsistentTopicIdError, OffsetOutOfRangeError, what ``log_for`` raises, OSError.
+        Raises InconsistentTopicIdError, OffsetOutOfRangeError, OSError, and the errors of ``log_for``.
         """
         if fetch.topic_id != self.topic_id and fetch.topic_id != NO_UUID and self.topic_id != NO_UUID:
             raise InconsistentTopicIdError(f"the topic id of the fetch is not that of {self.topic_partition}")
@@ -534,13 +534,13 @@ class Partition:
         return False
 
     def offsets(self, current_leader_epoch: int, *, leader_only: bool) -> OffsetSnapshot:
-        """Return up to where it can be read; raises what ``log_for`` raises."""
+        """Return the offsets up to which it can be read; raises the errors of ``log_for``."""
         log = self.log_for(current_leader_epoch, leader_only=leader_only)
         end, mark, stable, _, _, _ = log.limits
         return OffsetSnapshot(end.message_offset, mark.message_offset, stable.message_offset)
 
     def end_offset_for_epoch(self, current_leader_epoch: int, epoch: int) -> EpochEndOffset:
-        """Return where ``epoch`` ended; leader only. Raises what ``log_for`` raises."""
+        """Return the end offset of ``epoch``; leader only. Raises the errors of ``log_for``."""
         return self.log_for(current_leader_epoch, leader_only=True).end_offset_for_epoch(epoch)
 
     @contextmanager
