@@ -180,6 +180,8 @@ ELSEWHERE = {
     "listener.security.protocol.map": "tests/broker/test_dynamic_configs.py::test_a_listener_comes_with_its_address_and_goes",
     "transaction.partition.verification.enable": "tests/server/apis/data/test_produce.py"
     "::test_without_verification_one_begins_and_with_it_it_goes_on",
+    "group.share.assignment.interval.ms": "tests/group_coordinator/test_share_groups.py"
+    "::test_assignments_are_not_computed_more_often_than_the_interval",
 }
 """Keys whose effect another test sees."""
 
@@ -191,7 +193,6 @@ JAVAS = "names a class or an algorithm of Java's, of which there are none here"
 CANNOT = {
     "group.consumer.assignment.interval.ms": NO_INTERVAL,
     "group.consumer.assignor.offload.enable": NO_INTERVAL,
-    "group.share.assignment.interval.ms": NO_INTERVAL,
     "group.share.assignor.offload.enable": NO_INTERVAL,
     "group.streams.assignment.interval.ms": NO_INTERVAL,
     "group.streams.assignor.offload.enable": NO_INTERVAL,

@@ -21,7 +21,10 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsResponse
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
-NAMES = ("0.11", "2.8", "3.9", "4.1")
+NAMES = ("0.11", "2.8", "3.9", "4.1", "4.2", "4.4")
+
+
+FEATURES = ["group.version", "share.version", "transaction.version"]
 
 
 def ask(bootstrap: str, api_key: int, version: int, body: bytes = b"") -> bytes:
@@ -49,7 +52,9 @@ def test_it_tells_its_kafkas_versions_as_far_as_the_broker_has_them(played: Any)
         "0.11": ((0, 3), (0, 5), (0, 0), None, 34),
         "2.8": ((0, 9), (0, 12), (0, 5), (0, 0), 56),
         "3.9": ((0, 11), (0, 17), (0, 7), (0, 1), 61),
-        "4.1": ((0, 13), (4, 18), None, (0, 2), 64),  # without a metrics.listener no client metrics
+        "4.1": ((0, 13), (4, 18), None, (0, 2), 57),  # without a metrics.listener no client metrics
+        "4.2": ((0, 13), (4, 18), None, (0, 2), 69),
+        "4.4": ((0, 13), (4, 18), None, (0, 2), 69),
     }
     keys = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LEADER_AND_ISR, ApiKey.DESCRIBE_CLUSTER)
     assert (*(told.get(key) for key in keys), len(told)) == expected[name], "a new API changes the numbers of APIs here"
@@ -68,7 +73,7 @@ def test_only_kraft_has_features(played: Any) -> None:
     if version is None:
         return  # none of its versions of ApiVersions tells them
     answer = ApiVersionsResponse.decode(ask(broker.bootstrap_servers, ApiKey.API_VERSIONS, version, b"\0\x02a\x02b\0"), version)
-    assert [each.name for each in answer.supported_features] == (["transaction.version"] if name == "4.1" else [])
+    assert [each.name for each in answer.supported_features] == (FEATURES if name.startswith("4") else [])
 
 
 @pytest.mark.parametrize(
@@ -86,7 +91,7 @@ def test_settings_of_the_test_win_over_its_defaults() -> None:
 
 
 def test_one_that_does_not_exist_is_refused_with_those_that_do() -> None:
-    with pytest.raises(ConfigError, match=r"^There is no persona '1\.0': use one of 0\.11, 2\.8, 3\.9, 4\.1$"):
+    with pytest.raises(ConfigError, match=r"^There is no persona '1\.0': use one of 0\.11, 2\.8, 3\.9, 4\.1, 4\.2, 4\.4$"):
         twisted_kafka.Broker(persona="1.0")
 
 

@@ -14,9 +14,11 @@ from twisted_kafka.group_coordinator.assignors.interface import (
     GroupSpec,
     MemberSpec,
     check_assignment,
+    check_shared_assignment,
 )
-from twisted_kafka.group_coordinator.assignors.loading import AssignorError, load_assignors
+from twisted_kafka.group_coordinator.assignors.loading import AssignorError, load_assignors, load_share_assignor
 from twisted_kafka.group_coordinator.assignors.range import RangeAssignor
+from twisted_kafka.group_coordinator.assignors.simple import SimpleAssignor
 from twisted_kafka.group_coordinator.assignors.uniform import UniformAssignor
 
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 12), min_size=1)
@@ -195,3 +197,68 @@ def test_assignments_that_are_not_allowed(assignment: Any) -> None:
     check_assignment(group, {"b": {TOPICS[0]: frozenset({0, 1})}})
     with pytest.raises(AssignmentError):
         check_assignment(group, assignment)
+
+
+def spread(group: GroupSpec, assignment: Any) -> dict[tuple[bytes, int], int]:
+    """Return the number of members by partition."""
+    counts = {(topic, index): 0 for topic in group.partition_counts for index in group.assignable_of(topic)}
+    for partitions in assignment.values():
+        for topic, indexes in partitions.items():
+            for index in indexes:
+                counts[topic, index] += 1
+    return counts
+
+
+@settings(max_examples=share_of(100))
+@given(COUNTS, st.integers(1, 20), st.integers(1, 20), st.randoms(use_true_random=False))
+def test_simple_shares_evenly_and_keeps_what_it_can(counts: Any, before: int, after: int, chance: random.Random) -> None:
+    names = [f"m{number:02}" for number in range(max(before, after))]
+    first = SimpleAssignor().assign(group_of(counts, {name: set(counts) for name in names[:before]}))
+    group = group_of(counts, {name: set(counts) for name in names[:after]}, first)
+    second = SimpleAssignor().assign(group)
+    check_shared_assignment(group, second)
+    sizes = [size(partitions) for partitions in second.values()]
+    assert max(sizes) - min(sizes) <= 1
+    sharing = spread(group, second)
+    assert 1 <= min(sharing.values()) <= max(sharing.values()) == -(-after // len(sharing))
+    members, topics = list(group.members.items()), list(group.partition_counts.items())
+    chance.shuffle(members)
+    chance.shuffle(topics)
+    assert SimpleAssignor().assign(GroupSpec(dict(members), dict(topics))) == second
+    assert SimpleAssignor().assign(group_of(counts, {name: set(counts) for name in names[:after]}, second)) == second
+
+
+@settings(max_examples=share_of(100))
+@given(COUNTS, st.lists(st.sets(st.sampled_from(TOPICS)), min_size=1, max_size=8), st.sets(st.integers(0, 11)))
+def test_simple_gives_each_assignable_partition_to_subscribers(counts: Any, wanted: Any, initialized: set[int]) -> None:
+    group = group_of(counts, {f"m{number}": topics & set(counts) for number, topics in enumerate(wanted)})
+    assignable = {topic: frozenset(initialized) for topic in group.partition_counts}
+    group = group._replace(assignable=assignable)
+    assignment = SimpleAssignor().assign(group)
+    check_shared_assignment(group, assignment)
+    subscribed = {topic for member in group.members.values() for topic in member.topic_ids}
+    for (topic, _), members in spread(group, assignment).items():
+        assert (members > 0) == (topic in subscribed)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ({"x": {}}, "x is not a member"),
+        ({"m0": {b"2": frozenset((0,))}}, "does not subscribe"),
+        ({"m0": {b"1": frozenset((1,))}}, "not initialized"),
+    ],
+)
+def test_shared_assignments_that_are_refused(assignment: Any, message: str) -> None:
+    group = GroupSpec({"m0": MemberSpec(None, None, {b"1"}, {})}, {b"1": 2}, {b"1": frozenset((0,))})
+    with pytest.raises(AssignmentError, match=message):
+        check_shared_assignment(group, assignment)
+
+
+def test_the_assignor_of_share_groups() -> None:
+    assert load_share_assignor(["simple"]).name == "simple"
+    assert load_share_assignor(["org.apache.kafka.coordinator.group.assignor.SimpleAssignor"]).name == "simple"
+    with pytest.raises(AssignorError, match=r"group.share.assignors is empty"):
+        load_share_assignor([])
+    with pytest.raises(AssignorError, match=r"group.share.assignors: cannot create"):
+        load_share_assignor(["nowhere.Nothing"])

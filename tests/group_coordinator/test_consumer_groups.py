@@ -275,10 +275,12 @@ def test_work_that_waits_and_time_without_any() -> None:
 
 def test_the_names_are_kafkas() -> None:
     bench = Bench()
-    text = (Path(__file__).parents[1] / "data" / "metrics" / "kafka-3.9.2-groups.tsv").read_text()
-    kafkas = {
-        (bean, each) for bean, attributes in (line.split("\t") for line in text.splitlines()) for each in attributes.split(",")
-    }
+    files = Path(__file__).parents[1] / "data" / "metrics"
+    lines = [
+        *(files / "kafka-3.9.2-groups.tsv").read_text().splitlines(),
+        *(files / "kafka-4.4.0-share-groups.tsv").read_text().splitlines(),
+    ]
+    kafkas = {(bean, each) for bean, attributes in (line.split("\t") for line in lines) for each in attributes.split(",")}
     ours = set()
     for name in [name for name, _ in bench.metrics.items()]:
         tags = "".join(f",{key}={value}" for key, value in name.tags)

@@ -11,11 +11,12 @@ import pytest
 from tests.support.coordinator_fakes import Bench, MemoryLog
 from twisted_kafka.coordinator.coordinator_record import UnknownRecordKindError, decode_record
 from twisted_kafka.coordinator.hashing import partition_for
+from twisted_kafka.group_coordinator.modern.topic_hash import TopicHashes
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import Sender
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.group_coordinator.subscription import subscribed_topics
+from twisted_kafka.metadata.cache import BrokerInfo, MetadataSnapshot, PartitionState
 from twisted_kafka.protocol.json_form import to_json
 from twisted_kafka.protocol.records.batch import DefaultBatch, batches
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
@@ -35,7 +36,11 @@ def expected(version: str, *kinds: Any) -> Iterator[dict[str, Any]]:
     for line in (SEGMENTS / version / "expected.jsonl").read_text().splitlines():
         record = json.loads(line)
         kind = record["keyType"]
-        if kind in kinds if kinds else kind in ("GroupMetadataKey", "OffsetCommitKey") or kind.startswith("ConsumerGroup"):
+        if (
+            kind in kinds
+            if kinds
+            else kind in ("GroupMetadataKey", "OffsetCommitKey") or kind.startswith(("ConsumerGroup", "ShareGroup"))
+        ):
             yield record
 
 
@@ -120,8 +125,8 @@ def test_a_subscription_that_is_none(data: bytes) -> None:
         subscribed_topics(data)
 
 
-def consumer_groups_after_each_batch(version: str) -> Iterator[ConsumerGroup]:
-    """Each consumer group as it was after each batch of its partition: a broker may take over at any of them."""
+def groups_after_each_batch(version: str) -> Iterator[Any]:
+    """Each group as it was after each batch of its partition: a broker may take over at any of them."""
     for partition in range(PARTITIONS):
         log = MemoryLog()
         where = TopicPartition(GROUP_METADATA_TOPIC, partition)
@@ -129,14 +134,14 @@ def consumer_groups_after_each_batch(version: str) -> Iterator[ConsumerGroup]:
             log.batches[where].append(bytes(batch.data))
             bench = Bench(partitions=PARTITIONS, log=log)
             shard = bench.runtime._contexts[partition].shard
-            yield from (group for group in shard.store.groups.values() if isinstance(group, ConsumerGroup))
+            yield from shard.store.groups.values()
             bench.groups.shutdown()
 
 
 @pytest.mark.parametrize(("version", "first_epoch"), [("3.9.2-kraft", 1), ("4.4.0-kraft", 2)])
 def test_consumer_groups_go_the_way_that_kafka_took_them(version: str, first_epoch: int) -> None:
     seen = []
-    for group in consumer_groups_after_each_batch(version):
+    for group in groups_after_each_batch(version):
         if group.group_id == "kip848":
             seen.append((group.state.value, group.epoch - first_epoch, len(group.members)))
             for member in group.members.values():
@@ -151,3 +156,36 @@ def test_consumer_groups_go_the_way_that_kafka_took_them(version: str, first_epo
         ("Assigning", 2, 1),
         ("Empty", 3, 0),
     ]
+
+
+def share_group_values(key_type: str) -> list[Any]:
+    return [record["value"] for record in expected("4.4.0-kraft", key_type) if record["key"]["groupId"] == "share-1"]
+
+
+def test_a_share_group_goes_the_way_that_kafka_took_it() -> None:
+    seen = [
+        (group.state.value, group.epoch, group.target_epoch, len(group.members), sum(map(len, group.initialized.values())))
+        for group in groups_after_each_batch("4.4.0-kraft")
+        if group.group_id == "share-1"
+    ]
+    steps = [step for at, step in enumerate(seen) if not at or seen[at - 1] != step]
+    assert steps == [("Stable", 2, 2, 1, 0), ("Stable", 2, 2, 1, 4), ("Stable", 3, 3, 1, 4), ("Empty", 4, 4, 0, 4)]
+
+
+def test_the_hash_of_topics_is_kafkas() -> None:
+    topics = share_group_values("ShareGroupStatePartitionMetadataKey")[-1]["initializedTopics"]
+    ids = {topic["topicName"]: base64.urlsafe_b64decode(topic["topicId"] + "==") for topic in topics}
+    parts = {topic["topicName"]: {index: partition(topic["topicName"], index) for index in topic["partitions"]} for topic in topics}
+    snapshot = MetadataSnapshot({}, parts, ids, {each: name for name, each in ids.items()})
+    hashes = TopicHashes()
+    first, _, last = (value["metadataHash"] for value in share_group_values("ShareGroupMetadataKey"))
+    for _ in range(2):
+        assert hashes.group_hash(snapshot, [*ids, "unknown"]) == first
+        assert hashes.group_hash(snapshot, ["unknown"]) == last == 0
+    racks = MetadataSnapshot({1: BrokerInfo(1, "r", {})}, parts, ids, snapshot.topic_names)
+    assert hashes.group_hash(racks, ids) != first
+    assert hashes.group_hash(snapshot, ids) == first
+
+
+def partition(topic: str, index: int) -> PartitionState:
+    return PartitionState(topic, index, leader=1, replicas=[1])

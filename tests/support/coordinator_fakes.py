@@ -2,7 +2,7 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -14,6 +14,7 @@ from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, deco
 from twisted_kafka.coordinator.interfaces import Appended
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from twisted_kafka.group_coordinator.assignors.loading import load_assignors
+from twisted_kafka.group_coordinator.assignors.simple import SimpleAssignor
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
 from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
@@ -21,12 +22,27 @@ from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordi
 from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
 from twisted_kafka.group_coordinator.group_shard import GroupShardFactory
 from twisted_kafka.group_coordinator.requests import JoinRequest
+from twisted_kafka.group_coordinator.share.end_offsets import EndOffset
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms
 from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.metadata.cache import MetadataSnapshot, Node
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, NotLeaderOrFollowerError
+from twisted_kafka.protocol.messages.share.share_state import (
+    DeleteShareGroupStateRequest,
+    DeleteShareGroupStateResponse,
+    DeleteShareGroupStateResponsePartitionResult,
+    DeleteStateResult,
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+    InitializeShareGroupStateResponsePartitionResult,
+    InitializeStateResult,
+    ReadShareGroupStateSummaryRequest,
+    ReadShareGroupStateSummaryResponse,
+    ReadShareGroupStateSummaryResponsePartitionResult,
+    ReadStateSummaryResult,
+)
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.timing.clock import ManualClock
@@ -110,6 +126,85 @@ class MemoryLog(Fake):
         ]
 
 
+class MemoryPersister(Fake):
+    """States of share partitions in memory; answers can be held, and errors set by partition."""
+
+    def __init__(self) -> None:
+        self.states: dict[tuple[str, bytes, int], ReadShareGroupStateSummaryResponsePartitionResult] = {}
+        self.errors: dict[tuple[bytes, int], ErrorCode] = {}
+        self.holds = False
+        self.held: list[Callable[[], None]] = []
+        self.requests: list[Message] = []
+
+    def initialize_state(self, request: InitializeShareGroupStateRequest) -> "Future[InitializeShareGroupStateResponse]":
+        def put(topic_id: bytes, each: Any) -> None:
+            state = ReadShareGroupStateSummaryResponsePartitionResult(
+                partition=each.partition, state_epoch=each.state_epoch, start_offset=each.start_offset, delivery_complete_count=0
+            )
+            self.states[request.group_id, topic_id, each.partition] = state
+
+        return self._each(request, put, InitializeShareGroupStateResponse)
+
+    def delete_state(self, request: DeleteShareGroupStateRequest) -> "Future[DeleteShareGroupStateResponse]":
+        def remove(topic_id: bytes, each: Any) -> None:
+            self.states.pop((request.group_id, topic_id, each.partition), None)
+
+        return self._each(request, remove, DeleteShareGroupStateResponse)
+
+    def read_state_summary(self, request: ReadShareGroupStateSummaryRequest) -> "Future[ReadShareGroupStateSummaryResponse]":
+        def state(topic_id: bytes, index: int) -> ReadShareGroupStateSummaryResponsePartitionResult:
+            unknown = ReadShareGroupStateSummaryResponsePartitionResult(partition=index, start_offset=-1)
+            return self.states.get((request.group_id, topic_id, index), unknown)
+
+        results = [
+            ReadStateSummaryResult(
+                topic_id=topic.topic_id,
+                partitions=[state(topic.topic_id, each.partition) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+        return completed(ReadShareGroupStateSummaryResponse(results=results))
+
+    def _each(self, request: Any, act: Callable[[bytes, Any], None], response: Any) -> "Future[Any]":
+        self.requests.append(request)
+        answer: Future[Any] = Future()
+
+        def perform() -> None:
+            results = []
+            for topic in request.topics:
+                errors = {each.partition: self.errors.get((topic.topic_id, each.partition), 0) for each in topic.partitions}
+                for each in topic.partitions:
+                    if not errors[each.partition]:
+                        act(topic.topic_id, each)
+                results.append((topic.topic_id, errors))
+            answer.set_result(_results(response, results))
+
+        if self.holds:
+            self.held.append(perform)
+        else:
+            perform()
+        return answer
+
+    def release(self) -> None:
+        held, self.held, self.holds = self.held, [], False
+        for perform in held:
+            perform()
+
+
+def _results(response: Any, results: list[tuple[bytes, dict[int, int]]]) -> Any:
+    names = {
+        InitializeShareGroupStateResponse: (InitializeStateResult, InitializeShareGroupStateResponsePartitionResult),
+        DeleteShareGroupStateResponse: (DeleteStateResult, DeleteShareGroupStateResponsePartitionResult),
+    }
+    topic, partition = names[response]
+    return response(
+        results=[
+            topic(topic_id=topic_id, partitions=[partition(partition=index, error_code=error) for index, error in errors.items()])
+            for topic_id, errors in results
+        ]
+    )
+
+
 class FakeTopics(Fake):
     """The cluster's topics; each change makes a new snapshot. A topic's id is its name, padded."""
 
@@ -146,6 +241,8 @@ class Bench:
         rest = {f"group.{name.replace('_', '.')}": str(value) for name, value in settings.items() if name not in own}
         self.broker_config = BROKER_CONFIG.updated(rest) if rest else BROKER_CONFIG
         self._ids = itertools.count(1)
+        self.persister = MemoryPersister()
+        self.ends: dict[TopicPartition, EndOffset] = {}
         self.start()
 
     def start(self, load: bool = True) -> None:
@@ -158,8 +255,11 @@ class Bench:
             self.group_config_manager,
             self.topics,
             self.assignors,
+            SimpleAssignor(),
             GroupCoordinatorMetrics(self.metrics, self.clock),
             lambda: f"id{next(self._ids)}",
+            self.persister,
+            lambda wanted: completed({each: self.ends.get(each, EndOffset(0)) for each in wanted}),
         )
         shards = GroupShardFactory(self.environment)
         self.runtime = CoordinatorRuntime(

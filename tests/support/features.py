@@ -11,7 +11,7 @@ def finalize(port: int, level: int) -> None:
     """Give ``transaction.version`` a level, if it has another one."""
     talk = Talk(port, "finalize")
     features = talk.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4).finalized_features
-    now = next((each.max_version_level for each in features), 0)
+    now = next((each.max_version_level for each in features if each.name == TRANSACTION_VERSION), 0)
     if now != level:
         kind = UpgradeType.UPGRADE if level > now else UpgradeType.SAFE_DOWNGRADE
         update = FeatureUpdateKey(feature=TRANSACTION_VERSION, max_version_level=level, upgrade_type=kind)

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from tests.support.coordinator_fakes import NoBrokers
+from tests.support.coordinator_fakes import MemoryPersister, NoBrokers
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.group_coordinator.assembly import make_group_coordinator
+from twisted_kafka.group_coordinator.assembly import ShareParts, make_group_coordinator
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.embedded import SqliteStore
@@ -37,7 +37,8 @@ class RealBroker:
         metadata = MetadataCache(1)
         self.metrics = metrics = MetricsRegistry(clock)
         self.replicas = ReplicaManager(config, self.logs, metadata, self.scheduler, clock, Purgatories(clock, self.timer), metrics)
-        self.groups = make_group_coordinator(config, self.replicas, metadata, self.scheduler, self.timer, clock, metrics)
+        parts = ShareParts(MemoryPersister(), NoBrokers())
+        self.groups = make_group_coordinator(config, self.replicas, metadata, self.scheduler, self.timer, clock, metrics, parts)
         self.groups.startup()
         self.partitions = config.int("offsets.topic.num.partitions")
 

@@ -92,7 +92,7 @@ WRONG_MARKERS = (
     ("3", "kafka", "@pytest.mark.kafka(3): expected settings, as in num_partitions=3"),
     ("num_partitons=3", "kafka", "*There is no setting 'num.partitons': did you mean 'num.partitions'?"),
     ("num_partitions='x'", "kafka", "the broker of this test: Invalid value 'x' for num.partitions: must be a whole number *"),
-    ("persona='7'", "kafka", "the broker of this test: There is no persona '7': use one of 0.11, 2.8, 3.9, 4.1"),
+    ("persona='7'", "kafka", "the broker of this test: There is no persona '7': use one of 0.11, 2.8, 3.9, 4.1, 4.2, 4.4"),
     ("rules=[{}]", "kafka", "the broker of this test: rules: rule 1: a rule that does nothing: give one of error, *"),
     ("rules='no.json'", "kafka", "the broker of this test: *no.json cannot be read: No such file or directory"),
     ("persona='2.8'", "kafka_cluster", "@pytest.mark.kafka(persona='2.8'): a persona is for the fixture kafka, one broker"),

@@ -187,7 +187,7 @@ def test_several_brokers_are_a_cluster_in_which_one_is_killed(start: Any, folder
     [
         (["--brokers", "0"], "brokers=0: expected 1 to 20"),
         (["--brokers", "2", "--persona", "2.8"], "--persona works with one broker only: leave out --brokers"),
-        (["--persona", "7"], "There is no persona '7': use one of 0.11, 2.8, 3.9, 4.1"),
+        (["--persona", "7"], "There is no persona '7': use one of 0.11, 2.8, 3.9, 4.1, 4.2, 4.4"),
         (["--override", "num.partitions=x"], "Invalid value 'x' for num.partitions: must be a whole number"),
         (["--override", "num.partitons=3"], "There is no setting 'num.partitons': did you mean 'num.partitions'?"),
         (["--rules", "/no/faults.json"], "/no/faults.json cannot be read: No such file or directory"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from twisted_kafka.access_log.access_log import AccessLog
 from twisted_kafka.access_log.topic import AccessLogTopic
@@ -16,12 +16,14 @@ from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
 from twisted_kafka.group_coordinator.offsets.legacy_offsets import LegacyOffsets
 from twisted_kafka.group_coordinator.state.group import CONSUMER
+from twisted_kafka.group_coordinator.state.group import SHARE as SHARE_GROUPS
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
-from twisted_kafka.metadata.features import FeatureCache
+from twisted_kafka.metadata.features import GROUP_VERSION, SHARE_VERSION, FeatureCache
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from twisted_kafka.quota.client_quotas import ClientQuotas
@@ -50,6 +52,8 @@ from twisted_kafka.server.apis.groups.classic_groups import GroupApis
 from twisted_kafka.server.apis.groups.consumer_groups import ConsumerGroupApis
 from twisted_kafka.server.apis.groups.find_coordinator import GROUP, SHARE, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
 from twisted_kafka.server.apis.groups.group_offsets import GroupOffsetApis
+from twisted_kafka.server.apis.groups.share_groups import ShareGroupApis
+from twisted_kafka.server.apis.groups.share_offsets import ShareOffsetApis
 from twisted_kafka.server.apis.share.share_fetches import ShareFetchApis
 from twisted_kafka.server.apis.share.share_states import ShareStateApis
 from twisted_kafka.server.apis.transactions.describe_producers import ProducerApis
@@ -68,6 +72,9 @@ from twisted_kafka.transaction_coordinator.add_partitions_manager import AddPart
 from twisted_kafka.transaction_coordinator.producer_id_manager import ProducerIdBlocks
 from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.transaction_coordinator.verification import TransactionVerification
+
+SHARE_APIS: Final = frozenset(int(key) for key in ApiKey if "SHARE" in key.name)
+"""The APIs that ApiVersions lists only if share groups are enabled."""
 
 
 class ApiDependencies(NamedTuple):
@@ -102,6 +109,17 @@ class ApiDependencies(NamedTuple):
     tokens: DelegationTokenManager | None = None
     """None: there is no secret for delegation tokens."""
 
+    def serves_consumer_groups(self) -> bool:
+        """Return whether the consumer group protocol is enabled, by the configuration or by the level of ``group.version``."""
+        return self._serves(CONSUMER, GROUP_VERSION)
+
+    def serves_share_groups(self) -> bool:
+        """Return whether share groups are enabled, by the configuration or by the level of ``share.version``."""
+        return self._serves(SHARE_GROUPS, SHARE_VERSION)
+
+    def _serves(self, protocol: str, feature: str) -> bool:
+        return self.features.level(feature) > 0 or protocol in self.config.list("group.coordinator.rebalance.protocols")
+
 
 def make_families(dependencies: ApiDependencies) -> list[object]:
     """Return an object of each family."""
@@ -134,7 +152,9 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
         OffsetApis(replicas, authorization),
         LogDirApis(replicas.moves, authorization),
         GroupApis(groups, authorization),
-        ConsumerGroupApis(groups, CONSUMER in config.list("group.coordinator.rebalance.protocols"), authorization),
+        ConsumerGroupApis(groups, dependencies.serves_consumer_groups, authorization),
+        ShareGroupApis(groups, dependencies.serves_share_groups, authorization),
+        ShareOffsetApis(groups, metadata, dependencies.serves_share_groups, authorization),
         GroupOffsetApis(groups, metadata, clock, LegacyOffsets(dependencies.store), authorization),
         TransactionalOffsetApis(groups, verification, metadata, clock, authorization),
         TransactionApis(transactions, groups, metadata, authorization),
@@ -146,7 +166,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
             replicas,
             config,
             groups.group_config_manager.share,
-            lambda: True,
+            dependencies.serves_share_groups,
             quotas,
             authorization,
         ),

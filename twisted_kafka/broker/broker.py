@@ -63,7 +63,7 @@ class Broker:
     ) -> None:
         """Check the settings; raise ConfigError for a bad one.
 
-        ``persona`` is the Kafka as which it answers: "0.11", "2.8", "3.9" or "4.1", with that one's APIs, versions,
+        ``persona`` is the Kafka as which it answers: "0.11", "2.8", "3.9", "4.1", "4.2" or "4.4", with that one's APIs, versions,
         keys and defaults.
 
         ``interceptor`` sees requests and responses (``twisted_kafka.testing.Broker`` has one).

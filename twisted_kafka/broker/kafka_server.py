@@ -45,7 +45,7 @@ from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
 from twisted_kafka.controller.channels.network_channels import NetworkChannels
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.group_coordinator.assembly import make_group_coordinator
+from twisted_kafka.group_coordinator.assembly import ShareParts, make_group_coordinator
 from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
 from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureHandler
 from twisted_kafka.log.directories.log_directory import LogDirectoryError
@@ -441,7 +441,10 @@ class KafkaServer:
     ) -> tuple[GroupCoordinator, TransactionCoordinator]:
         """Start the group coordinator, and make the transaction coordinator, which ends transactions in groups."""
         config, metadata = self.config, replicas.metadata
-        running.groups = groups = make_group_coordinator(config, replicas, metadata, *timing, self._clock, self.metrics)
+        assert running.persister is not None, "the share coordinator is made"
+        assert running.share_client is not None
+        shares = ShareParts(running.persister, running.share_client)
+        running.groups = groups = make_group_coordinator(config, replicas, metadata, *timing, self._clock, self.metrics, shares)
         groups.startup()
         running.marker_client = client = self._make_client("TxnMarkerSenderThread", "txn-marker-sender")
         ends = Ends(groups.end_transaction, _on_end(access_log), client)

@@ -3,6 +3,7 @@
 From what brokers of 0.11.0.3, 2.8.2, 3.9.2 and 4.1.0 answer to DescribeConfigs; tests/oracle/test_personas.py compares.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from twisted_kafka.config.broker_config import Edition
@@ -110,6 +111,16 @@ def _hidden(*words: str) -> frozenset[str]:
 
 _CLASSIC: Final = {"group.coordinator.rebalance.protocols": "classic"}
 
+_DEFAULTS_OF_4: Final = {
+    "group.coordinator.threads": "4",
+    "group.share.partition.max.record.locks": "2000",
+    "log.message.timestamp.after.max.ms": "3600000",  # KIP-1030, as the rest
+    "num.recovery.threads.per.data.dir": "2",
+}
+
+_NO_FEATURES: Final[Mapping[str, int]] = {}
+_FEATURES_OF_4: Final = {"group.version": 1, "share.version": 1, "transaction.version": 2}
+
 EDITIONS: Final = {
     "0.11": Edition(
         {
@@ -125,21 +136,16 @@ EDITIONS: Final = {
             "zookeeper.session.timeout.ms": "6000",
         },
         _hidden(_SINCE_2_8, _SINCE_3_9, _SINCE_4),
+        _NO_FEATURES,
     ),
     "2.8": Edition(
         {**_CLASSIC, "inter.broker.protocol.version": "2.8-IV1", "log.message.format.version": "2.8-IV1"},
         _hidden(_SINCE_3_9, _SINCE_4),
+        _NO_FEATURES,
     ),
-    "3.9": Edition(_CLASSIC, _hidden(_SINCE_4)),
-    "4.1": Edition(
-        {
-            "group.coordinator.append.linger.ms": "5",
-            "group.coordinator.threads": "4",
-            "group.share.partition.max.record.locks": "2000",
-            "log.message.timestamp.after.max.ms": "3600000",  # KIP-1030, as the rest
-            "num.recovery.threads.per.data.dir": "2",
-        },
-        _hidden(_GONE_IN_4_1, _SINCE_4_4),
-    ),
+    "3.9": Edition(_CLASSIC, _hidden(_SINCE_4), _NO_FEATURES),
+    "4.1": Edition(_DEFAULTS_OF_4 | {"group.coordinator.append.linger.ms": "5"}, _hidden(_GONE_IN_4_1, _SINCE_4_4), _NO_FEATURES),
+    "4.2": Edition(_DEFAULTS_OF_4, _hidden(_GONE_IN_4_1, _SINCE_4_4), _FEATURES_OF_4),
+    "4.4": Edition(_DEFAULTS_OF_4, _hidden(_GONE_IN_4_1), _FEATURES_OF_4),
 }
 """By the persona's name."""

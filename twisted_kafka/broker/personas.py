@@ -15,93 +15,96 @@ from twisted_kafka.config.broker_config import Edition
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.protocol.api import ApiKey
 
-_VERSIONS: Final = ("0.11", "2.8", "3.9", "4.1")
+_VERSIONS: Final = ("0.11", "2.8", "3.9", "4.1", "4.2", "4.4")
+_KRAFT: Final = ("4.1", "4.2", "4.4")
 
-# Key, name, and what each version serves its clients; "-": nothing. Brokers on ZooKeeper, 4.1 on KRaft.
-# From the ApiKeys of Kafka's own clients 0.11.0.3, 2.8.2, 3.9.2 and 4.1.0; tests/oracle/test_personas.py compares.
+# Key, name, and what each version serves its clients; "-": nothing. Brokers on ZooKeeper, 4.x on KRaft.
+# From the ApiKeys of Kafka's own clients 0.11.0.3, 2.8.2, 3.9.2, 4.1.0, 4.2.0 and 4.4.0; tests/oracle/test_personas.py compares.
 _TABLE: Final = """
-0   Produce                         0-3   0-9   0-11  3-13
-1   Fetch                           0-5   0-12  0-17  4-18
-2   ListOffsets                     0-2   0-6   0-9   1-10
-3   Metadata                        0-4   0-11  0-12  0-13
-4   LeaderAndIsr                    0-0   0-5   0-7   -
-5   StopReplica                     0-0   0-3   0-4   -
-6   UpdateMetadata                  0-3   0-7   0-8   -
-7   ControlledShutdown              1-1   0-3   0-3   -
-8   OffsetCommit                    0-3   0-8   0-9   2-9
-9   OffsetFetch                     0-3   0-7   0-9   1-9
-10  FindCoordinator                 0-1   0-3   0-6   0-6
-11  JoinGroup                       0-2   0-7   0-9   0-9
-12  Heartbeat                       0-1   0-4   0-4   0-4
-13  LeaveGroup                      0-1   0-4   0-5   0-5
-14  SyncGroup                       0-1   0-5   0-5   0-5
-15  DescribeGroups                  0-1   0-5   0-5   0-6
-16  ListGroups                      0-1   0-4   0-5   0-5
-17  SaslHandshake                   0-0   0-1   0-1   0-1
-18  ApiVersions                     0-1   0-3   0-4   0-4
-19  CreateTopics                    0-2   0-7   0-7   2-7
-20  DeleteTopics                    0-1   0-6   0-6   1-6
-21  DeleteRecords                   0-0   0-2   0-2   0-2
-22  InitProducerId                  0-0   0-4   0-5   0-5
-23  OffsetForLeaderEpoch            0-0   0-4   0-4   2-4
-24  AddPartitionsToTxn              0-0   0-3   0-5   0-5
-25  AddOffsetsToTxn                 0-0   0-3   0-4   0-4
-26  EndTxn                          0-0   0-3   0-4   0-5
-27  WriteTxnMarkers                 0-0   0-1   0-1   1-1
-28  TxnOffsetCommit                 0-0   0-3   0-4   0-5
-29  DescribeAcls                    0-0   0-2   0-3   1-3
-30  CreateAcls                      0-0   0-2   0-3   1-3
-31  DeleteAcls                      0-0   0-2   0-3   1-3
-32  DescribeConfigs                 0-0   0-4   0-4   1-4
-33  AlterConfigs                    0-0   0-2   0-2   0-2
-34  AlterReplicaLogDirs             -     0-2   0-2   1-2
-35  DescribeLogDirs                 -     0-2   0-4   1-4
-36  SaslAuthenticate                -     0-2   0-2   0-2
-37  CreatePartitions                -     0-3   0-3   0-3
-38  CreateDelegationToken           -     0-2   0-3   1-3
-39  RenewDelegationToken            -     0-2   0-2   1-2
-40  ExpireDelegationToken           -     0-2   0-2   1-2
-41  DescribeDelegationToken         -     0-2   0-3   1-3
-42  DeleteGroups                    -     0-2   0-2   0-2
-43  ElectLeaders                    -     0-2   0-2   0-2
-44  IncrementalAlterConfigs         -     0-1   0-1   0-1
-45  AlterPartitionReassignments     -     0-0   0-0   0-1
-46  ListPartitionReassignments      -     0-0   0-0   0-0
-47  OffsetDelete                    -     0-0   0-0   0-0
-48  DescribeClientQuotas            -     0-1   0-1   0-1
-49  AlterClientQuotas               -     0-1   0-1   0-1
-50  DescribeUserScramCredentials    -     0-0   0-0   0-0
-51  AlterUserScramCredentials       -     0-0   0-0   0-0
-55  DescribeQuorum                  -     -     -     0-2
-56  AlterPartition                  -     0-0   0-3   -
-57  UpdateFeatures                  -     0-0   0-1   0-2
-58  Envelope                        -     -     0-0   -
-60  DescribeCluster                 -     0-0   0-1   0-2
-61  DescribeProducers               -     0-0   0-0   0-0
-64  UnregisterBroker                -     -     -     0-0
-65  DescribeTransactions            -     -     0-0   0-0
-66  ListTransactions                -     -     0-1   0-2
-67  AllocateProducerIds             -     -     0-0   -
-68  ConsumerGroupHeartbeat          -     -     0-0   0-1
-69  ConsumerGroupDescribe           -     -     0-0   0-1
-71  GetTelemetrySubscriptions       -     -     -     0-0
-72  PushTelemetry                   -     -     -     0-0
-74  ListConfigResources             -     -     -     0-1
-75  DescribeTopicPartitions         -     -     -     0-0
-76  ShareGroupHeartbeat             -     -     -     1-1
-77  ShareGroupDescribe              -     -     -     1-1
-78  ShareFetch                      -     -     -     1-1
-79  ShareAcknowledge                -     -     -     1-1
-80  AddRaftVoter                    -     -     -     0-0
-81  RemoveRaftVoter                 -     -     -     0-0
-83  InitializeShareGroupState       -     -     -     0-0
-84  ReadShareGroupState             -     -     -     0-0
-85  WriteShareGroupState            -     -     -     0-0
-86  DeleteShareGroupState           -     -     -     0-0
-87  ReadShareGroupStateSummary      -     -     -     0-0
-90  DescribeShareGroupOffsets       -     -     -     0-0
-91  AlterShareGroupOffsets          -     -     -     0-0
-92  DeleteShareGroupOffsets         -     -     -     0-0
+0   Produce                         0-3   0-9   0-11  3-13  3-13  3-13
+1   Fetch                           0-5   0-12  0-17  4-18  4-18  4-18
+2   ListOffsets                     0-2   0-6   0-9   1-10  1-11  1-11
+3   Metadata                        0-4   0-11  0-12  0-13  0-13  0-13
+4   LeaderAndIsr                    0-0   0-5   0-7   -     -     -
+5   StopReplica                     0-0   0-3   0-4   -     -     -
+6   UpdateMetadata                  0-3   0-7   0-8   -     -     -
+7   ControlledShutdown              1-1   0-3   0-3   -     -     -
+8   OffsetCommit                    0-3   0-8   0-9   2-9   2-10  2-10
+9   OffsetFetch                     0-3   0-7   0-9   1-9   1-10  1-10
+10  FindCoordinator                 0-1   0-3   0-6   0-6   0-6   0-6
+11  JoinGroup                       0-2   0-7   0-9   0-9   0-9   0-9
+12  Heartbeat                       0-1   0-4   0-4   0-4   0-4   0-4
+13  LeaveGroup                      0-1   0-4   0-5   0-5   0-5   0-5
+14  SyncGroup                       0-1   0-5   0-5   0-5   0-5   0-5
+15  DescribeGroups                  0-1   0-5   0-5   0-6   0-6   0-6
+16  ListGroups                      0-1   0-4   0-5   0-5   0-5   0-5
+17  SaslHandshake                   0-0   0-1   0-1   0-1   0-1   0-1
+18  ApiVersions                     0-1   0-3   0-4   0-4   0-4   0-5
+19  CreateTopics                    0-2   0-7   0-7   2-7   2-7   2-7
+20  DeleteTopics                    0-1   0-6   0-6   1-6   1-6   1-6
+21  DeleteRecords                   0-0   0-2   0-2   0-2   0-2   0-2
+22  InitProducerId                  0-0   0-4   0-5   0-5   0-5   0-5
+23  OffsetForLeaderEpoch            0-0   0-4   0-4   2-4   2-4   2-4
+24  AddPartitionsToTxn              0-0   0-3   0-5   0-5   0-5   0-5
+25  AddOffsetsToTxn                 0-0   0-3   0-4   0-4   0-4   0-4
+26  EndTxn                          0-0   0-3   0-4   0-5   0-5   0-5
+27  WriteTxnMarkers                 0-0   0-1   0-1   1-1   1-2   1-2
+28  TxnOffsetCommit                 0-0   0-3   0-4   0-5   0-5   0-6
+29  DescribeAcls                    0-0   0-2   0-3   1-3   1-3   1-3
+30  CreateAcls                      0-0   0-2   0-3   1-3   1-3   1-3
+31  DeleteAcls                      0-0   0-2   0-3   1-3   1-3   1-3
+32  DescribeConfigs                 0-0   0-4   0-4   1-4   1-4   1-4
+33  AlterConfigs                    0-0   0-2   0-2   0-2   0-2   0-2
+34  AlterReplicaLogDirs             -     0-2   0-2   1-2   1-2   1-2
+35  DescribeLogDirs                 -     0-2   0-4   1-4   1-4   1-5
+36  SaslAuthenticate                -     0-2   0-2   0-2   0-2   0-2
+37  CreatePartitions                -     0-3   0-3   0-3   0-3   0-3
+38  CreateDelegationToken           -     0-2   0-3   1-3   1-3   1-3
+39  RenewDelegationToken            -     0-2   0-2   1-2   1-2   1-2
+40  ExpireDelegationToken           -     0-2   0-2   1-2   1-2   1-2
+41  DescribeDelegationToken         -     0-2   0-3   1-3   1-3   1-3
+42  DeleteGroups                    -     0-2   0-2   0-2   0-2   0-3
+43  ElectLeaders                    -     0-2   0-2   0-2   0-2   0-2
+44  IncrementalAlterConfigs         -     0-1   0-1   0-1   0-1   0-1
+45  AlterPartitionReassignments     -     0-0   0-0   0-1   0-1   0-1
+46  ListPartitionReassignments      -     0-0   0-0   0-0   0-0   0-0
+47  OffsetDelete                    -     0-0   0-0   0-0   0-0   0-0
+48  DescribeClientQuotas            -     0-1   0-1   0-1   0-1   0-1
+49  AlterClientQuotas               -     0-1   0-1   0-1   0-1   0-1
+50  DescribeUserScramCredentials    -     0-0   0-0   0-0   0-0   0-0
+51  AlterUserScramCredentials       -     0-0   0-0   0-0   0-0   0-0
+55  DescribeQuorum                  -     -     -     0-2   0-2   0-2
+56  AlterPartition                  -     0-0   0-3   -     -     -
+57  UpdateFeatures                  -     0-0   0-1   0-2   0-2   0-2
+58  Envelope                        -     -     0-0   -     -     -
+60  DescribeCluster                 -     0-0   0-1   0-2   0-2   0-2
+61  DescribeProducers               -     0-0   0-0   0-0   0-0   0-0
+64  UnregisterBroker                -     -     -     0-0   0-0   0-0
+65  DescribeTransactions            -     -     0-0   0-0   0-0   0-0
+66  ListTransactions                -     -     0-1   0-2   0-2   0-2
+67  AllocateProducerIds             -     -     0-0   -     -     -
+68  ConsumerGroupHeartbeat          -     -     0-0   0-1   0-1   0-1
+69  ConsumerGroupDescribe           -     -     0-0   0-1   0-1   0-1
+71  GetTelemetrySubscriptions       -     -     -     0-0   0-0   0-0
+72  PushTelemetry                   -     -     -     0-0   0-0   0-0
+74  ListConfigResources             -     -     -     0-1   0-1   0-1
+75  DescribeTopicPartitions         -     -     -     0-0   0-0   0-0
+76  ShareGroupHeartbeat             -     -     -     1-1   1-1   1-1
+77  ShareGroupDescribe              -     -     -     1-1   1-1   1-1
+78  ShareFetch                      -     -     -     1-1   1-2   1-2
+79  ShareAcknowledge                -     -     -     1-1   1-2   1-2
+80  AddRaftVoter                    -     -     -     0-0   0-1   0-1
+81  RemoveRaftVoter                 -     -     -     0-0   0-0   0-0
+83  InitializeShareGroupState       -     -     -     0-0   0-0   0-0
+84  ReadShareGroupState             -     -     -     0-0   0-0   0-0
+85  WriteShareGroupState            -     -     -     0-0   0-1   0-1
+86  DeleteShareGroupState           -     -     -     0-0   0-0   0-0
+87  ReadShareGroupStateSummary      -     -     -     0-0   0-1   0-1
+88  StreamsGroupHeartbeat           -     -     -     -     0-0   0-1
+89  StreamsGroupDescribe            -     -     -     -     0-0   0-1
+90  DescribeShareGroupOffsets       -     -     -     0-0   0-1   0-1
+91  AlterShareGroupOffsets          -     -     -     0-0   0-0   0-0
+92  DeleteShareGroupOffsets         -     -     -     0-0   0-0   0-0
 """
 
 Ranges = dict[int, tuple[int, int]]
@@ -134,8 +137,9 @@ def persona_of(name: str) -> Persona:
     column = _VERSIONS.index(name) + 2
     rows = [line.split() for line in _TABLE.strip().splitlines()]
     served = {int(row[0]): _range(row[column]) for row in rows if row[column] != "-"}
-    told_from = {int(ApiKey.PRODUCE): 0} if name == "4.1" else {}
-    return Persona(name, served, EDITIONS[name], told_from, name == "4.1", name != "0.11")
+    is_kraft = name in _KRAFT
+    told_from = {int(ApiKey.PRODUCE): 0} if is_kraft else {}
+    return Persona(name, served, EDITIONS[name], told_from, is_kraft, name != "0.11")
 
 
 def _range(text: str) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from twisted_kafka.broker.api_families import ApiDependencies, make_families
+from twisted_kafka.broker.api_families import SHARE_APIS, ApiDependencies, make_families
 from twisted_kafka.broker.personas import Persona
 from twisted_kafka.broker.running import Running
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -48,6 +48,7 @@ class RequestServing:
         self._persona, self._interceptor = guise
         self._request_metrics = RequestMetrics(metrics)
         self.diagnoses = Diagnoses(clock, None if self._interceptor is None else self._interceptor.own_client_id)
+        self._serves_share_groups: Callable[[], bool] = bool
         self.supported_apis: dict[int, tuple[int, int]] = {}
         """The versions of each API that are served, from the start of the handlers on."""
 
@@ -67,8 +68,9 @@ class RequestServing:
         return self._persona is None or self._persona.tells_features
 
     def told_apis(self) -> Mapping[int, tuple[int, int]]:
-        """Return the APIs and versions that ApiVersions reports."""
-        return self.supported_apis if self._persona is None else self._persona.told(self.supported_apis)
+        """Return the APIs and versions that ApiVersions reports: those of share groups only if these are enabled."""
+        told = self.supported_apis if self._persona is None else self._persona.told(self.supported_apis)
+        return told if self._serves_share_groups() else {key: versions for key, versions in told.items() if key not in SHARE_APIS}
 
     def start(
         self,
@@ -80,6 +82,7 @@ class RequestServing:
     ) -> KafkaRequestHandlerPool:
         """Start the handlers of the data plane and, where there is one, of the control plane; return the former."""
         registry = self._make_registry(dependencies)
+        self._serves_share_groups = dependencies.serves_share_groups
         self.supported_apis = registry.supported
         self._request_metrics.register(self.supported_apis)
 

@@ -62,12 +62,15 @@ _KAFKA_4: dict[str, Value] = {
     "group.consumer.migration.policy": "bidirectional",
 }
 
-# Defaults for a broker that lives as long as a test: groups form at once, and there are few files.
+# Defaults for a broker that lives as long as a test: groups form soon, and there are few files.
 _IN_PROCESS: dict[str, Value] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 4,
     "transaction.state.log.num.partitions": 4,
     "share.coordinator.state.topic.num.partitions": 4,
+    # A member gets its partitions with its second heartbeat.
+    "group.share.heartbeat.interval.ms": 500,
+    "group.share.min.heartbeat.interval.ms": 500,
 }
 
 
@@ -78,10 +81,12 @@ class Edition(NamedTuple):
     """The defaults that differ, as texts by key."""
     hidden: frozenset[str]
     """Keys of brokers, topics and groups that the version does not have."""
+    features: Mapping[str, int]
+    """Levels of the features of a new cluster."""
 
 
-OWN_EDITION: Final = Edition({}, frozenset())
-"""This broker's own settings."""
+OWN_EDITION: Final = Edition({}, frozenset(), {"group.version": 1, "share.version": 1})
+"""This broker's own settings. The features are those of a broker in another program; one that is a program has none."""
 
 
 class KafkaConfig(TypedValues):
@@ -176,6 +181,11 @@ class KafkaConfig(TypedValues):
     def is_set(self, key: str) -> bool:
         """Return whether the key was set explicitly (in DescribeConfigs: a static broker config)."""
         return key in self.originals
+
+    @property
+    def initial_features(self) -> Mapping[str, int]:
+        """The features of a new cluster, by their levels. A cluster that exists keeps its features."""
+        return self._edition.features if self.in_process else {}
 
     @property
     def broker_keys(self) -> Mapping[str, ConfigKey]:

@@ -123,7 +123,7 @@ class KafkaController:
         self.reassignments = Reassignments(machinery)
         self._request_nodes = RequestNodes(machinery)
         self.isr_changes = AlterPartitions(machinery, self.reassignments)
-        self.features = FeatureUpdates(self.context, fenced)
+        self.features = FeatureUpdates(self.context, fenced, config.initial_features)
         self._balance = LeaderBalance(self.context, self.elections.elect, config.int("leader.imbalance.per.broker.percentage"))
         self._metrics.show(self.context, lambda: self.is_active, lambda: self._worker.waiting)
 

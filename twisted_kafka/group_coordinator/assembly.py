@@ -1,11 +1,14 @@
 """Builds the group coordinator."""
 
+from typing import NamedTuple
+
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.coordinator.damage import SKIP_KEY, DamagePolicy
+from twisted_kafka.coordinator.interfaces import IBrokerClient
 from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter, follow_leadership
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
-from twisted_kafka.group_coordinator.assignors.loading import AssignorError, load_assignors
+from twisted_kafka.group_coordinator.assignors.loading import AssignorError, load_assignors, load_share_assignor
 from twisted_kafka.group_coordinator.consumer_lag import ConsumerLag
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
@@ -13,14 +16,24 @@ from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
 from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
 from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
 from twisted_kafka.group_coordinator.group_shard import GroupShardFactory
+from twisted_kafka.group_coordinator.share.end_offsets import EndOffsets
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.share.persister import IPersister
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 from twisted_kafka.timing.timer import Timer
+
+
+class ShareParts(NamedTuple):
+    """What share groups need in addition."""
+
+    persister: IPersister
+    brokers: IBrokerClient
+    """Asks other brokers for end offsets."""
 
 
 def _new_id() -> str:
@@ -37,12 +50,14 @@ def make_group_coordinator(
     timer: Timer,
     clock: IClock,
     metrics: MetricsRegistry,
+    share: ShareParts,
 ) -> GroupCoordinator:
     """Build the coordinator and subscribe it to leadership changes of ``__consumer_offsets``; the caller starts and stops it.
 
     ``scheduler`` loads partitions and expires offsets. ``timer`` is started and stopped by the caller. Raises ConfigError.
     """
-    environment = _make_environment(config, metadata, clock, metrics)
+    ends = EndOffsets(replica_manager, share.brokers, config.inter_broker_listener_name)
+    environment = _make_environment(config, metadata, clock, metrics, share.persister, ends)
     configured_count = config.int("offsets.topic.num.partitions")
 
     def partition_count() -> int:
@@ -73,12 +88,29 @@ def make_group_coordinator(
     return groups
 
 
-def _make_environment(config: KafkaConfig, metadata: MetadataCache, clock: IClock, metrics: MetricsRegistry) -> GroupEnvironment:
+def _make_environment(
+    config: KafkaConfig,
+    metadata: MetadataCache,
+    clock: IClock,
+    metrics: MetricsRegistry,
+    persister: IPersister,
+    end_offsets: EndOffsets,
+) -> GroupEnvironment:
     group_config = GroupCoordinatorConfig.from_config(config)
     try:
         assignors = load_assignors(config.list("group.consumer.assignors"))
+        share_assignor = load_share_assignor(config.list("group.share.assignors"))
     except AssignorError as error:
         raise ConfigError(str(error)) from error
     return GroupEnvironment(
-        clock, group_config, GroupConfigManager(config), metadata, assignors, GroupCoordinatorMetrics(metrics, clock), _new_id
+        clock,
+        group_config,
+        GroupConfigManager(config),
+        metadata,
+        assignors,
+        share_assignor,
+        GroupCoordinatorMetrics(metrics, clock),
+        _new_id,
+        persister,
+        end_offsets.find,
     )

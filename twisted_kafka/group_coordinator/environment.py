@@ -1,13 +1,17 @@
 """The parts that all shards of the group coordinator share."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
 from typing import NamedTuple
 
 from twisted_kafka.group_coordinator.assignors.interface import ConsumerGroupAssignor
 from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
 from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
 from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.group_coordinator.share.end_offsets import EndOffset
 from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.share.persister import IPersister
 from twisted_kafka.timing.clock import IClock
 
 
@@ -19,5 +23,10 @@ class GroupEnvironment(NamedTuple):
     group_config_manager: GroupConfigManager
     topics: MetadataCache
     assignors: Mapping[str, ConsumerGroupAssignor]
+    share_assignor: ConsumerGroupAssignor
     metrics: GroupCoordinatorMetrics
     new_id: Callable[[], str]
+    persister: IPersister
+    """Keeps the states of share partitions."""
+    end_offsets: Callable[[Collection[TopicPartition]], "Future[dict[TopicPartition, EndOffset]]"]
+    """Returns the end offsets of partitions; the future never fails."""

@@ -20,6 +20,7 @@ from twisted_kafka.group_coordinator.group_shard import GroupShard
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import Deleted, Fetched, OffsetFetch
 from twisted_kafka.group_coordinator.requests import Client, JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.group_coordinator.results import GroupDescription, GroupListing, JoinResult, SyncResult
+from twisted_kafka.group_coordinator.share_groups import ShareGroups
 from twisted_kafka.group_coordinator.state.group import Group
 from twisted_kafka.group_coordinator.state.offset_store import Offsets
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
@@ -57,7 +58,7 @@ T = TypeVar("T")
 
 
 class GroupCoordinator:
-    """Groups of both types and committed offsets (Kafka: GroupCoordinatorService). Methods may be called on any thread.
+    """Groups of all types and committed offsets (Kafka: GroupCoordinatorService). Methods may be called on any thread.
 
     A method that returns ``T | Future[T]`` returns a future if the result has to wait for other members or for replicas.
     The shard's method that each one calls has the details.
@@ -72,6 +73,7 @@ class GroupCoordinator:
         self._scheduler = scheduler
         self._expiry: ScheduledTask | None = None
         self._counted: tuple[int, GroupCounts | None] = (0, None)
+        self.share = ShareGroups(runtime, environment)
 
     @property
     def group_config_manager(self) -> GroupConfigManager:
@@ -266,10 +268,13 @@ class GroupCoordinator:
             self.log.info("Deleted {n} expired offsets", n=count)
 
     def on_partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
-        """Delete the offsets of deleted partitions soon, on another thread: the caller applies the controller's orders."""
+        """Let the shards learn of deleted partitions soon, on another thread: the caller applies the controller's orders.
+
+        They delete the offsets of these partitions, and share groups forget topics that do not exist any more.
+        """
         gone = tuple(partitions)
         if gone:
-            self.runtime.post_everywhere(lambda shard: shard.offsets.forget_partitions(gone))
+            self.runtime.post_everywhere(lambda shard: shard.partitions_deleted(gone))
 
     # administration
 
@@ -317,8 +322,8 @@ class GroupCoordinator:
         return self._call(group_id, lambda shard: shard.classic.rebalance(group_id), ErrorCode)
 
     def delete_group(self, group_id: str) -> "ErrorCode | Future[ErrorCode]":
-        """Delete an empty group."""
-        return self._read(group_id, lambda shard: shard.offsets.delete_group(group_id), ErrorCode)
+        """Delete a group without members."""
+        return self._read(group_id, lambda shard: shard.delete_group(group_id), ErrorCode)
 
 
 def _not_fetched(error: KafkaError) -> tuple[ErrorCode, Fetched]:

@@ -47,6 +47,8 @@ class GroupCoordinatorConfig(NamedTuple):
     offsets_load_buffer_size: int = 5_242_880
     consumer_max_size: int = 2_147_483_647
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    share_max_size: int = 200
+    share_initialize_retry_interval_ms: int = 30_000
 
     @classmethod
     def from_config(cls, config: KafkaConfig) -> "GroupCoordinatorConfig":
@@ -65,4 +67,6 @@ class GroupCoordinatorConfig(NamedTuple):
             offsets_load_buffer_size=config.int("offsets.load.buffer.size"),
             consumer_max_size=config.int("group.consumer.max.size"),
             migration_policy=MigrationPolicy(config.string("group.consumer.migration.policy").lower()),
+            share_max_size=config.int("group.share.max.size"),
+            share_initialize_retry_interval_ms=config.int("group.share.initialize.retry.interval.ms"),
         )

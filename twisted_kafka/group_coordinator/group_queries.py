@@ -10,14 +10,16 @@ from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.state.consumer_group_member import ConsumerGroupMember, Partitions
 from twisted_kafka.group_coordinator.state.group import Group
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
+from twisted_kafka.group_coordinator.state.share.share_group import ShareGroupMember
 from twisted_kafka.metadata.cache import MetadataSnapshot
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.errors import ErrorCode, GroupIdNotFoundError
 from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupDescribeResponseAssignment,
     ConsumerGroupDescribeResponseTopicPartitions,
     DescribedGroup,
     Member,
 )
+from twisted_kafka.protocol.messages.share import share_groups
 
 _CONSUMER_MEMBER = 1
 _CLASSIC_MEMBER = 0
@@ -63,7 +65,7 @@ class GroupQueries:
     def counts(self) -> GroupCounts:
         """Return the number of groups in each state; without the shard's lock it may see a change half done."""
         groups = self._store.groups
-        return GroupCounts(dict(groups.classic_counts), groups.consumer_counts(), len(self._store.offsets))
+        return GroupCounts(dict(groups.classic_counts), groups.consumer_counts(), groups.share_counts(), len(self._store.offsets))
 
     def describe(self, group_id: str) -> GroupDescription:
         """Describe a classic group; an unknown one is Dead, not an error (DescribeGroups up to v5)."""
@@ -86,6 +88,43 @@ class GroupQueries:
             assignor_name=group.preferred_assignor(None, None) or next(iter(self._environment.assignors)),
             members=[_described(group, member, snapshot) for member in group.members.values()],
         )
+
+    def describe_share(self, group_id: str) -> share_groups.DescribedGroup:
+        """Describe a share group. Raises GroupIdNotFoundError."""
+        group = self._store.share(group_id)
+        if group is None:
+            is_other = group_id in self._store.groups
+            raise GroupIdNotFoundError(f"Group {group_id} is not a share group." if is_other else f"Group {group_id} not found.")
+        snapshot: MetadataSnapshot = self._environment.topics.snapshot
+        return share_groups.DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            group_epoch=group.epoch,
+            assignment_epoch=group.target_epoch,
+            assignor_name=self._environment.share_assignor.name,
+            members=[_share_member(member, snapshot) for member in group.members.values()],
+        )
+
+
+def _share_member(member: ShareGroupMember, snapshot: MetadataSnapshot) -> share_groups.Member:
+    profile, names = member.profile, snapshot.topic_names
+    return share_groups.Member(
+        member_id=member.member_id,
+        rack_id=profile.rack_id,
+        member_epoch=member.current.epoch,
+        client_id=profile.client_id,
+        client_host=profile.client_host,
+        subscribed_topic_names=sorted(profile.topics),
+        assignment=share_groups.ShareGroupDescribeResponseAssignment(
+            topic_partitions=[
+                share_groups.ShareGroupDescribeResponseTopicPartitions(
+                    topic_id=topic_id, topic_name=names[topic_id], partitions=sorted(indexes)
+                )
+                for topic_id, indexes in member.current.assigned.items()
+                if topic_id in names
+            ]
+        ),
+    )
 
 
 def _described(group: ConsumerGroup, member: ConsumerGroupMember, snapshot: MetadataSnapshot) -> Member:

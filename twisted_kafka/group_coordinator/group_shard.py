@@ -8,7 +8,7 @@ members rebuild it when another broker takes over.
 from collections.abc import Collection
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
-from twisted_kafka.coordinator.effects import Effects
+from twisted_kafka.coordinator.effects import Effects, Write
 from twisted_kafka.group_coordinator.classic.rebalance import Rebalancer
 from twisted_kafka.group_coordinator.consumer.classic_clients import ClassicClients
 from twisted_kafka.group_coordinator.consumer.consumer_group_protocol import ConsumerGroupProtocol
@@ -17,10 +17,14 @@ from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_queries import GroupQueries
 from twisted_kafka.group_coordinator.group_router import GroupRouter
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetMetadataManager
+from twisted_kafka.group_coordinator.share.share_group_protocol import ShareGroupProtocol
+from twisted_kafka.group_coordinator.share.share_offsets import ShareOffsets
+from twisted_kafka.group_coordinator.share.share_partition_manager import SharePartitionManager
 from twisted_kafka.group_coordinator.state.group import Group
 from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
 class GroupShard:
@@ -37,6 +41,9 @@ class GroupShard:
         self.classic = GroupRouter(self.store, environment, self._rebalancer, effects, classic_members)
         self.offsets = OffsetMetadataManager(self.store, environment, effects, self._rebalancer)
         self.queries = GroupQueries(self.store, environment)
+        self.share_partitions = SharePartitionManager(self.store, environment, effects)
+        self.share = ShareGroupProtocol(self.store, environment, effects, self.share_partitions)
+        self.share_offsets = ShareOffsets(self.store, environment, effects, self.share_partitions)
 
     def replay(self, record: CoordinatorRecord, producer_id: int, offset: int) -> None:
         """Apply a record that is in the log."""
@@ -58,10 +65,22 @@ class GroupShard:
         """Return the group."""
         return self.store.find(key)
 
+    def delete_group(self, group_id: str) -> ErrorCode | Write[ErrorCode]:
+        """Delete a group without members. Raises KafkaError."""
+        if self.store.share(group_id) is not None:
+            return self.share_offsets.delete_group(group_id)
+        return self.offsets.delete_group(group_id)
+
+    def partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget partitions that were deleted."""
+        self.offsets.forget_partitions(partitions)
+        self.share_partitions.topics_deleted({partition.topic for partition in partitions})
+
     def loaded(self) -> None:
         """Start the sessions of all members of the loaded groups."""
         self.store.loaded()
         self._member_manager.loaded()
+        self.share.loaded()
         for group in self.store.classic_groups():
             if len(group.members) > self._config.max_size:
                 self._rebalancer.prepare(group, "the loaded group is larger than group.max.size")
@@ -73,6 +92,8 @@ class GroupShard:
         for group in self.store.classic_groups():
             self._rebalancer.abandon(group, ErrorCode.NOT_COORDINATOR)
         self._member_manager.unloaded()
+        self.share.unloaded()
+        self.share_offsets.unloaded()
         self.store.groups.clear()
 
 

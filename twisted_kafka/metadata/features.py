@@ -36,7 +36,17 @@ class SupportedLevels(NamedTuple):
 TRANSACTION_VERSION: Final = "transaction.version"
 """Level 1: records of ``__transaction_state`` have tagged fields. Level 2: each transaction has an epoch of its own (KIP-890)."""
 
-SUPPORTED: Final[Mapping[str, SupportedLevels]] = {TRANSACTION_VERSION: SupportedLevels(0, 2)}
+GROUP_VERSION: Final = "group.version"
+"""Level 1: consumer groups (KIP-848), whatever ``group.coordinator.rebalance.protocols`` says."""
+
+SHARE_VERSION: Final = "share.version"
+"""Level 1: share groups (KIP-932). Without it, ApiVersions does not list their APIs."""
+
+SUPPORTED: Final[Mapping[str, SupportedLevels]] = {
+    GROUP_VERSION: SupportedLevels(0, 1),
+    SHARE_VERSION: SupportedLevels(0, 1),
+    TRANSACTION_VERSION: SupportedLevels(0, 2),
+}
 
 
 class UnsupportedFeatureError(StoreError):

@@ -97,6 +97,8 @@ _MIRRORS: dict[int, tuple[_Mirror, ...]] = {
     ApiKey.DESCRIBE_PRODUCERS: (_Mirror("topics", "topics", "name", _INDEXES),),
     ApiKey.DESCRIBE_TRANSACTIONS: (_Mirror("transaction_states", "transactional_ids", "transactional_id=."),),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (_Mirror("groups", "group_ids", "group_id=."),),
+    ApiKey.SHARE_GROUP_DESCRIBE: (_Mirror("groups", "group_ids", "group_id=."),),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (_Mirror("groups", "groups", "group_id"),),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_Mirror("topics", "topics", "name"),),
     **dict.fromkeys(
         _SHARE_STATE_APIS, (_Mirror("results", "topics", "topic_id", _Mirror("partitions", "partitions", "partition")),)

@@ -44,7 +44,7 @@ def add_command(parser: argparse.ArgumentParser) -> None:
         const="127.0.0.1:0",
         help="serve a schema registry, too (without an address: a free port); it needs the extra schema-registry",
     )
-    parser.add_argument("--persona", metavar="VERSION", help="answer as another version of Kafka: 0.11, 2.8, 3.9 or 4.1")
+    parser.add_argument("--persona", metavar="VERSION", help="answer as another version of Kafka: 0.11, 2.8, 3.9, 4.1, 4.2 or 4.4")
     parser.add_argument("--override", "-o", metavar="KEY=VALUE", action="append", default=[], help="a setting; may be repeated")
     parser.add_argument("--rules", metavar="FILE", help="fault rules, in YAML or JSON")
     parser.add_argument("--stay", action="store_true", help="do not end with the parent or stdin")

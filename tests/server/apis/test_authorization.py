@@ -99,7 +99,7 @@ def test_configs_are_protected_as_what_they_are_about(config_type: int, name: st
 
 
 def heartbeat(rights: Rights, **fields: Any) -> ErrorCode:
-    family = ConsumerGroupApis(Bench().groups, True, Authorization(rights))
+    family = ConsumerGroupApis(Bench().groups, lambda: True, Authorization(rights))
     request = ConsumerGroupHeartbeatRequest(group_id="g", rebalance_timeout_ms=1000, topic_partitions=[], **fields)
     try:
         answer, _ = ask(family, request, 0)
@@ -123,7 +123,7 @@ def test_an_expression_matches_only_topics_that_the_member_may_describe() -> Non
     bench = Bench()
     bench.topics.change({"orders": 1, "others": 1})
     rights = Rights(GROUP, (AclOperation.DESCRIBE, ResourceType.TOPIC, "orders"))
-    family = ConsumerGroupApis(bench.groups, True, Authorization(rights))
+    family = ConsumerGroupApis(bench.groups, lambda: True, Authorization(rights))
     request = ConsumerGroupHeartbeatRequest(
         group_id="g", member_id="m", rebalance_timeout_ms=1000, topic_partitions=[], subscribed_topic_regex="o.*"
     )
@@ -133,7 +133,7 @@ def test_an_expression_matches_only_topics_that_the_member_may_describe() -> Non
 
 
 def test_consumer_groups_that_may_not_be_described_have_an_error() -> None:
-    family = ConsumerGroupApis(Bench().groups, True, Authorization(Rights()))
+    family = ConsumerGroupApis(Bench().groups, lambda: True, Authorization(Rights()))
     answer, noted = ask(family, ConsumerGroupDescribeRequest(group_ids=["g", "h"]), 0)
     assert [group.error_code for group in answer.groups] == [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2
     assert noted.error == ErrorCode.GROUP_AUTHORIZATION_FAILED

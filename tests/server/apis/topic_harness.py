@@ -12,7 +12,7 @@ from twisted_kafka.admin.partitions import PartitionAdmin
 from twisted_kafka.admin.policies import Policies
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.admin.topics import TopicManager
-from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.broker_config import OWN_EDITION, KafkaConfig
 from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.controller.channels.interfaces import ControlRequest, OnResponse
@@ -97,7 +97,8 @@ class Channels(Fake):
 class OneBroker:
     def __init__(self, path: Path, **properties: Any) -> None:
         self.config = KafkaConfig.embedded(
-            {"broker.id": "1", **{key.replace("_", "."): value for key, value in properties.items()}}
+            {"broker.id": "1", **{key.replace("_", "."): value for key, value in properties.items()}},
+            OWN_EDITION._replace(features={}),
         )
         self.clock = ManualClock()
         self.store = SqliteStore(path / "metadata.sqlite", self.clock, threaded=False)

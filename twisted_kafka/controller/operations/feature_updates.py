@@ -49,15 +49,17 @@ class FeatureUpdate(NamedTuple):
 class FeatureUpdates:
     """Finalizes features. Used on the controller's event thread only."""
 
-    def __init__(self, context: ControllerContext, store: FencedStore) -> None:
+    def __init__(self, context: ControllerContext, store: FencedStore, initial: Mapping[str, int]) -> None:
+        """``initial`` are the levels of a new cluster's features."""
         self._context = context
         self._store = store
+        self._initial = initial
 
     def startup(self) -> None:
-        """Create the node, without features, if it does not exist yet."""
+        """Create the node if it does not exist yet: the cluster is new."""
         if self._store.exists(znodes.FEATURE) is None:
             with suppress(NodeExistsError):  # created by the controller before, whose term ended
-                self._store.multi([Create(znodes.FEATURE, FeatureNode.of({}).encode())])
+                self._store.multi([Create(znodes.FEATURE, FeatureNode.of(self._initial).encode())])
 
     def update(self, updates: Sequence[FeatureUpdate], validate_only: bool) -> list[KafkaError | None]:
         """Change the levels; return each update's error, or None. The valid ones are made, in one write to the store.

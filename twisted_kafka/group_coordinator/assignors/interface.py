@@ -1,6 +1,6 @@
 """The interface of assignors, for Python classes named in ``group.consumer.assignors``."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from twisted_kafka.group_coordinator.state.consumer_group_member import Partitions
@@ -24,6 +24,15 @@ class GroupSpec(NamedTuple):
     members: Mapping[str, MemberSpec]
     partition_counts: Mapping[bytes, int]
     """Number of partitions by topic id, of all subscribed topics."""
+    assignable: Partitions | None = None
+    """The partitions that members may get; None: all."""
+
+    def assignable_of(self, topic_id: bytes) -> Sequence[int]:
+        """Return the partitions of a topic that members may get, in order."""
+        count = self.partition_counts.get(topic_id, 0)
+        if self.assignable is None:
+            return range(count)
+        return sorted(index for index in self.assignable.get(topic_id, ()) if index < count)
 
     @property
     def is_homogeneous(self) -> bool:
@@ -59,6 +68,19 @@ class SteppingAssignor(ConsumerGroupAssignor, Protocol):
 
 class AssignmentError(Exception):
     """An assignor could not compute an assignment, or computed an invalid one."""
+
+
+def check_shared_assignment(group: GroupSpec, assignment: Mapping[str, Partitions]) -> None:
+    """Raise AssignmentError if a partition may not be assigned, or its member does not subscribe to its topic."""
+    for member_id, partitions in assignment.items():
+        member = group.members.get(member_id)
+        if member is None:
+            raise AssignmentError(f"{member_id} is not a member")
+        for topic_id, indexes in partitions.items():
+            if topic_id not in member.topic_ids:
+                raise AssignmentError(f"{member_id} does not subscribe to topic {topic_id.hex()}")
+            if not indexes <= set(group.assignable_of(topic_id)):
+                raise AssignmentError(f"a partition of topic {topic_id.hex()} does not exist or is not initialized")
 
 
 def check_assignment(group: GroupSpec, assignment: Mapping[str, Partitions]) -> None:

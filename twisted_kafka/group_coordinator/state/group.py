@@ -11,6 +11,7 @@ from twisted_kafka.protocol.errors import ErrorCode
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+SHARE: Final = "share"
 
 MEMBER_EPOCHS_SINCE: Final = 9
 """The version of OffsetCommit that members with the consumer group protocol have to use."""

@@ -1,4 +1,4 @@
-"""The kinds of groups that consist of several records: which record types belong to which kind, and what they do to a group.
+"""The kinds of groups that consist of several records: which record types belong to which kind, and their effect on a group.
 
 An offset belongs to a group of any kind, and a classic group is one record: both are replayed by the ``GroupStore`` itself.
 """
@@ -11,7 +11,9 @@ from twisted_kafka.group_coordinator.group_records import CLASSIC_RECORD_KINDS, 
 from twisted_kafka.group_coordinator.state import consumer_group_records
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
-from twisted_kafka.group_coordinator.state.group import CLASSIC, CONSUMER, Group
+from twisted_kafka.group_coordinator.state.group import CLASSIC, CONSUMER, SHARE, Group
+from twisted_kafka.group_coordinator.state.share import share_group_records
+from twisted_kafka.group_coordinator.state.share.share_group import ShareGroup
 
 
 class GroupKind(NamedTuple):
@@ -39,6 +41,14 @@ _KINDS: Final = (
         consumer_group_records.GROUP_EPOCH,
         consumer_group_records.replay,
         consumer_group_records.group_removed,
+    ),
+    GroupKind(
+        SHARE,
+        ShareGroup,
+        share_group_records.KINDS,
+        share_group_records.GROUP_EPOCH,
+        share_group_records.replay,
+        share_group_records.group_removed,
     ),
 )
 

@@ -9,6 +9,7 @@ from twisted_kafka.group_coordinator.state.group import Group
 from twisted_kafka.group_coordinator.state.group_kinds import KIND_OF_RECORD, GroupKind
 from twisted_kafka.group_coordinator.state.group_table import GroupTable
 from twisted_kafka.group_coordinator.state.offset_store import OffsetStore
+from twisted_kafka.group_coordinator.state.share.share_group import ShareGroup
 from twisted_kafka.protocol.messages.coordinator_records import (
     GroupMetadataValue,
     LegacyOffsetCommitKey,
@@ -43,6 +44,10 @@ class GroupStore:
         """Return the group if it is a consumer group."""
         return self.groups.consumer.get(group_id)
 
+    def share(self, group_id: str) -> ShareGroup | None:
+        """Return the group if it is a share group."""
+        return self.groups.share.get(group_id)
+
     def classic_groups(self) -> list[ClassicGroup]:
         """Return the classic groups."""
         return list(self.groups.classic.values())
@@ -50,6 +55,10 @@ class GroupStore:
     def consumer_groups(self) -> list[ConsumerGroup]:
         """Return the consumer groups."""
         return list(self.groups.consumer.values())
+
+    def share_groups(self) -> list[ShareGroup]:
+        """Return the share groups."""
+        return list(self.groups.share.values())
 
     @staticmethod
     def group_id_of(record: CoordinatorRecord) -> str:

@@ -9,7 +9,8 @@ from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.classic_group_state import ClassicGroupState
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.state.consumer_group_state import ConsumerGroupState
-from twisted_kafka.group_coordinator.state.group import CLASSIC, CONSUMER, Group
+from twisted_kafka.group_coordinator.state.group import CLASSIC, CONSUMER, SHARE, Group
+from twisted_kafka.group_coordinator.state.share.share_group import ShareGroup, ShareGroupState
 
 
 class GroupTable(dict[str, Group]):
@@ -21,7 +22,9 @@ class GroupTable(dict[str, Group]):
         self.classic_counts: Counter[ClassicGroupState] = Counter()
         self.classic: dict[str, ClassicGroup] = {}
         self.consumer: dict[str, ConsumerGroup] = {}
-        self._by_type = cast("dict[str, dict[str, Group]]", {CLASSIC: self.classic, CONSUMER: self.consumer})
+        self.share: dict[str, ShareGroup] = {}
+        by_type = {CLASSIC: self.classic, CONSUMER: self.consumer, SHARE: self.share}
+        self._by_type = cast("dict[str, dict[str, Group]]", by_type)
         self._to_check: dict[str, None] = {}
         self._due: dict[int, dict[str, None]] = {}
         """Ids by when their first offset may have expired, in intervals of the check since the epoch."""
@@ -58,6 +61,10 @@ class GroupTable(dict[str, Group]):
     def consumer_counts(self) -> Counter[ConsumerGroupState]:
         """Return the number of consumer groups in each state; without the shard's lock it may see a change half done."""
         return Counter(group.peek_state() for group in list(self.consumer.values()))
+
+    def share_counts(self) -> Counter[ShareGroupState]:
+        """Return the number of share groups in each state; without the shard's lock it may see a change half done."""
+        return Counter(group.peek_state() for group in list(self.share.values()))
 
     # checks for expired offsets
 

@@ -38,9 +38,7 @@ def update(broker: OneBroker, *levels: Level, validate_only: bool = False) -> li
 
 def finalized(broker: OneBroker) -> tuple[dict[str, int], int]:
     answer = broker.ask(ApiVersionsRequest(client_software_name="c", client_software_version="1"), 4)
-    assert [(each.name, each.min_version, each.max_version) for each in answer.supported_features] == [
-        (TRANSACTION_VERSION, 0, HIGHEST)
-    ]
+    assert {each.name: (each.min_version, each.max_version) for each in answer.supported_features} == SUPPORTED
     assert all(each.min_version_level == each.max_version_level for each in answer.finalized_features)
     return {each.name: each.max_version_level for each in answer.finalized_features}, answer.finalized_features_epoch
 

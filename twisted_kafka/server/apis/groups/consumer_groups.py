@@ -4,7 +4,7 @@ ConsumerGroupHeartbeat v0-1: v1 (Kafka 4.0) subscriptions by regular expression,
 ConsumerGroupDescribe v0-1: v1 (Kafka 4.0) member type.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Final
@@ -26,13 +26,13 @@ from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import gather
 
-_DISABLED: Final = "The consumer group protocol is not enabled in group.coordinator.rebalance.protocols."
+_DISABLED: Final = "The consumer group protocol is not enabled, by group.version or group.coordinator.rebalance.protocols."
 
 
 class ConsumerGroupApis:
-    """Consumer groups; if ``is_enabled`` is false, every request fails with UNSUPPORTED_VERSION, as in Kafka."""
+    """Consumer groups; while ``is_enabled`` returns false, every request fails with UNSUPPORTED_VERSION, as in Kafka."""
 
-    def __init__(self, groups: GroupCoordinator, is_enabled: bool, authorization: IAuthorization = ALLOW_ALL) -> None:
+    def __init__(self, groups: GroupCoordinator, is_enabled: Callable[[], bool], authorization: IAuthorization = ALLOW_ALL) -> None:
         self._authorization = authorization
         self._groups = groups
         self._is_enabled = is_enabled
@@ -43,7 +43,7 @@ class ConsumerGroupApis:
     ) -> "ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]":
         """Add, keep or remove a member; respond when the change is stored."""
         context.group = request.group_id, request.member_id, request.member_epoch
-        if not self._is_enabled:
+        if not self._is_enabled():
             raise UnsupportedVersionError(_DISABLED)
         self._authorization.require(context, AclOperation.READ, ResourceType.GROUP, request.group_id)
         self._require_topics(context, request.subscribed_topic_names or ())
@@ -57,7 +57,7 @@ class ConsumerGroupApis:
     ) -> "ConsumerGroupDescribeResponse | Future[ConsumerGroupDescribeResponse]":
         """Describe groups with their members, and the members' current and target assignments."""
         note_groups(context, request.group_ids)
-        if not self._is_enabled:
+        if not self._is_enabled():
             raise UnsupportedVersionError(_DISABLED)
 
         def respond(groups: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:

@@ -1,0 +1,1 @@
+"""Share groups from their records."""
