@@ -35,7 +35,7 @@ def run_the_worker(servers: str, topic: str = "orders", group: str = "billing") 
         while not ending.is_set():
             message = consumer.poll(0.05)
             if message is not None and message.error() is None:
-                consumer.commit(message, asynchronous=False)
+                consumer.commit(message=message, asynchronous=False)
         consumer.close()
 
     thread = threading.Thread(target=read)
