@@ -28,6 +28,12 @@ MARKED = re.compile(
             r"\b[Ww]ho (?:has|is|may|takes|leads)\b",
             r"\bothers? than\b",
             r"\bthat there (?:is|are)\b",
+            r"(?:^|[.:;] )Have (?!been)",
+            r"(?:^|[.:;(] )Who\b",
+            r"\b(?:is|are|was|were) to be\b",
+            r"\bin any case\b",
+            r"\bfor want of\b",
+            r"\braises what\b",
         )
     )
 )

@@ -276,7 +276,10 @@ def _interrupt_on_signals(service: "BrokerService", received: list[str]) -> None
 
 
 def stop_cleanly_on_signals(reactor: Any, received: list[str]) -> None:
-    """Have SIGTERM, SIGINT and SIGHUP stop a reactor that runs; ``received`` has the name of one that came before, and gets it."""
+    """Let SIGTERM, SIGINT and SIGHUP stop a running reactor.
+
+    ``received`` has the name of an earlier signal, and gets later ones.
+    """
 
     # With the reactor's own handlers, twistd exits as if killed by the signal. A clean stop should exit with status 0.
     def stop(number: int, _: FrameType | None) -> None:

@@ -183,7 +183,7 @@ for as long as it then is not."""
 SILENCE_BEYOND = 3
 """How many times as long as any other gap they are."""
 SILENT_REQUESTS = 30
-"""Requests that were to be expected in that time."""
+"""The requests that must have been expected in that time."""
 ABSENT_MINUTES = 4
 """Minutes without a request to a broker: more than a planned restart takes."""
 UNREAD_US, UNREAD_FETCHES = 3_600_000_000, 30

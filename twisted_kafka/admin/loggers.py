@@ -103,7 +103,7 @@ class LoggerLevels:
             )
 
     def set(self, logger: str, level: str | None) -> None:
-        """Set the logger's level, or with None remove it; raises what ``validate`` raises."""
+        """Set the logger's level, or with None remove it; raises the errors of ``validate``."""
         self.validate(logger, level)
         if level is None:
             self._own.pop(_namespaces(logger), None)

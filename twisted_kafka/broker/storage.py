@@ -33,7 +33,7 @@ from twisted_kafka.timing.timer import Timer
 
 FIRST_RETRY_MS: Final = 5_000
 MAX_RETRY_MS: Final = 300_000
-"""How long until logs that could not be used are tried again: for want of file descriptors, say. It is twice as long each time."""
+"""The longest pause before unusable logs are tried again, for example after a lack of descriptors. Pauses double up to it."""
 
 _log = Logger()
 

@@ -286,7 +286,7 @@ class CoordinatorRuntime(Generic[S]):
     def on_leadership_change(self, leaders: Iterable[tuple[int, int]], followers: Iterable[tuple[int, int]]) -> None:
         """Load and unload partitions of the topic, each given as (partition, leader epoch).
 
-        A partition that is no longer on this broker has the unknown epoch -1 and is unloaded in any case.
+        A partition that is no longer on this broker has the unknown epoch -1, and is always unloaded.
         """
         for partition, epoch in followers:
             self.resigned(partition, None if epoch < 0 else epoch)

@@ -49,7 +49,7 @@ class Limits(NamedTuple):
 
 
 class Acquisition(NamedTuple):
-    """Who acquires how much, in which mode (KIP-1206), and until when."""
+    """The member that acquires records, its limits, its mode (KIP-1206), and the end of its locks."""
 
     member_id: str
     max_records: int

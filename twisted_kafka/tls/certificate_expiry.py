@@ -21,7 +21,7 @@ _log = Logger()
 
 
 class CertificateExpiry:
-    """Watches the certificates of one listener's stores. ``check`` is to be called now and then, on one thread at a time."""
+    """Watches the certificates of one listener's stores. Call ``check`` regularly, on one thread at a time."""
 
     def __init__(self, listener_name: str, metrics: MetricsRegistry) -> None:
         self._listener_name = listener_name

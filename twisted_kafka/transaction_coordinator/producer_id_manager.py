@@ -65,7 +65,7 @@ class ProducerIdManager:
         self._end = 0
 
     def next_producer_id(self) -> int:
-        """Return an id that was never given to any producer of the cluster; raises what ``ProducerIdBlocks.take`` raises."""
+        """Return an id that was never given to any producer of the cluster; raises the errors of ``ProducerIdBlocks.take``."""
         with self._lock:
             if self._next >= self._end:
                 self._next = self._blocks.take(self._broker_id)

@@ -37,7 +37,7 @@ class _Silence:
     span: Span
     has_ended: bool
     missing: float
-    """Requests that were to be expected."""
+    """Requests that were expected."""
     usual: float
     """The same in a minute."""
 

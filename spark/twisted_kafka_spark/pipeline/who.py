@@ -1,4 +1,4 @@
-"""Who did what: changes of the cluster, readers and writers of each topic, and groups, as parts of the report's document."""
+"""The parts of the report's document by principal: changes of the cluster, readers and writers of each topic, and groups."""
 
 from __future__ import annotations
 

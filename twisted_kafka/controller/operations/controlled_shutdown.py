@@ -27,7 +27,7 @@ class ControlledShutdown:
         self._replicas = machinery.replicas
 
     def begin(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
-        """Move the broker's leaderships away; return the partitions it still leads, for want of another in-sync replica.
+        """Move the broker's leaderships away; return those without another in-sync replica, which it still leads.
 
         Raises BrokerNotAvailableError for a broker that is not alive, StaleBrokerEpochError for one that has restarted since.
         """

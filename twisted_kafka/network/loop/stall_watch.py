@@ -1,4 +1,4 @@
-"""Who notices requests that take long: busy network threads, and if those are stuck, a thread for the broker.
+"""Finds requests that take long: busy network threads look for them, and if those are stuck, a thread of the broker.
 
 A network thread that handles requests checks at most every ``CHECK_S`` whether others are stuck, and puts off a timer. If none
 does so any more, the timer expires, and the watch's thread checks until no request is being handled, or all that are have been

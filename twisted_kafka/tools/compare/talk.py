@@ -83,7 +83,7 @@ class Talk:
         return answer
 
     def send(self, request: Message, version: int) -> None:
-        """Send a request that has no answer, or whose answer is to be received later."""
+        """Send a request without receiving an answer: it has none, or the caller receives it later."""
         frame = self._header(request.KEY, version) + request.encode(version)
         self._connect().sendall(struct.pack(">i", len(frame)) + frame)
 

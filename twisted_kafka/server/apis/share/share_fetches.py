@@ -304,7 +304,7 @@ class ShareFetchApis:
 
 
 class _Measured(Measured):
-    """A response whose bytes the client's quota counts. It is sent in any case: its records are acquired."""
+    """A response whose bytes the client's quota counts. It is always sent, because its records are acquired."""
 
     __slots__ = ("_response", "_size_bytes")
 

@@ -70,7 +70,7 @@ def join(talk: Talk, version: int, group: str, member: str = "", *, note: bool =
 
 
 def joined(talk: Talk, group: str) -> JoinGroupResponse:
-    """Have one member in a stable group, not noted."""
+    """Make a stable group with one member, without noting the answers."""
     first = join(talk, 5, group, note=False)
     member = join(talk, 5, group, first.member_id, note=False)
     assignments = [SyncGroupRequestAssignment(member_id=member.member_id, assignment=b"given")]
