@@ -85,7 +85,7 @@ class Frame:
     group: Coded
     member: Coded
     resources: Coded
-    """The resources of a request other than topics, as text: `type name`, separated by commas; null if a line has none."""
+    """The resources of a request besides topics, as text: `type name`, separated by commas; null if a line has none."""
     topics: Topics
     transactions: Transactions
     origin: object = None

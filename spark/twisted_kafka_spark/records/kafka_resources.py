@@ -1,4 +1,4 @@
-"""The resources of a request in Apache Kafka's request log other than topics: a group with a member, and more."""
+"""The resources of a request in Apache Kafka's request log besides topics: a group with a member, and more."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class ControlledShutdown:
                 self._sleep(config.long("controlled.shutdown.retry.backoff.ms") / 1000)
             try:
                 left = self._ask(controller, broker_epoch)
-            except Exception as error:  # noqa: BLE001 the broker stops in any case
+            except Exception as error:  # noqa: BLE001 the broker stops anyway
                 _log.warn("The controller did not take this broker's leaderships: {error}", error=str(error) or repr(error))
                 continue
             if not left:
