@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from twisted_kafka.schema_registry import errors
 from twisted_kafka.schema_registry.compatibility import LEVELS, Earlier, incompatibilities
 from twisted_kafka.schema_registry.errors import RegistryError
-from twisted_kafka.schema_registry.formats import parse
+from twisted_kafka.schema_registry.formats import FORMATS, parse
 from twisted_kafka.schema_registry.formats.parsed import ParsedSchema, SchemaError
 from twisted_kafka.schema_registry.state import RegistryState
 from twisted_kafka.schema_registry.stored import (
@@ -311,6 +311,9 @@ class Registry:
             dependencies.setdefault(name, found.schema)
         key = schema.schema_type, schema.schema, tuple(dependencies.items())
         parsed = self._parsed.pop(key, None)
+        if schema.schema_type not in FORMATS:
+            near = f": did you mean {known!r}?" if (known := schema.schema_type.upper()) in FORMATS else ""
+            raise errors.invalid_schema(f"Invalid schema type {schema.schema_type}, expected one of {', '.join(FORMATS)}{near}")
         if parsed is None:
             try:
                 parsed = parse(schema.schema_type, schema.schema, dependencies)

@@ -1,10 +1,13 @@
 """The schema registry of the testing kit, over HTTP and with Confluent's Python serializers."""
 
 import json
+import pickle
+import re
 import sys
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -324,3 +327,31 @@ def test_a_package_that_is_missing_is_named_with_its_command(broker: Broker, mon
     monkeypatch.setitem(sys.modules, "proto_schema_parser", None)
     with pytest.raises(ImportError, match=r"needs the package proto_schema_parser: pip install .*schema-registry"):
         SchemaRegistry(broker)
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (lambda registry: registry.register("a", 7), "the schema 7 is of type int: expected a text, or JSON as Python has it"),
+        (lambda registry: registry.register({}, "a"), "the subject {} is of type dict"),
+        (lambda registry: registry.register("a", AVRO, "avro"), "expected one of JSON, PROTOBUF, AVRO: did you mean 'AVRO'?"),
+        (lambda registry: registry.register("a", AVRO, references=[("a", "b")]), "expected a name, a subject and a version"),
+        (
+            lambda registry: registry.register("a", AVRO, references=[("a", "b", "1")]),
+            "the version of a reference '1' is of type str",
+        ),
+        (lambda registry: registry.set_compatibility(5), "the level 5 is of type int"),
+        (lambda registry: registry.set_compatibility("backwards"), "Valid values are none, backward, "),
+        (lambda registry: registry.set_mode(None), "the mode None is of type NoneType"),
+        (lambda registry: registry.schema("1"), "the schema_id '1' is of type str: expected a whole number"),
+        (lambda registry: registry.version(5), "the subject 5 is of type int"),
+        (lambda registry: registry.versions(5), "the subject 5 is of type int"),
+        (lambda registry: registry.delete_subject(5), "the subject 5 is of type int"),
+        (lambda registry: registry.version("a", "newest"), "The specified version 'newest' is not a valid version id"),
+        (pickle.dumps, "a SchemaRegistry cannot be copied or sent to another process: send its url"),
+    ],
+)
+def test_a_wrong_argument_is_explained_in_one_line(registry: SchemaRegistry, call: Callable[[Any], object], why: str) -> None:
+    with pytest.raises((TypeError, RegistryError), match=re.escape(why)) as raised:
+        call(registry)
+    assert "\n" not in str(raised.value)

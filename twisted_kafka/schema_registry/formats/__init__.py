@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Final
 
-from twisted_kafka.schema_registry.formats.parsed import Dependencies, ParsedSchema, SchemaError
+from twisted_kafka.schema_registry.formats.parsed import Dependencies, ParsedSchema
 from twisted_kafka.system.installation import install_command
 
 FORMATS: Final[Mapping[str, tuple[str, str]]] = {
@@ -32,9 +32,7 @@ def check_installed() -> None:
 
 
 def parse(schema_type: str, text: str, dependencies: Dependencies) -> ParsedSchema:
-    """Return a schema. Raises SchemaError, one line."""
-    if schema_type not in FORMATS:
-        raise SchemaError(f"Invalid schema type {schema_type}, expected one of {', '.join(FORMATS)}")
+    """Return a schema of one of the formats. Raises SchemaError, one line."""
     module, name = FORMATS[schema_type]
     parsed: ParsedSchema = getattr(import_module(f"{__name__}.{module}"), name)(text, dependencies)
     return parsed

@@ -16,7 +16,7 @@ from typing_extensions import override
 from twisted_kafka.schema_registry.formats import check_installed
 from twisted_kafka.schema_registry.registry import EVERYWHERE, LATEST, PRESENT, Filter, Registration, Registry
 from twisted_kafka.schema_registry.stored import AVRO, Reference, StoredSchema
-from twisted_kafka.testing.arguments import check_text
+from twisted_kafka.testing.arguments import check_text, check_whole
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.kafka import Kafka
 from twisted_kafka.testing.registry.listener import Listener
@@ -163,8 +163,13 @@ class SchemaRegistry:
         ``references`` are a name, a subject and a version each.
         """
         check_text("subject", subject)
+        check_text("schema type", schema_type)
+        if not isinstance(schema, str | Mapping | list):
+            raise TypeError(
+                f"the schema {schema!r:.80} is of type {type(schema).__name__}: expected a text, or JSON as Python has it"
+            )
         text = schema if isinstance(schema, str) else json.dumps(schema)
-        wanted = Registration(text, schema_type, tuple(Reference(*each) for each in references))
+        wanted = Registration(text, schema_type, tuple(map(_reference, references)))
         with self._registry:
             return self._registry.register(subject, wanted, normalize=normalize).schema_id
 
@@ -175,34 +180,52 @@ class SchemaRegistry:
 
     def versions(self, subject: str) -> list[int]:
         """Return the numbers of a subject's versions."""
+        check_text("subject", subject)
         with self._registry:
             return [each.version for each in self._registry.versions(subject, PRESENT)]
 
     def version(self, subject: str, version: int | str = LATEST) -> StoredSchema:
         """Return a version of a subject: its ``schema``, ``schema_type``, ``schema_id``, ``references``."""
+        check_text("subject", subject)
         with self._registry:
             return self._registry.version(subject, str(version))
 
     def schema(self, schema_id: int) -> StoredSchema:
         """Return the schema with an id, as records begin with it."""
+        check_whole("schema_id", schema_id)
         with self._registry:
             return self._registry.with_id(schema_id, None)[0]
 
     def set_compatibility(self, level: str, subject: str | None = None) -> None:
         """Set the compatibility level of a subject, or of all: NONE, BACKWARD, FORWARD or FULL, or one of them with _TRANSITIVE."""
+        check_text("level", level)
         with self._registry:
             self._registry.set_config(subject, {"compatibility": level})
 
     def set_mode(self, mode: str, subject: str | None = None, *, force: bool = False) -> None:
         """Set the mode of a subject, or of all: READWRITE, READONLY or IMPORT."""
+        check_text("mode", mode)
         with self._registry:
             self._registry.set_mode(subject, mode, force=force)
 
     def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
         """Delete a subject's versions, softly unless ``permanent``; return their numbers."""
+        check_text("subject", subject)
         with self._registry:
             return self._registry.delete_subject(subject, permanent=permanent)
 
     def told(self, count: int = 20) -> str:
         """Return the last requests of clients, a line each."""
         return self.requests.told(count)
+
+
+def _reference(given: tuple[str, str, int]) -> Reference:
+    try:
+        name, subject, version = given
+    except (TypeError, ValueError):
+        text = f"the reference {given!r:.80}: expected a name, a subject and a version, as in ('line.json', 'line', 1)"
+        raise TypeError(text) from None
+    check_text("name of a reference", name)
+    check_text("subject of a reference", subject)
+    check_whole("version of a reference", version)
+    return Reference(name, subject, version)
