@@ -65,7 +65,26 @@ DENIED: tuple[Difference, ...] = (
 )
 """Differences in who may do what; the places are ``sample standing: request path``."""
 
-NEWER = {0: 13, 1: 18, 3: 13, 8: 10, 9: 10, 26: 5, 27: 2, 28: 6, 45: 1, 60: 2, 68: 1, 69: 1, 71: 0, 72: 0, 74: 0, 75: 0}
+NEWER = {
+    0: 13,
+    1: 18,
+    2: 11,
+    3: 13,
+    8: 10,
+    9: 10,
+    18: 5,
+    26: 5,
+    27: 2,
+    28: 6,
+    45: 1,
+    60: 2,
+    68: 1,
+    69: 1,
+    71: 0,
+    72: 0,
+    74: 0,
+    75: 0,
+}
 """APIs of which more is served than by Apache Kafka 3.9 with ZooKeeper, by key: the last version."""
 
 NOT_YET: dict[str, dict[int, str]] = {

@@ -6,6 +6,7 @@ import pytest
 from twisted.logger import ILogObserver, capturedLogs, globalLogPublisher
 
 from tests.support.network_fakes import FakeTransport, Layer
+from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.features import SUPPORTED, FeatureCache
 from twisted_kafka.network.log_rate_limit import LINES
 from twisted_kafka.network.requests.memory_pool import MemoryPool
@@ -101,7 +102,7 @@ class Broker:
         self.commits = Commits()
         self.registry = ApiRegistry(
             [
-                VersionsApis(lambda: self.registry.supported, FeatureCache(store=None)),
+                VersionsApis(lambda: self.registry.supported, FeatureCache(store=None), MetadataCache(1, "cluster")),
                 self.heartbeats,
                 Produces(),
                 self.fetches,
@@ -266,7 +267,7 @@ def test_what_cannot_be_understood_closes_with_one_line(broker: Broker, key: Api
 
 
 def test_api_versions_tells_what_is_registered(broker: Broker) -> None:
-    for version in range(4 + 1):
+    for version in range(5 + 1):
         request = ApiVersionsRequest(client_software_name="lib", client_software_version="1.2.3")
         answer = ApiVersionsResponse.decode(body_of(broker.send(ApiKey.API_VERSIONS, version, request.encode(version))), version)
         assert answer.error_code == 0
@@ -275,7 +276,7 @@ def test_api_versions_tells_what_is_registered(broker: Broker) -> None:
             1: (4, 12),
             8: (2, 5),
             12: (0, 3),
-            18: (0, 4),
+            18: (0, 5),
         }
         assert answer.finalized_features_epoch == (0 if version >= 3 else -1)
         told = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
@@ -289,7 +290,7 @@ def test_api_versions_of_an_unknown_version_is_answered_in_v0(broker: Broker) ->
     transport = broker.send(ApiKey.API_VERSIONS, 99, b"whatever")
     answer = ApiVersionsResponse.decode(body_of(transport), 0)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(k.api_key, k.min_version, k.max_version) for k in answer.api_keys] == [(18, 0, 4)]
+    assert [(k.api_key, k.min_version, k.max_version) for k in answer.api_keys] == [(18, 0, 5)]
     assert not transport.is_closed
 
 

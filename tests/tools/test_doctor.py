@@ -8,8 +8,10 @@ from contextlib import contextmanager
 import pytest
 
 import twisted_kafka
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_request_header
-from twisted_kafka.protocol.messages.api_versions import ApiVersionsResponse
+from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from twisted_kafka.protocol.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol
 from twisted_kafka.protocol.messages.metadata import (
     MetadataResponse,
@@ -74,13 +76,19 @@ def test_what_is_no_plain_text_listener(answer: bytes, told: str, capsys: pytest
 
 
 @contextmanager
-def a_broker_that_tells(metadata: MetadataResponse, elsewhere: str = "") -> Iterator[str]:
-    """Answer the requests that doctor sends: versions, the cluster, and what the one broker's advertised address says of itself."""
+def a_broker_that_tells(metadata: MetadataResponse, elsewhere: str = "", *, is_another: bool = False) -> Iterator[str]:
+    """Answer the requests that doctor sends: versions, the cluster, and what the one broker's advertised address says of itself.
+
+    ``is_another``: another broker answers there, one of Kafka 4.4.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         metadata.brokers = [MetadataResponseBroker(node_id=1, host="127.0.0.1", port=port)]
         itself = MetadataResponse(cluster_id=elsewhere or metadata.cluster_id)
-        answers = [ApiVersionsResponse().encode(0), metadata.encode(2), itself.encode(2)]
+        versions = [ApiVersion(api_key=ApiKey.API_VERSIONS, max_version=5)] if is_another else []
+        answers = [ApiVersionsResponse(api_keys=versions).encode(0), metadata.encode(2), itself.encode(2)]
+        if is_another:
+            answers.append(ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED).encode(5))
 
         def serve() -> None:
             for answer in answers:
@@ -111,6 +119,15 @@ def test_a_cluster_that_is_ill(capsys: pytest.CaptureFixture[str]) -> None:
         "problem: 1 of 3 partitions have no leader: start the brokers with their replicas",
         "warning: 2 of 3 partitions are under-replicated: a broker is down or slow",
     ]
+
+
+def test_an_address_that_leads_to_another_broker_of_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    with a_broker_that_tells(MetadataResponse(cluster_id="ours", controller_id=1), is_another=True) as address:
+        assert main(["doctor", address]) == 1
+    assert capsys.readouterr().out.splitlines()[1] == (
+        f"problem: broker 1 advertises {address}, but another broker of the cluster answers there; "
+        "give each broker an address of its own in advertised.listeners"
+    )
 
 
 def test_what_is_only_behind_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:

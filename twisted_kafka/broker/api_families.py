@@ -138,7 +138,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
     verification = TransactionVerification(replicas, manager.verify_partitions, manager.add_partitions, dependencies.metrics)
     describer = ConfigDescriber(config, dependencies.configs)
     return [
-        VersionsApis(dependencies.supported, dependencies.features, tells_features=dependencies.tells_features),
+        VersionsApis(dependencies.supported, dependencies.features, metadata, tells_features=dependencies.tells_features),
         SaslApis(),
         ScramCredentialApis(ScramCredentialAdmin(dependencies.configs), lambda: dependencies.controller.is_active, authorization),
         MetadataApis(metadata, config, topics, quotas.controller_mutation, authorization),

@@ -144,6 +144,12 @@ SYMPTOMS: Final = (
     Symptom(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, (), _NO_ACL),
     Symptom(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, (), _NO_ACL),
     Symptom(
+        ErrorCode.REBOOTSTRAP_REQUIRED,
+        (ApiKey.API_VERSIONS,),
+        "expected another broker or cluster on listener {listener}: an address was moved, or two brokers advertise the same one. "
+        "Compare advertised.listeners with the addresses that lead to this broker (twisted-kafka doctor)",
+    ),
+    Symptom(
         ErrorCode.INVALID_REPLICATION_FACTOR,
         (ApiKey.CREATE_TOPICS,),
         "wants more replicas than there are brokers: lower the replication factor, or start more",

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from twisted_kafka.config.properties import load_properties
 from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from twisted_kafka.protocol.messages.groups import ListGroupsRequest
@@ -25,6 +26,8 @@ _MAX_NAMES: Final = 5
 _METADATA_VERSION: Final = 2
 """Any Kafka since 0.10.1 serves it, and it is the first with the cluster's id."""
 _CONFIGS_VERSION: Final = 1
+_IDENTITY_VERSION: Final = 5
+"""The first version of ApiVersions that names the broker that a client expects (KIP-1242)."""
 _GROUPS_VERSION: Final = 4
 """The first version that selects groups by state."""
 _FETCH_OF_2_1: Final = 10
@@ -76,7 +79,7 @@ def examine(host: str, port: int, settings: Mapping[str, str] | None = None) -> 
     yield from _age(served)
     if metadata.controller_id < 0:
         yield Finding(PROBLEM, "the cluster has no controller: check the brokers' logs, and ZooKeeper or the quorum")
-    reached = yield from _advertised(metadata, client)
+    reached = yield from _advertised(metadata, served, client)
     yield from _partitions(metadata)
     try:
         for broker in reached:
@@ -124,7 +127,9 @@ def _creation(brokers: list[Any], served: dict[int, tuple[int, int]], client: Re
         )
 
 
-def _advertised(metadata: MetadataResponse, client: Reach) -> Generator[Finding, None, list[Any]]:
+def _advertised(
+    metadata: MetadataResponse, served: dict[int, tuple[int, int]], client: Reach
+) -> Generator[Finding, None, list[Any]]:
     """Yield findings about the advertised addresses; return the brokers that answered."""
     reached = []
     for broker in metadata.brokers[:_MAX_BROKERS]:
@@ -137,6 +142,9 @@ def _advertised(metadata: MetadataResponse, client: Reach) -> Generator[Finding,
             continue
         if answer.cluster_id != metadata.cluster_id:
             yield Finding(PROBLEM, f"{where}, but another cluster answers there: {answer.cluster_id}, not {metadata.cluster_id}")
+        elif not _is_itself(broker, metadata.cluster_id, served, client):
+            advice = "give each broker an address of its own in advertised.listeners"
+            yield Finding(PROBLEM, f"{where}, but another broker of the cluster answers there; {advice}")
         else:
             reached.append(broker)
             yield Finding(OK, where)
@@ -146,6 +154,19 @@ def _advertised(metadata: MetadataResponse, client: Reach) -> Generator[Finding,
             f"{len(metadata.brokers) - _MAX_BROKERS} more brokers were not examined: run doctor with one of their addresses",
         )
     return reached
+
+
+def _is_itself(broker: Any, cluster_id: str | None, served: dict[int, tuple[int, int]], client: Reach) -> bool:
+    """Return whether the broker's address leads to it; True for a Kafka that cannot say."""
+    if served.get(ApiKey.API_VERSIONS, (0, 0))[1] < _IDENTITY_VERSION:
+        return True
+    expected = ApiVersionsRequest(
+        client_software_name=_CLIENT_ID, client_software_version="1", cluster_id=cluster_id, node_id=broker.node_id
+    )
+    try:
+        return bool(client.ask(broker.host, broker.port, expected, _IDENTITY_VERSION).error_code != ErrorCode.REBOOTSTRAP_REQUIRED)
+    except NoAnswerError:
+        return True  # another address of an older broker
 
 
 def _partitions(metadata: MetadataResponse) -> Iterator[Finding]:

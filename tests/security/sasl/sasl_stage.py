@@ -6,6 +6,7 @@ from typing import Any
 from tests.support.fake import Fake
 from tests.support.network_fakes import FakeTransport, Layer
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.features import FinalizedFeatures
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.requests.request_context import RequestContext
@@ -166,7 +167,9 @@ class SaslStage:
             self.config, "SASL", SaslResources(self.clock, attempts, lambda: self.credentials, self.credentials)
         )
         self.guarded = GuardedApis()
-        registry = ApiRegistry([VersionsApis(lambda: registry.supported, Features()), SaslApis(), self.guarded])  # type: ignore[arg-type]
+        registry = ApiRegistry(
+            [VersionsApis(lambda: registry.supported, Features(), MetadataCache(1, "cluster")), SaslApis(), self.guarded]  # type: ignore[arg-type]
+        )
         apis = KafkaApis(registry, self.layer.channel, self.clock)
         self.layer.channel.bundled = apis.bundled
         self._handler = KafkaRequestHandler(self.layer.channel, apis.handle, "handler", bundles=apis)

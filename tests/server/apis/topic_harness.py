@@ -132,7 +132,7 @@ class OneBroker:
             AlterConfigApis(ConfigAdmin(self.configs, policies), resources, self.loggers, 1),
             PartitionApis(PartitionAdmin(self.cache, self.controller, waits), self.cache),
             FeatureApis(self.controller, self.features),
-            VersionsApis(dict, self.features),
+            VersionsApis(dict, self.features, self.cache),
         ]
         self.apis = ApiRegistry(families).apis
         self.errors: list[Any] = []

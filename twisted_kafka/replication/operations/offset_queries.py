@@ -22,6 +22,7 @@ EARLIEST_TIMESTAMP: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL_TIMESTAMP: Final = -4
 LATEST_TIERED_TIMESTAMP: Final = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
 NO_TIMESTAMP: Final = -1
 READ_COMMITTED: Final = 1
 
@@ -41,7 +42,7 @@ class OffsetQueries:
     def list_offset(
         self, topic_partition: TopicPartition, timestamp: int, replica_id: int, isolation_level: int, current_leader_epoch: int
     ) -> TimestampAndOffset | None:
-        """Find the offset for a timestamp or a special value (-1 to -5); None if no offset matches (KIP-79, 734, 405).
+        """Find the offset for a timestamp or a special value (-1 to -6); None if no offset matches (KIP-79, 734, 405, 1023).
 
         A consumer sees up to the high watermark or the last stable offset, others to the log's end.
         Raises KafkaError of the partition's state, OffsetNotAvailableError (just elected: the high watermark may still go back).
@@ -57,8 +58,8 @@ class OffsetQueries:
         if timestamp == LATEST_TIMESTAMP:
             _ensure_settled(partition, replica_id)
             return TimestampAndOffset(NO_TIMESTAMP, end, partition.leader_epoch)
-        if timestamp == LATEST_TIERED_TIMESTAMP:
-            return TimestampAndOffset(NO_TIMESTAMP, -1, -1)  # nothing is in a remote tier
+        if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+            return TimestampAndOffset(NO_TIMESTAMP, -1, -1)  # there is no remote tier
         found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
         if found is not None and found.offset < end:
             return found

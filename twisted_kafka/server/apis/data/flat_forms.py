@@ -59,6 +59,7 @@ class OneQuestion(FlatForm, of=ListOffsetsRequest):
     partition_index: int
     current_leader_epoch: int
     timestamp: int
+    timeout_ms: int
 
 
 class FlatResponse(ReadyResponse, FlatForm):

@@ -1,5 +1,6 @@
-"""ListOffsets v0-9: v0 returns segments' base offsets, v2 isolation level, v4 leader epochs, v7 max timestamp, v8 earliest local,
-v9 latest tiered. OffsetForLeaderEpoch v0-4: v1 leader epoch in the response, v2 fencing, v3 replica id. DeleteRecords v0-2."""
+"""ListOffsets v0-11: v0 returns segments' base offsets, v2 isolation level, v4 leader epochs, v7 max timestamp, v8 earliest local,
+v9 latest tiered, v10 a timeout for offsets in a remote tier, which nothing here waits for (KIP-1075), v11 earliest pending upload.
+OffsetForLeaderEpoch v0-4: v1 leader epoch in the response, v2 fencing, v3 replica id. DeleteRecords v0-2."""
 
 from collections.abc import Iterable
 from concurrent.futures import Future
@@ -31,6 +32,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partiti
 from twisted_kafka.replication.operations.delayed_delete_records import DeleteRecordsResult
 from twisted_kafka.replication.operations.offset_queries import (
     EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -57,6 +59,7 @@ _FIRST_VERSION_OF_SPECIALS: Final = {
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL_TIMESTAMP: 8,
     LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
 _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
 
@@ -73,7 +76,7 @@ class OffsetApis:
         self._replicas = replicas
         self._offsets = replicas.offsets
 
-    @api(ListOffsetsRequest, ListOffsetsResponse, versions=(0, 9))
+    @api(ListOffsetsRequest, ListOffsetsResponse, versions=(0, 11))
     def list_offsets(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """Find an offset by timestamp, or a special one, in each partition."""
         if request.isolation_level not in (0, READ_COMMITTED):
