@@ -2,7 +2,7 @@
 
 from twisted.logger import globalLogPublisher
 
-from twisted_kafka.admin.config_resource_types import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from twisted_kafka.admin.config_resource_types import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from twisted_kafka.admin.config_resources import BrokerConfigs, ClientMetricsConfigs, TopicConfigs
 from twisted_kafka.admin.configs import ConfigAdmin, IConfigResource
 from twisted_kafka.admin.loggers import LoggerLevels
@@ -15,8 +15,9 @@ from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.server.apis.administration.alter_configs import AlterConfigApis
 from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
+from twisted_kafka.server.apis.administration.config_resources import ConfigResourceApis, Listings
 from twisted_kafka.server.apis.administration.describe_configs import DescribeConfigApis
-from twisted_kafka.server.apis.brokers.telemetry import ClientMetricsApis, TelemetryApis
+from twisted_kafka.server.apis.brokers.telemetry import TelemetryApis
 from twisted_kafka.server.authorization import IAuthorization
 from twisted_kafka.telemetry.client_metrics_manager import ClientMetricsManager
 from twisted_kafka.telemetry.exposed_metrics import ExposedMetrics
@@ -70,7 +71,19 @@ class Administration:
         return [
             DescribeConfigApis(self._config, self._configs, metadata, describer, self.loggers, authorization),
             AlterConfigApis(admin, resources, self.loggers, self._config.broker_id, authorization),
-            ClientMetricsApis(self._client_metrics, authorization),
+            ConfigResourceApis(self._listings(metadata, groups), authorization),
             # As in Kafka, clients are asked for metrics only where something reports them.
             *([TelemetryApis(self._client_metrics)] if self._config.optional_string("metrics.listener") else []),
         ]
+
+    def _listings(self, metadata: MetadataCache, groups: GroupConfigManager) -> Listings:
+        def brokers() -> list[str]:
+            return [str(broker_id) for broker_id in sorted(metadata.snapshot.brokers)]
+
+        return {
+            TOPIC: metadata.topic_names,
+            BROKER: brokers,
+            BROKER_LOGGER: brokers,
+            CLIENT_METRICS: self._client_metrics.names,
+            GROUP: groups.names,
+        }

@@ -14,7 +14,12 @@ from twisted_kafka.metadata.features import SUPPORTED, finalized
 from twisted_kafka.metadata.store import Create, NodeExistsError, StoreError
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes_admin import FeatureNode
-from twisted_kafka.protocol.errors import FeatureUpdateFailedError, InvalidRequestError, KafkaError
+from twisted_kafka.protocol.errors import (
+    FeatureUpdateFailedError,
+    InvalidRequestError,
+    InvalidUpdateVersionError,
+    KafkaError,
+)
 
 _log = Logger()
 
@@ -91,6 +96,25 @@ class FeatureUpdates:
             return [each or FeatureUpdateFailedError("The update could not be stored") for each in results]
         _log.info("The finalized features are {levels}, after {before}", levels=wanted, before=levels)
         return results
+
+    def update_together(self, updates: Sequence[FeatureUpdate], validate_only: bool) -> KafkaError | None:
+        """Make all changes of levels, or none; return the first error. An update to the present level changes nothing.
+
+        Errors are InvalidUpdateVersionError, and FeatureUpdateFailedError for valid updates that could not be stored.
+        """
+        try:
+            levels = finalized(self._store.get(znodes.FEATURE)).levels
+        except BadNodeError as error:
+            _log.error("{what}: {error}", what=_NOT_READABLE, error=error)
+            return FeatureUpdateFailedError(_NOT_READABLE)
+        changes = [each for each in updates if each.upgrade_type is None or each.level != levels.get(each.feature, 0)]
+        reasons = (self._reason(each, levels) for each in changes)
+        reason = next((each for each in reasons if each is not None), None)
+        if reason is not None:
+            return InvalidUpdateVersionError(f"No feature was updated, as one of the updates is invalid: {reason}")
+        if validate_only or not changes:
+            return None
+        return next((each for each in self.update(changes, validate_only=False) if each is not None), None)
 
     def _refusal(self, update: FeatureUpdate, levels: Mapping[str, int]) -> KafkaError | None:
         text = self._reason(update, levels)

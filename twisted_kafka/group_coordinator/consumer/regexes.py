@@ -18,27 +18,23 @@ REFRESH_INTERVAL_MS = 10_000
 _log = Logger()
 
 
-def compile_regex(regex: str) -> Any:
-    """Return the compiled expression. Raises InvalidRegularExpressionError."""
+def compile_regex(regex: str, name: str = "SubscribedTopicRegex") -> Any:
+    """Return the compiled expression of the field ``name``. Raises InvalidRegularExpressionError."""
     if len(regex) > MAX_REGEX_LENGTH:
         raise InvalidRegularExpressionError(
-            f"SubscribedTopicRegex is not valid: its length {len(regex)} is larger than {MAX_REGEX_LENGTH} characters."
+            f"{name} is not valid: its length {len(regex)} is larger than {MAX_REGEX_LENGTH} characters."
         )
     try:
         re2 = importlib.import_module("re2")  # a shared library, needed only for groups with regular expressions
     except ImportError:
-        raise InvalidRegularExpressionError(
-            "SubscribedTopicRegex is not supported: the broker was installed without its extra regex."
-        ) from None
+        raise InvalidRegularExpressionError(f"{name} is not supported: the broker was installed without its extra regex.") from None
     options = re2.Options()
     options.log_errors = False
     try:
         return re2.compile(regex, options)
     except re2.error as error:
         reason = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else str(error)
-        raise InvalidRegularExpressionError(
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}."
-        ) from error
+        raise InvalidRegularExpressionError(f"{name} `{regex}` is not a valid regular expression: {reason}.") from error
 
 
 def resolve(regex: str, topics: Iterable[str], now_ms: int) -> ResolvedRegex:

@@ -31,5 +31,9 @@ class DuplicateResourceError(KafkaError, code=ErrorCode.DUPLICATE_RESOURCE):
     """The resource already exists, or the request names it twice, which is illegal."""
 
 
+class InvalidUpdateVersionError(KafkaError, code=ErrorCode.INVALID_UPDATE_VERSION):
+    """The version in the update is invalid."""
+
+
 class FeatureUpdateFailedError(KafkaError, code=ErrorCode.FEATURE_UPDATE_FAILED):
     """The feature could not be updated."""

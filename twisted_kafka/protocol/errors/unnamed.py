@@ -29,7 +29,6 @@ _FINAL: Final = {
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "The group is subscribed to the topic, so its offsets cannot be deleted.",
     ErrorCode.PRODUCER_FENCED: "The producer was fenced by a newer one with the same transactional id.",
     ErrorCode.INCONSISTENT_VOTER_SET: "The voter set of the sender differs from this node's.",
-    ErrorCode.INVALID_UPDATE_VERSION: "The version in the update is invalid.",
     ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE: "The principal of the forwarded request cannot be deserialized.",
     ErrorCode.SNAPSHOT_NOT_FOUND: "The snapshot was not found.",
     ErrorCode.POSITION_OUT_OF_RANGE: "The position is out of the range of the snapshot.",

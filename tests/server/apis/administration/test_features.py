@@ -108,6 +108,28 @@ def test_the_valid_updates_of_a_request_are_made(broker: OneBroker) -> None:
     assert finalized(broker)[0] == {TRANSACTION_VERSION: 1}
 
 
+def together(broker: OneBroker, *levels: Level, validate_only: bool = False) -> tuple[int, str | None]:
+    updates = [FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=kind) for feature, level, kind in levels]
+    answer = broker.ask(UpdateFeaturesRequest(feature_updates=updates, validate_only=validate_only), 2)
+    assert answer.results == []
+    return answer.error_code, answer.error_message
+
+
+def test_since_version_2_all_updates_are_made_or_none(broker: OneBroker) -> None:
+    upgrade = TRANSACTION_VERSION, 1, UPGRADE
+    error, message = together(broker, upgrade, ("unheard.of", 1, UPGRADE))
+    assert error == ErrorCode.INVALID_UPDATE_VERSION
+    assert "'unheard.of' is not supported" in (message or "")
+    assert finalized(broker) == ({}, 0)
+    assert together(broker, upgrade, validate_only=True) == (0, None)
+    assert finalized(broker) == ({}, 0)
+    assert together(broker, upgrade) == (0, None)
+    assert together(broker, upgrade) == (0, None)  # the present level
+    assert finalized(broker) == ({TRANSACTION_VERSION: 1}, 1)
+    assert together(broker, (TRANSACTION_VERSION, 0, SAFE_DOWNGRADE), ("unheard.of", 0, SAFE_DOWNGRADE)) == (0, None)
+    assert finalized(broker) == ({}, 2)
+
+
 def test_validating_changes_nothing(broker: OneBroker) -> None:
     assert update(broker, (TRANSACTION_VERSION, 1, UPGRADE), validate_only=True) == [(0, None)]
     assert finalized(broker) == ({}, 0)

@@ -126,7 +126,7 @@ def test_a_static_member_may_be_removed_by_its_instance_id() -> None:
     assert [(one.member_id, one.group_instance_id, one.error_code) for one in response.members] == [("", "I", 0)]
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 def test_describe_in_every_version(version: Any) -> None:
     handlers = Handlers()
     member_id = joined(handlers, 9, group_instance_id="I").member_id
@@ -138,7 +138,9 @@ def test_describe_in_every_version(version: Any) -> None:
     (member,) = group.members
     assert (member.client_id, member.client_host, member.member_assignment) == ("client", "/10.0.0.1", b"all")
     assert member.group_instance_id == ("I" if version >= 4 else None)
-    assert (missing.error_code, missing.group_state, missing.members) == (0, "Dead", [])
+    error = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0
+    assert (missing.error_code, missing.group_state, missing.members) == (error, "Dead", [])
+    assert (missing.error_message or "").startswith("Group none not found" if version >= 6 else "")
     assert group.authorized_operations == (328 if version >= 3 else -(2**31))
 
 

@@ -286,7 +286,7 @@ def test_describe() -> None:
     assert handlers.context.topics == [("orders", (0, 1), 0, 0, 0)] * 2
 
 
-@pytest.mark.parametrize("version", range(2))
+@pytest.mark.parametrize("version", range(3))
 def test_list(version: int) -> None:
     handlers = TransactionHandlers()
     handlers.init("other")
@@ -304,6 +304,27 @@ def test_list(version: int) -> None:
     assert listed(producer_id_filters=[1]) == ([("other", 1, "Empty")], [])
     if version:
         assert listed(duration_filter=0) == ([("other", 1, "Empty")], [])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (None, ["other", "tx"]),
+        ("", ["other", "tx"]),
+        ("t.", ["tx"]),
+        ("t", []),
+        (".*t.*", ["other", "tx"]),
+        ("t(", None),
+        ("x" * 2000, None),
+    ],
+)
+def test_list_by_a_regular_expression(pattern: str | None, found: list[str] | None) -> None:
+    handlers = TransactionHandlers()
+    handlers.init("other")
+    response = handlers.ask(handlers.admin, ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+    error = ErrorCode.INVALID_REGULAR_EXPRESSION if found is None else ErrorCode.NONE
+    assert (response.error_code, handlers.context.error) == (error, error)
+    assert [each.transactional_id for each in response.transaction_states] == (found or [])
 
 
 def test_list_while_a_partition_loads() -> None:

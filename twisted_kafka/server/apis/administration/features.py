@@ -1,6 +1,7 @@
-"""UpdateFeatures v0-1: v1 upgrade types and validate only (KIP-584, KIP-778). Kafka 4's version 2 is not supported."""
+"""UpdateFeatures v0-2: v1 upgrade types and validate only (KIP-584, KIP-778), v2 all updates or none (KIP-1022)."""
 
 from concurrent.futures import Future
+from typing import Final
 
 from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.controller.kafka_controller import KafkaController
@@ -19,6 +20,9 @@ from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import then
 
+TOGETHER_SINCE: Final = 2
+"""From this version on, the response has one error for all updates, and an update to the present level is no error."""
+
 
 class FeatureApis:
     """Changes the levels of the cluster's features."""
@@ -28,7 +32,7 @@ class FeatureApis:
         self._controller = controller
         self._features = features
 
-    @api(UpdateFeaturesRequest, UpdateFeaturesResponse, versions=(0, 1))
+    @api(UpdateFeaturesRequest, UpdateFeaturesResponse, versions=(0, 2))
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> "Future[UpdateFeaturesResponse]":
         """Make the valid changes of levels; respond when they are stored, and this broker announces them to clients.
 
@@ -39,6 +43,9 @@ class FeatureApis:
         self._authorization.require_cluster(context, AclOperation.ALTER)
         updates = [_update(each, context.api_version) for each in request.feature_updates]
 
+        if context.api_version >= TOGETHER_SINCE:
+            return self._update_together(context, updates, request.validate_only)
+
         def respond(errors: list[KafkaError | None]) -> UpdateFeaturesResponse:
             self._features.refresh()
             results = [_result(update, error) for update, error in zip(updates, errors, strict=True)]
@@ -47,6 +54,21 @@ class FeatureApis:
 
         updated = self._controller.run(
             lambda: self._controller.features.update(updates, request.validate_only), ControllerState.UPDATE_FEATURES
+        )
+        return then(updated, respond)
+
+    def _update_together(
+        self, context: RequestContext, updates: list[FeatureUpdate], validate_only: bool
+    ) -> "Future[UpdateFeaturesResponse]":
+        def respond(error: KafkaError | None) -> UpdateFeaturesResponse:
+            self._features.refresh()
+            if error is None:
+                return UpdateFeaturesResponse(error_message=None)
+            context.note_error(error_of(error))
+            return UpdateFeaturesResponse(error_code=error_of(error), error_message=str(error))
+
+        updated = self._controller.run(
+            lambda: self._controller.features.update_together(updates, validate_only), ControllerState.UPDATE_FEATURES
         )
         return then(updated, respond)
 

@@ -1,19 +1,12 @@
-"""GetTelemetrySubscriptions v0, PushTelemetry v0, ListClientMetricsResources v0 (KIP-714, KIP-1000)."""
+"""GetTelemetrySubscriptions v0, PushTelemetry v0 (KIP-714)."""
 
 from twisted_kafka.network.requests.request_context import RequestContext
-from twisted_kafka.protocol.messages.configs import (
-    ConfigResource,
-    ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
-)
 from twisted_kafka.protocol.messages.telemetry import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
     PushTelemetryRequest,
     PushTelemetryResponse,
 )
-from twisted_kafka.security.authorizer.acl_types import AclOperation
-from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.telemetry.client_metrics_manager import ACCEPTED, ClientMetricsManager
 
@@ -52,22 +45,6 @@ class TelemetryApis:
             is_last=request.terminating,
         )
         return PushTelemetryResponse()
-
-
-class ClientMetricsApis:
-    """The subscriptions, which are kept whether clients are asked for metrics or not."""
-
-    def __init__(self, client_metrics: ClientMetricsManager, authorization: IAuthorization = ALLOW_ALL) -> None:
-        self._authorization = authorization
-        self._client_metrics = client_metrics
-
-    @api(ListConfigResourcesRequest, ListConfigResourcesResponse, versions=(0, 0))
-    def list_resources(self, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-        """List the names of the subscriptions."""
-        self._authorization.require_cluster(context, AclOperation.DESCRIBE_CONFIGS)
-        return ListConfigResourcesResponse(
-            config_resources=[ConfigResource(resource_name=name) for name in self._client_metrics.names()]
-        )
 
 
 def _client(context: RequestContext) -> dict[str, str]:

@@ -15,6 +15,7 @@ from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
 from twisted_kafka.group_coordinator.requests import JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.group_coordinator.results import GroupDescription, GroupListing, JoinResult, LeftMember, SyncResult
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms
+from twisted_kafka.group_coordinator.state.classic_group_state import DEAD
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.groups import (
@@ -49,6 +50,7 @@ SKIP_ASSIGNMENT_SINCE: Final = 9
 NULL_PROTOCOL_SINCE: Final = 7
 PROTOCOL_IN_SYNC_SINCE: Final = 5
 SEVERAL_LEAVE_SINCE: Final = 3
+MISSING_GROUPS_SINCE: Final = 6
 
 
 class GroupApis:
@@ -129,7 +131,7 @@ class GroupApis:
         self._require(context, AclOperation.READ, request.group_id)
         return when_done(self._groups.leave(request.group_id, leaving), lambda answer: _left(context, *answer))
 
-    @api(DescribeGroupsRequest, DescribeGroupsResponse, versions=(0, 5))
+    @api(DescribeGroupsRequest, DescribeGroupsResponse, versions=(0, 6))
     def describe_groups(
         self, context: RequestContext, request: DescribeGroupsRequest
     ) -> "DescribeGroupsResponse | Future[DescribeGroupsResponse]":
@@ -138,6 +140,8 @@ class GroupApis:
 
         def respond(found: list[GroupDescription]) -> DescribeGroupsResponse:
             described = refused + [_described(each) for each in found]
+            if context.api_version >= MISSING_GROUPS_SINCE:
+                described = [_or_missing(each) for each in described]
             for group in described:
                 context.note_error(group.error_code)
                 if request.include_authorized_operations and not group.error_code:
@@ -167,11 +171,11 @@ class GroupApis:
             listings = [each for each in listings if each.group_id in allowed]
         return _listed(context, error, listings)
 
-    @api(DeleteGroupsRequest, DeleteGroupsResponse, versions=(0, 2))
+    @api(DeleteGroupsRequest, DeleteGroupsResponse, versions=(0, 3))
     def delete_groups(
         self, context: RequestContext, request: DeleteGroupsRequest
     ) -> "DeleteGroupsResponse | Future[DeleteGroupsResponse]":
-        """Delete groups without members, and their offsets."""
+        """Delete groups without members, and their offsets. As in Kafka, the error message of v3 is empty for these groups."""
         note_groups(context, request.groups_names)
         allowed = self._allowed(context, AclOperation.DELETE, request.groups_names)
         group_ids = [group_id for group_id in dict.fromkeys(request.groups_names) if group_id in allowed]
@@ -262,6 +266,14 @@ def _left(context: RequestContext, error: ErrorCode, left: list[LeftMember]) -> 
 def _refused(group_id: str) -> DescribedGroup:
     refusal = ErrorCode.GROUP_AUTHORIZATION_FAILED
     return DescribedGroup(error_code=refusal, group_id=group_id, authorized_operations=OPERATIONS_NOT_ASKED)
+
+
+def _or_missing(group: DescribedGroup) -> DescribedGroup:
+    """Return the description; one of a group that does not exist, or has another protocol, with an error (KIP-1043)."""
+    if group.group_state == DEAD.value and not group.error_code:
+        group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        group.error_message = f"Group {group.group_id} not found, or it is not a classic group."
+    return group
 
 
 def _described(group: GroupDescription) -> DescribedGroup:

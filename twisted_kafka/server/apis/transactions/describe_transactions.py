@@ -1,7 +1,9 @@
-"""DescribeTransactions v0 and ListTransactions v0-1, for administrators (KIP-664); v1 filters by duration (KIP-994)."""
+"""DescribeTransactions v0 and ListTransactions v0-2, for administrators (KIP-664); v1 filters by duration (KIP-994), v2 by a
+regular expression for the transactional id (KIP-1152)."""
 
+from twisted_kafka.group_coordinator.consumer.regexes import compile_regex
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.errors import ErrorCode, InvalidRegularExpressionError
 from twisted_kafka.protocol.messages.transaction_admin import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -54,13 +56,21 @@ class TransactionAdminApis:
             topics=[TopicData(topic=topic, partitions=indexes) for topic, indexes in topics.items()],
         )
 
-    @api(ListTransactionsRequest, ListTransactionsResponse, versions=(0, 1))
+    @api(ListTransactionsRequest, ListTransactionsResponse, versions=(0, 2))
     def list_transactions(self, context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
         """List the transactions that match all filters."""
+        pattern = request.transactional_id_pattern
+        try:
+            matches = compile_regex(pattern, "TransactionalIdPattern").fullmatch if pattern else None
+        except InvalidRegularExpressionError as refusal:
+            context.note_error(refusal.code)
+            return ListTransactionsResponse(error_code=refusal.code)
         error, unknown_states, found = self._transactions.list_transactions(
             request.state_filters, frozenset(request.producer_id_filters), request.duration_filter
         )
         context.note_error(error)
+        if matches is not None:
+            found = [each for each in found if matches(each.transactional_id)]
         allowed = self._authorization.allowed_of(
             context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, (each.transactional_id for each in found)
         )
