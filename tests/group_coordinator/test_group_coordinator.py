@@ -434,6 +434,17 @@ def test_without_the_library_expressions_are_refused_with_the_reason(monkeypatch
     assert heartbeat(bench, "b", subscribed_topic_names=["t"]).member_epoch == 1
 
 
+def test_offsets_of_a_topic_that_was_created_again_stay_when_the_deletion_comes_late() -> None:
+    bench = Bench()
+    commit(bench, 3)
+    bench.groups.on_partitions_deleted([TopicPartition("t", 0), TopicPartition("t", 1)])
+    bench.clock.advance_ms(1)
+    commit(bench, 1)
+    bench.scheduler.run_due()
+    answer: Any = bench.groups.fetch_offsets(OffsetFetch(Sender("g"), None))
+    assert list(answer[1]) == [TopicPartition("t", 0), TopicPartition("t", 2)]
+
+
 def test_deleted_topics_are_counted_over_all_groups() -> None:
     bench = Bench(partitions=3)
     for number in range(6):

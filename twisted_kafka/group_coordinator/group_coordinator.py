@@ -270,11 +270,13 @@ class GroupCoordinator:
     def on_partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
         """Let the shards learn of deleted partitions soon, on another thread: the caller applies the controller's orders.
 
-        They delete the offsets of these partitions, and share groups forget topics that do not exist any more.
+        They delete the offsets of these partitions, and share groups forget topics that do not exist any more. Clients of a topic
+        that is created again under the same name may commit before.
         """
         gone = tuple(partitions)
         if gone:
-            self.runtime.post_everywhere(lambda shard: shard.partitions_deleted(gone))
+            deleted_ms = self._environment.clock.wall_ms()
+            self.runtime.post_everywhere(lambda shard: shard.partitions_deleted(gone, deleted_ms))
 
     # administration
 

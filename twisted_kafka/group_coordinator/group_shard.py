@@ -71,9 +71,9 @@ class GroupShard:
             return self.share_offsets.delete_group(group_id)
         return self.offsets.delete_group(group_id)
 
-    def partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget partitions that were deleted."""
-        self.offsets.forget_partitions(partitions)
+    def partitions_deleted(self, partitions: Collection[TopicPartition], deleted_ms: int) -> None:
+        """Forget partitions that were deleted at this time."""
+        self.offsets.forget_partitions(partitions, deleted_ms)
         self.share_partitions.topics_deleted({partition.topic for partition in partitions})
 
     def loaded(self) -> None:

@@ -177,14 +177,20 @@ class OffsetMetadataManager:
 
         return self._removal(group, partitions, deleted, is_over=True)
 
-    def forget_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Delete the offsets of deleted partitions."""
+    def forget_partitions(self, partitions: Iterable[TopicPartition], deleted_ms: int) -> None:
+        """Delete the offsets of partitions that were deleted at ``deleted_ms``, but not the ones committed since."""
         offsets = self._store.offsets
+        now_ms = self._environment.clock.wall_ms()
+
+        def is_newer(group_id: str, partition: TopicPartition) -> bool:
+            value = offsets.of(group_id).get(partition)
+            return value is not None and deleted_ms < value.commit_timestamp <= now_ms  # OffsetCommit v1 may name a later time
+
         by_group: dict[str, list[TopicPartition]] = {}
         for topic, gone in groupby(sorted(partitions), key=attrgetter("topic")):
             indexes = list(gone)
             for group_id in offsets.groups_with(topic):
-                found = [partition for partition in indexes if offsets.has(group_id, partition)]
+                found = [each for each in indexes if offsets.has(group_id, each) and not is_newer(group_id, each)]
                 if found:
                     by_group.setdefault(group_id, []).extend(found)
         for group_id, found in by_group.items():
