@@ -17,7 +17,9 @@ from twisted_kafka.security.authorizer.acl_types import (
 
 NAMES = ("a", "ab", "abc", "b", "*")
 PRINCIPALS = ("User:alice", "User:bob", "User:*")
-HOSTS = ("h1", "h2", "*")
+HOSTS = ("h1", "h2", "*", "10.0.0.0/8", "10.1.0.0/16", "fd00::/8")
+ADDRESSES = {"10.0.0.0/8": ("10.1.2.3", "10.9.9.9"), "10.1.0.0/16": ("10.1.2.3",), "fd00::/8": ("fd00::1",)}
+"""The addresses in a network."""
 OPERATIONS = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.ALTER_CONFIGS, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALL)
 
 bindings = st.lists(
@@ -34,7 +36,9 @@ bindings = st.lists(
 )
 asked_names = st.sampled_from(("a", "ab", "abcd", "b", "z"))
 asked = st.tuples(
-    st.sampled_from(("User:alice", "User:bob", "User:carol")), st.sampled_from(("h1", "h2", "h3")), st.sampled_from(OPERATIONS[:-1])
+    st.sampled_from(("User:alice", "User:bob", "User:carol")),
+    st.sampled_from(("h1", "h2", "h3", "10.1.2.3", "10.9.9.9", "fd00::1")),
+    st.sampled_from(OPERATIONS[:-1]),
 )
 
 
@@ -52,7 +56,9 @@ def covers(pattern: ResourcePattern, name: str) -> bool:
 
 
 def is_about(binding: AclBinding, principal: str, host: str) -> bool:
-    return binding.entry.principal in (principal, "User:*") and binding.entry.host in (host, "*")
+    return binding.entry.principal in (principal, "User:*") and (
+        binding.entry.host in (host, "*") or host in ADDRESSES.get(binding.entry.host, ())
+    )
 
 
 def decided(all_bindings: list[AclBinding], principal: str, host: str, operation: AclOperation, name: str) -> bool | None:
@@ -127,6 +133,18 @@ def test_some_resource_is_allowed_where_others_are_unless_all_are_denied() -> No
         ("2001:DB8::1", "2001:db8::1", True),
         ("::2", "::1", False),
         ("host.example", "10.0.0.1", False),
+        ("10.0.0.0/8", "10.255.255.255", True),
+        ("10.7.7.7/8", "10.0.0.0", True),
+        ("10.0.0.0/8", "::ffff:10.0.0.1", True),
+        ("10.0.0.0/8", "11.0.0.0", False),
+        ("0.0.0.0/0", "1.2.3.4", True),
+        ("0.0.0.0/0", "::1", False),
+        ("::/0", "1.2.3.4", False),
+        ("10.0.0.1/32", "10.0.0.1", True),
+        ("FD00::/8", "fd00:0:0:0:0:0:0:1", True),
+        ("10.0.0.0/33", "10.0.0.1", False),
+        ("10.0.0.0/255.0.0.0", "10.0.0.1", False),
+        ("a/b/c", "a/b/c", True),
     ],
 )
 def test_addresses_are_the_same_however_they_are_written(written: str, address: str, is_same: bool) -> None:

@@ -6,12 +6,12 @@ whole.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
-from ipaddress import ip_address
 from typing import Final
 
 from twisted_kafka.security.authorizer.acl_binding import AccessControlEntry, ResourcePattern
+from twisted_kafka.security.authorizer.acl_hosts import is_in_network, is_network, normal_host
 from twisted_kafka.security.authorizer.acl_types import (
     IMPLYING,
     WILDCARD,
@@ -21,24 +21,6 @@ from twisted_kafka.security.authorizer.acl_types import (
     PermissionType,
     ResourceType,
 )
-
-HOSTS_MAX: Final = 1000
-"""Most hosts whose shortest form is remembered: finding it costs more than a decision."""
-
-
-@lru_cache(HOSTS_MAX)
-def normal_host(host: str) -> str:
-    """Return the shortest form of an IP address, and other text as it is.
-
-    Java writes ``::1`` as ``0:0:0:0:0:0:0:1``, and IPv4 addresses in IPv6 ones as IPv4. What Kafka's ACLs deny is denied here.
-    """
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(address if mapped is None else mapped)
-
 
 Entries = frozenset[AccessControlEntry]
 
@@ -58,6 +40,8 @@ class AclIndex:
         self._length_counts: dict[ResourceType, dict[int, int]] = {each: {} for each in ResourceType}
         self._lengths: dict[ResourceType, tuple[int, ...]] = dict.fromkeys(ResourceType, ())
         self._by_type: dict[_TypeKey, tuple[set[str], set[str]]] = {}
+        self._networks: Counter[str] = Counter()
+        """The networks that are hosts of keys of ``_by_type``, and of how many."""
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -119,8 +103,18 @@ class AclIndex:
             names[at].remove(name)
             if not names[0] and not names[1]:
                 del self._by_type[key]
+                self._count_network(key[3], -1)
         for key in new - old:
-            self._by_type.setdefault(key, (set(), set()))[at].add(name)
+            if key not in self._by_type:
+                self._by_type[key] = set(), set()
+                self._count_network(key[3], 1)
+            self._by_type[key][at].add(name)
+
+    def _count_network(self, host: str, change: int) -> None:
+        if is_network(host):
+            self._networks[host] += change
+            if not self._networks[host]:
+                del self._networks[host]
 
     def matching(self, resource_type: ResourceType, name: str) -> Iterator[_ByPrincipal]:
         """Yield the entries of each pattern that matches a resource, by principal."""
@@ -149,7 +143,7 @@ class AclIndex:
             is_known = True
             for who in (principal, WILDCARD_PRINCIPAL):
                 for entry in by_principal.get(who, ()):
-                    if entry.host not in (WILDCARD, host):
+                    if entry.host not in (WILDCARD, host) and not (is_network(entry.host) and is_in_network(host, entry.host)):
                         continue
                     if entry.permission_type is PermissionType.ALLOW:
                         is_allowed = is_allowed or entry.operation in implying
@@ -182,10 +176,11 @@ class AclIndex:
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, permission: PermissionType
     ) -> list[tuple[set[str], set[str]]]:
         """Return the literal and the prefixed names in entries that apply."""
+        networks = [each for each in self._networks if is_in_network(host, each)]
         found = (
             self._by_type.get((resource_type, permission, who, where, what))
             for who in (principal, WILDCARD_PRINCIPAL)
-            for where in (host, WILDCARD)
+            for where in (host, WILDCARD, *networks)
             for what in (operation, AclOperation.ALL)
         )
         return [each for each in found if each is not None]

@@ -58,7 +58,11 @@ def add_command(parser: argparse.ArgumentParser) -> None:
 def _add_filters(parser: argparse.ArgumentParser, *, is_filter: bool = True) -> None:
     """Add the options that name entries."""
     parser.add_argument("--principal", action="append", metavar="TYPE:NAME", help="User:alice; User:* for all; may be repeated")
-    parser.add_argument("--host", metavar="ADDRESS", help="the client's IP address" + ("" if is_filter else " [default: all]"))
+    parser.add_argument(
+        "--host",
+        metavar="ADDRESS",
+        help="the client's IP address, or a network such as 10.0.0.0/8" + ("" if is_filter else " [default: all]"),
+    )
     parser.add_argument("--operation", metavar="NAMES", help=f"by comma: {_OPERATIONS}")
     for name, _ in _RESOURCES:
         parser.add_argument(

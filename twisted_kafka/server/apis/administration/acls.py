@@ -1,4 +1,6 @@
-"""DescribeAcls, CreateAcls and DeleteAcls v0-3: v1 prefixed patterns (KIP-290), v2 flexible, v3 ACLs on users (KIP-373)."""
+"""DescribeAcls, CreateAcls and DeleteAcls v0-3: v1 prefixed patterns (KIP-290), v2 flexible, v3 ACLs on users (KIP-373).
+
+The host of an ACL may be a network (KIP-1276)."""
 
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
@@ -21,6 +23,7 @@ from twisted_kafka.protocol.messages.acls import (
     DescribeAclsResponse,
 )
 from twisted_kafka.security.authorizer.acl_binding import AccessControlEntry, AclBinding, AclBindingFilter, ResourcePattern
+from twisted_kafka.security.authorizer.acl_hosts import is_network, network_of
 from twisted_kafka.security.authorizer.acl_types import (
     CLUSTER_NAME,
     SUPPORTED_OPERATIONS,
@@ -165,6 +168,11 @@ def _binding(context: RequestContext, creation: AclCreation) -> AclBinding | Kaf
         return InvalidRequestError(f"The only valid name for the cluster is {CLUSTER_NAME}")
     if not creation.resource_name:
         return InvalidRequestError("Invalid empty resource name")
+    if is_network(creation.host):
+        try:
+            network_of(creation.host)
+        except ValueError as error:
+            return InvalidRequestError(str(error))
     entry = AccessControlEntry(creation.principal, creation.host, operation, permission_type)
     return AclBinding(ResourcePattern(resource_type, creation.resource_name, pattern_type), entry)
 
