@@ -36,7 +36,7 @@ DAEMON_LOG = "twistd.log"
 """Where twistd logs as a daemon without --logfile."""
 
 OPEN_FILES = 10_240
-"""What macOS really allows a process whose hard limit is "unlimited"."""
+"""The real limit of macOS for a process whose hard limit is "unlimited"."""
 
 _EXAMPLES = """
 Examples:

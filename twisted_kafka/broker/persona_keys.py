@@ -1,6 +1,6 @@
-"""Which keys of brokers, topics and groups which Kafka has, and the defaults that have changed.
+"""The keys of brokers, topics and groups by version of Kafka, and the defaults that have changed.
 
-From what brokers of 0.11.0.3, 2.8.2, 3.9.2 and 4.1.0 answer to DescribeConfigs; tests/oracle/test_personas.py compares.
+They come from the answers of 0.11.0.3, 2.8.2, 3.9.2 and 4.1.0 to DescribeConfigs; tests/oracle/test_personas.py compares them.
 """
 
 from collections.abc import Mapping

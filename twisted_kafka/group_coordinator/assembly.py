@@ -29,7 +29,7 @@ from twisted_kafka.timing.timer import Timer
 
 
 class ShareParts(NamedTuple):
-    """What share groups need in addition."""
+    """The parts that only share groups need."""
 
     persister: IPersister
     brokers: IBrokerClient

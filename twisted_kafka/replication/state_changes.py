@@ -94,7 +94,7 @@ class StateChanges:
         self._fetchers = fetchers
 
     def set_in_sync_replicas(self, in_sync: IInSyncReplicas) -> None:
-        """Set what lets in-sync replicas grow and shrink, which is made later."""
+        """Set the part that changes the in-sync replicas, which is made later."""
         self._in_sync = in_sync
 
     def set_moves(self, moves: "AlterLogDirs") -> None:

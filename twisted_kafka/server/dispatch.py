@@ -176,7 +176,7 @@ class ILimited(Protocol):
 
 
 class Limited(NamedTuple):
-    """Returned instead of a response if a quota of its own applies to what the request has changed."""
+    """A response, and the quota in which the changes of its request count."""
 
     response: "Response"
     quota: ILimited

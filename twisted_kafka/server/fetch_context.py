@@ -32,7 +32,7 @@ class FetchContext:
     has_session = False
     """Whether ``answer`` does more than ``peek``."""
     watch: FetchWatch | None = None
-    """What adds to ``fetches`` while a follower's fetch waits."""
+    """The watch that adds to ``fetches`` while a follower's fetch waits."""
 
     def __init__(self, fetches: Sequence[PartitionFetch]) -> None:
         self.fetches = fetches

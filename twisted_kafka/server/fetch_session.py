@@ -67,7 +67,7 @@ class CachedPartition(PartitionFetch):
         self.last_fetched_epoch = fetch.last_fetched_epoch
 
     def is_news(self, read: PartitionRead) -> bool:
-        """Return what ``update_sent`` would, without remembering anything."""
+        """Return the result of ``update_sent``, but remember nothing."""
         return (
             bool(read.size_bytes)
             or read.diverging_epoch is not None

@@ -13,7 +13,7 @@ MakeApis = Callable[[RequestChannel], KafkaApis]
 
 
 class IRequestHandling(IBundleHandling, Protocol):
-    """What request handlers call; KafkaApis, say."""
+    """The interface that request handlers call; KafkaApis provides it."""
 
     def handle(self, request: Request) -> None:
         """Answer a request exactly once, now or later."""
@@ -28,7 +28,7 @@ class IRequestInterceptor(Protocol):
     def intercept(
         self, make_apis: MakeApis, channel: RequestChannel, topic_name: Callable[[bytes], str | None]
     ) -> IRequestHandling:
-        """Return what handlers are to call. Called once for each plane, while the broker starts.
+        """Return the object that handlers call. Called once for each plane, while the broker starts.
 
         ``topic_name`` returns the name of the topic with this id, or None.
         """

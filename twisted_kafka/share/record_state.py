@@ -34,4 +34,4 @@ TRANSITIONS: Final[Mapping[RecordState, frozenset[RecordState]]] = {
     RecordState.ARCHIVING: frozenset({RecordState.ARCHIVED}),
     RecordState.ARCHIVED: frozenset(),
 }
-"""What may follow each state."""
+"""The permitted next states of each state."""

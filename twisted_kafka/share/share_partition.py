@@ -58,7 +58,7 @@ NEXT_STATES: Final = {
     SharePartitionState.FAILED: frozenset({SharePartitionState.FENCED}),
     SharePartitionState.FENCED: frozenset[SharePartitionState](),
 }
-"""What may follow each state."""
+"""The permitted next states of each state."""
 
 
 class Result(NamedTuple):
@@ -84,7 +84,7 @@ _FENCING: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STA
 
 
 class SharePartitionEnvironment(NamedTuple):
-    """What all share partitions use."""
+    """The parts that all share partitions use."""
 
     clock: IClock
     timer: Timer

@@ -1,4 +1,4 @@
-"""What all shards of the share coordinator have in common."""
+"""The parts that all shards of the share coordinator share."""
 
 from typing import NamedTuple
 

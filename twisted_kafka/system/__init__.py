@@ -1,1 +1,1 @@
-"""What everything else stands on: the interpreter, memory, files, threads, and bounds for what clients send."""
+"""The base of all other packages: the interpreter, memory, files, threads, and bounds for data of clients."""

@@ -10,7 +10,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 ENTRY_BYTES: Final = 256
-"""What an entry costs besides its content: its objects, and its place in the cache or queue."""
+"""The memory of an entry besides its content: its objects, and its place in the cache or queue."""
 
 LARGEST_SHARE: Final = 8
 """A cache keeps no entry larger than this part of it, so that one entry does not displace all others."""

@@ -31,7 +31,7 @@ else:
         return bytes(view)
 
     def receive(connection: socket.socket, max_bytes: int) -> Any:
-        """Return what a socket has, ``max_bytes`` at most; valid until the thread's next call. Raises OSError."""
+        """Return the available bytes of a socket, at most ``max_bytes``; valid until the thread's next call. Raises OSError."""
         return connection.recv(max_bytes)
 
     def join(parts: Sequence[AnyBuffer]) -> AnyBuffer:

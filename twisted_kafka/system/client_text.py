@@ -1,4 +1,4 @@
-"""What logs and metrics show of texts that clients chose: not too much, and nothing that controls a terminal."""
+"""The form of clients' texts in logs and metrics: limited in length, and without characters that control a terminal."""
 
 import hashlib
 import re

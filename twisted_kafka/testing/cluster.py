@@ -472,7 +472,7 @@ class Cluster(Kafka):
 
 
 class _Seen(NamedTuple):
-    """What a broker reports to clients."""
+    """The brokers and leaders that a broker reports to clients."""
 
     brokers: list[int]
     leaders: list[tuple[str, int, int]]

@@ -125,7 +125,7 @@ class HttpServer:
         self._bound_port = port
         self._main = MainReactor(None, SystemClock(), name)
         self.pool = ThreadPool(0, MAX_UNDER_WAY, name)
-        """For what may block."""
+        """Runs calls that may block."""
         self._site = _Site(_All(render), accepts, self._main.reactor)
         self._port: Any = None
 

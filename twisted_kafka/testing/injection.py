@@ -24,7 +24,7 @@ MAX_FIRINGS: Final = 100
 
 
 class BaseRule(abc.ABC):
-    """What rules about requests have in common: which of the matching requests they change. Each kind is a dataclass."""
+    """The common part of rules about requests: the choice of the matching requests that they change. Each kind is a dataclass."""
 
     nth: int | None
     times: int | None

@@ -70,7 +70,7 @@ class Interceptor:
         self.topic_name: Callable[[bytes], str | None] = lambda _: None
         """The name of a topic by its id."""
         self.frozen: Fault[Rule] | None = None
-        """What holds all answers while the broker is frozen."""
+        """The fault that holds all answers while the broker is frozen."""
         self._made_ns = made_ns
         self._timer: Timer | None = None
         self._lock = threading.Lock()

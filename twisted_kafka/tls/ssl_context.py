@@ -61,7 +61,7 @@ _HINTS: Final = {
 
 
 class Identity:
-    """What is loaded for one listener: its settings, its key and certificates, and the context made from them."""
+    """The TLS identity of one listener: its settings, its key and certificates, and the context made from them."""
 
     __slots__ = ("key_material", "server", "settings", "state", "trusted")
 

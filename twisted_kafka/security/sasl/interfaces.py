@@ -1,4 +1,4 @@
-"""What mechanisms provide and need: servers that evaluate tokens, and callback handlers that know credentials.
+"""The interfaces of mechanisms: servers that evaluate tokens, and callback handlers that know credentials.
 
 ``sasl.server.callback.handler.class`` names a Python class, ``package.module.Class``, that provides
 ``IAuthenticateCallbackHandler``. Its methods are called by the threads that handle requests, several at a time.

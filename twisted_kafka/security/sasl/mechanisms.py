@@ -45,7 +45,7 @@ _log = Logger()
 
 
 class SaslResources(NamedTuple):
-    """What mechanisms, and the listeners that offer them, use of the broker."""
+    """The parts of the broker that mechanisms and their listeners use."""
 
     clock: IClock
     failed_attempts: FailedAttempts
@@ -86,7 +86,7 @@ class MechanismKind(NamedTuple):
     make_handler: Callable[[HandlerOrder], Any]
     """Makes its own ``IAuthenticateCallbackHandler``, not configured yet. Raises ConfigError."""
     log_in: Callable[[HandlerOrder, Sequence[JaasEntry]], Login]
-    """Returns what exchanges need beside the handler. Raises ConfigError."""
+    """Returns the login that exchanges need in addition to the handler. Raises ConfigError."""
     known_handlers: Collection[str]
     """Kafka's classes of handlers that this broker has."""
 

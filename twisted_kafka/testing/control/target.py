@@ -31,7 +31,7 @@ class Target:
 
     @property
     def kafka(self) -> Broker | Cluster:
-        """What is controlled."""
+        """The broker or cluster that is controlled."""
         return self._served
 
     @property

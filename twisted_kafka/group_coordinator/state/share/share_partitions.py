@@ -59,12 +59,12 @@ class SharePartitions(NamedTuple):
         return self._replace(initializing=difference(self.initializing, partitions))._tidy()
 
     def delete(self, topics: Collection[bytes]) -> "SharePartitions":
-        """Return the group's partitions, to delete the states of these topics."""
+        """Return the partitions with the states of these topics marked for deletion."""
         initialized = {topic_id: indexes for topic_id, indexes in self.initialized.items() if topic_id not in topics}
         return self._replace(initialized=initialized, deleting=self.deleting | frozenset(topics))
 
     def delete_all(self, deleting: Collection[bytes]) -> "SharePartitions":
-        """Return the group's partitions, to delete all states; ``deleting`` are the topics that still exist."""
+        """Return the partitions with all states marked for deletion; ``deleting`` are the topics that still exist."""
         topics = {*self.initializing, *self.initialized, *deleting}
         return self._replace(initializing=NO_PARTITIONS, initialized=NO_PARTITIONS, deleting=frozenset(topics))._tidy()
 
