@@ -32,6 +32,7 @@ from twisted_kafka.schema_registry.stored import (
     mode_key,
 )
 from twisted_kafka.schema_registry.subjects import DEFAULT_CONTEXT, context_of, in_context, is_context, is_valid
+from twisted_kafka.system.bounded import BoundedCache
 
 MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT", "FORWARD")
 LATEST: Final = "latest"
@@ -40,8 +41,10 @@ EVERYWHERE: Final = ":*:"
 MAX_VERSION: Final = 2**31 - 1
 MAX_REFERENCES: Final = 1000
 """A schema may refer to this many others, directly and indirectly."""
-MAX_PARSED: Final = 1000
-"""This many schemas are kept in their parsed form."""
+MAX_SCHEMA_BYTES: Final = 1_000_000
+"""A larger schema is rejected: no record of the topic could carry it, and parsing would take minutes."""
+MAX_PARSED_BYTES: Final = 16 * 1024 * 1024
+"""Schemas with texts of this size are kept in their parsed form."""
 _WHOLE: Final = re.compile(r"[0-9]{1,10}")
 CONFIG_FIELDS: Final = (
     *("compatibilityLevel", "compatibilityGroup", "normalize", "alias"),
@@ -101,7 +104,9 @@ class Registry:
     def __init__(self, log: SchemaLog) -> None:
         self._log = log
         self._state = RegistryState()
-        self._parsed: dict[tuple[object, ...], ParsedSchema] = {}
+        self._parsed: BoundedCache[tuple[str, str, tuple[tuple[str, str], ...]], ParsedSchema] = BoundedCache(
+            MAX_PARSED_BYTES, lambda key, _: len(key[1]) + sum(len(text) for _, text in key[2])
+        )
         self._lock = threading.RLock()
 
     def __enter__(self) -> None:
@@ -298,6 +303,8 @@ class Registry:
         """Return the schema of a request in canonical form. Raises RegistryError."""
         if not wanted.schema.strip():
             raise errors.invalid_schema("Empty schema")
+        if len(wanted.schema) > MAX_SCHEMA_BYTES:
+            raise RegistryError(errors.SCHEMA_TOO_LARGE, f"the schema has more than {MAX_SCHEMA_BYTES} characters")
         given = StoredSchema(subject, 0, -1, wanted.schema, wanted.schema_type, wanted.references, wanted.metadata, wanted.rule_set)
         parsed = self._parse(subject, given)
         references = given.references
@@ -310,7 +317,7 @@ class Registry:
         for name, found in self._resolved(subject, schema.references):
             dependencies.setdefault(name, found.schema)
         key = schema.schema_type, schema.schema, tuple(dependencies.items())
-        parsed = self._parsed.pop(key, None)
+        parsed = self._parsed.get(key)
         if schema.schema_type not in FORMATS:
             near = f": did you mean {known!r}?" if (known := schema.schema_type.upper()) in FORMATS else ""
             raise errors.invalid_schema(f"Invalid schema type {schema.schema_type}, expected one of {', '.join(FORMATS)}{near}")
@@ -319,9 +326,7 @@ class Registry:
                 parsed = parse(schema.schema_type, schema.schema, dependencies)
             except SchemaError as error:
                 raise errors.invalid_schema(f"Invalid schema of type {schema.schema_type}, details: {error}") from None
-        self._parsed[key] = parsed
-        if len(self._parsed) > MAX_PARSED:
-            del self._parsed[next(iter(self._parsed))]
+            self._parsed.put(key, parsed)
         return parsed
 
     def _resolved(self, subject: str, references: Sequence[Reference]) -> Iterator[tuple[str, StoredSchema]]:
