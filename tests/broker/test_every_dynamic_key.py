@@ -180,6 +180,10 @@ ELSEWHERE = {
     "listener.security.protocol.map": "tests/broker/test_dynamic_configs.py::test_a_listener_comes_with_its_address_and_goes",
     "transaction.partition.verification.enable": "tests/server/apis/data/test_produce.py"
     "::test_without_verification_one_begins_and_with_it_it_goes_on",
+    "errors.deadletterqueue.auto.create.topics.enable": "tests/share/test_dead_letters.py"
+    "::test_topics_are_created_once_the_broker_may_do_that",
+    "errors.deadletterqueue.topic.name.prefix": "tests/share/test_dead_letters.py"
+    "::test_topics_are_created_once_the_broker_may_do_that",
     "group.share.assignment.interval.ms": "tests/group_coordinator/test_share_groups.py"
     "::test_assignments_are_not_computed_more_often_than_the_interval",
 }

@@ -229,6 +229,11 @@ class TopicManager:
             self._logged_failures[topic] = reason
             _log.error("Topic {topic} cannot be created: {reason}", topic=topic, reason=reason)
 
+    def create_dead_letter_topic(self, topic: str) -> None:
+        """Start to create a dead-letter topic of share groups (KIP-1191)."""
+        order = NewTopic(topic, configs={"errors.deadletterqueue.group.enable": "true"})
+        self._create([order], 0, validate_only=False, mutations=UNBOUNDED)
+
     def auto_create(self, topics: Iterable[str], mutations: ControllerMutationQuota = UNBOUNDED) -> list[TopicResult]:
         """Start to create topics that a client asked for; the error is LEADER_NOT_AVAILABLE for those in progress.
 

@@ -54,7 +54,7 @@ from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
-from twisted_kafka.metadata.features import FeatureCache
+from twisted_kafka.metadata.features import SHARE_VERSION, FeatureCache
 from twisted_kafka.metadata.notifier import Notifier
 from twisted_kafka.metadata.registration import broker_node
 from twisted_kafka.metadata.store import IMetadataStore, StoreError, latest_children_of
@@ -78,7 +78,8 @@ from twisted_kafka.server.apis.transactions.transaction_notes import end_note, t
 from twisted_kafka.server.diagnoses import Diagnoses
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
 from twisted_kafka.server.request_throttler import RequestThrottler
-from twisted_kafka.share.assembly import make_share_partition_manager
+from twisted_kafka.share.assembly import Letters, make_share_partition_manager
+from twisted_kafka.share.dead_letter_queue import DEAD_LETTERS_SINCE, ENABLE_KEY, DeadLetterTopics
 from twisted_kafka.share.share_partition_manager import SharePartitionManager
 from twisted_kafka.share_coordinator.assembly import make_share_coordinator
 from twisted_kafka.share_coordinator.share_coordinator import ShareCoordinator
@@ -425,9 +426,20 @@ class KafkaServer:
         self, running: Running, replicas: ReplicaManager, groups: GroupCoordinator, timer: Timer, data_plane: RequestPlane
     ) -> SharePartitionManager:
         assert running.persister is not None
+        assert running.share_client is not None
+        configs, features = running.configs, running.features
+        assert configs is not None
+        assert features is not None
+
+        def create(topic: str) -> None:
+            if running.topics is not None:
+                running.topics.create_dead_letter_topic(topic)
+
+        topics = DeadLetterTopics(lambda topic: configs.topic_config(topic).get(ENABLE_KEY) == "true", create)
+        letters = Letters(lambda: features.level(SHARE_VERSION) >= DEAD_LETTERS_SINCE, topics, running.share_client)
         configs_of, later = groups.group_config_manager.share, data_plane.request_channel.send_callback
         running.share_partitions = made = make_share_partition_manager(
-            self.config, replicas, running.persister, configs_of, timer, self.metrics, later
+            self.config, replicas, running.persister, configs_of, timer, self.metrics, later, letters
         )
         return made
 

@@ -96,13 +96,18 @@ group.streams.min.assignment.interval.ms group.streams.min.task.offset.interval.
 group.streams.rack.aware.assignment.tags group.streams.task.offset.interval.ms
 group.streams.topology.description.plugin.class
 consumer.assignment.interval.ms consumer.assignor.offload.enable errors.deadletterqueue.copy.record.enable
-errors.deadletterqueue.topic.name share.assignment.interval.ms share.assignor.offload.enable share.delivery.count.limit
+errors.deadletterqueue.topic.name errors.deadletterqueue.topic.name.prefix errors.deadletterqueue.auto.create.topics.enable
+errors.deadletterqueue.group.enable share.assignment.interval.ms share.assignor.offload.enable share.delivery.count.limit
 share.partition.max.record.locks share.renew.acknowledge.enable streams.acceptable.recovery.lag
 streams.assignment.interval.ms streams.assignor.name streams.assignor.offload.enable streams.num.warmup.replicas
 streams.rack.aware.assignment.tags streams.task.offset.interval.ms
 """
 
-_SINCE_4: Final = " ".join(KAFKA_4_KEYS | GROUP_KEYS.keys() - {"consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"})
+_SINCE_4: Final = " ".join(
+    KAFKA_4_KEYS
+    | GROUP_KEYS.keys() - {"consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"}
+    | {"errors.deadletterqueue.group.enable"}
+)
 
 
 def _hidden(*words: str) -> frozenset[str]:

@@ -85,7 +85,7 @@ class Edition(NamedTuple):
     """Levels of the features of a new cluster."""
 
 
-OWN_EDITION: Final = Edition({}, frozenset(), {"group.version": 1, "share.version": 1})
+OWN_EDITION: Final = Edition({}, frozenset(), {"group.version": 1, "share.version": 2})
 """This broker's own settings. The features are those of a broker in another program; one that is a program has none."""
 
 

@@ -58,6 +58,7 @@ _BROKER = """
     transaction.remove.expired.transaction.cleanup.interval.ms transaction.partition.verification.enable
     transactional.id.expiration.ms request.timeout.ms
 
+    errors.deadletterqueue.topic.name.prefix errors.deadletterqueue.auto.create.topics.enable
     group.share.max.share.sessions share.coordinator.load.buffer.size share.coordinator.write.timeout.ms
     share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.replication.factor
     share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
@@ -112,7 +113,7 @@ _BROKER = """
 
 _TOPIC = """
     cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
-    delete.retention.ms max.compaction.lag.ms min.cleanable.dirty.ratio min.compaction.lag.ms
+    errors.deadletterqueue.group.enable delete.retention.ms max.compaction.lag.ms min.cleanable.dirty.ratio min.compaction.lag.ms
     file.delete.delay.ms flush.messages flush.ms index.interval.bytes max.message.bytes message.downconversion.enable
     message.timestamp.after.max.ms message.timestamp.before.max.ms message.timestamp.difference.max.ms
     leader.replication.throttled.replicas follower.replication.throttled.replicas

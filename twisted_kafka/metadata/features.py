@@ -44,7 +44,7 @@ SHARE_VERSION: Final = "share.version"
 
 SUPPORTED: Final[Mapping[str, SupportedLevels]] = {
     GROUP_VERSION: SupportedLevels(0, 1),
-    SHARE_VERSION: SupportedLevels(0, 1),
+    SHARE_VERSION: SupportedLevels(0, 2),
     TRANSACTION_VERSION: SupportedLevels(0, 2),
 }
 

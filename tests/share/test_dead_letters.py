@@ -1,0 +1,115 @@
+"""Records that a share group gives up on, and the letters about them in its dead-letter topic (KIP-1191)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.share_client import RawClient, ShareMember, error_of, initialize, new_topic, read_state
+from twisted_kafka.protocol.messages.configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestAlterableConfig,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
+from twisted_kafka.testing import Broker
+
+ACCEPT, RELEASE, REJECT = 1, 2, 3
+BROKER_RESOURCE, GROUP_RESOURCE = 4, 32
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker({"share.coordinator.state.topic.num.partitions": 1}) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def client(broker: Broker) -> Iterator[RawClient]:
+    with RawClient(broker.bootstrap_servers) as client:
+        yield client
+
+
+def configure(client: RawClient, name: str, resource_type: int = GROUP_RESOURCE, **values: str) -> None:
+    configs = [
+        IncrementalAlterConfigsRequestAlterableConfig(name=key.replace("_", "."), config_operation=0, value=value)
+        for key, value in values.items()
+    ]
+    resource = IncrementalAlterConfigsRequestAlterConfigsResource(resource_type=resource_type, resource_name=name, configs=configs)
+    response = client.call(IncrementalAlterConfigsRequest(resources=[resource]), IncrementalAlterConfigsResponse, 1)
+    assert [each.error_code for each in response.responses] == [0]
+
+
+def letters(broker: Broker, topic: str, partition: int = 0) -> list[tuple[Any, Any, dict[str, str]]]:
+    return [
+        (record.key, record.value, {name: (value or b"").decode() for name, value in record.headers})
+        for record in broker.records(topic, partition=partition)
+    ]
+
+
+def test_a_rejected_record_and_one_over_the_limit_become_letters(broker: Broker, client: RawClient) -> None:
+    topic_id = new_topic(client, "orders")
+    new_topic(client, "dlq.orders", errors_deadletterqueue_group_enable="true")
+    initialize(client, "group", topic_id)
+    configure(
+        client,
+        "group",
+        errors_deadletterqueue_topic_name="dlq.orders",
+        errors_deadletterqueue_copy_record_enable="true",
+        share_delivery_count_limit="2",
+    )
+    for value in ("rejected", "poison", "good"):
+        broker.produce("orders", value, key="key")
+    with ShareMember(broker.bootstrap_servers, "group", "one", topic_id) as one:
+        eventually(lambda: one.acquired(max_wait_ms=100))
+        assert error_of(one.acknowledge((0, 2, [REJECT, RELEASE, ACCEPT]))) == (0, 0)
+        assert eventually(lambda: one.acquired(max_wait_ms=100)) == [(1, 1, 2)]
+        assert error_of(one.acknowledge((1, 1, [RELEASE]))) == (0, 0)
+        eventually(lambda: len(letters(broker, "dlq.orders")) == 2)
+    origin = {"__dlq.errors.topic": "orders", "__dlq.errors.partition": "0", "__dlq.errors.group": "group"}
+    assert [(key, value) for key, value, _ in letters(broker, "dlq.orders")] == [(b"key", b"rejected"), (b"key", b"poison")]
+    assert [headers.items() >= origin.items() for _, _, headers in letters(broker, "dlq.orders")] == [True, True]
+    about = [
+        tuple(headers[f"__dlq.errors.{name}"] for name in ("offset", "delivery.count", "message"))
+        for _, _, headers in letters(broker, "dlq.orders")
+    ]
+    assert about == [("0", "1", "Offset rejected by client."), ("1", "2", "Offset delivery count exceeded the threshold.")]
+    eventually(lambda: all(state in (2, 4) for _, _, state, _ in read_state(client, "group", topic_id)[1]))
+
+
+@pytest.mark.parametrize("topic", ["dlq.nothing", "dlq.not-enabled", "wrong-prefix"])
+def test_letters_that_cannot_be_written_do_not_stop_the_group(broker: Broker, client: RawClient, topic: str) -> None:
+    source = f"source-of-{topic}"
+    topic_id = new_topic(client, source)
+    if topic != "dlq.nothing":
+        new_topic(client, topic)
+    initialize(client, source, topic_id)
+    configure(client, source, errors_deadletterqueue_topic_name=topic)
+    broker.produce(source, "rejected")
+    with ShareMember(broker.bootstrap_servers, source, "one", topic_id) as one:
+        eventually(lambda: one.acquired(max_wait_ms=100))
+        assert error_of(one.acknowledge((0, 0, [REJECT]))) == (0, 0)
+        broker.produce(source, "next")
+        assert eventually(lambda: one.acquired(max_wait_ms=100)) == [(1, 1, 1)]
+        eventually(lambda: read_state(client, source, topic_id)[1] == [(0, 0, 4, 1)])
+
+
+def test_topics_are_created_once_the_broker_may_do_that() -> None:
+    with Broker({"share.coordinator.state.topic.num.partitions": 1}) as broker, RawClient(broker.bootstrap_servers) as client:
+        topic_id = new_topic(client, "orders")
+        initialize(client, "group", topic_id)
+        configure(client, "group", errors_deadletterqueue_topic_name="letters-of-orders")
+        configure(
+            client,
+            "",
+            BROKER_RESOURCE,
+            errors_deadletterqueue_auto_create_topics_enable="true",
+            errors_deadletterqueue_topic_name_prefix="letters-",
+        )
+        broker.produce("orders", "rejected")
+        with ShareMember(broker.bootstrap_servers, "group", "one", topic_id) as one:
+            eventually(lambda: one.acquired(max_wait_ms=100))
+            assert error_of(one.acknowledge((0, 0, [REJECT]))) == (0, 0)
+            assert eventually(lambda: "letters-of-orders" in broker.topics() and letters(broker, "letters-of-orders"))
+            assert letters(broker, "letters-of-orders")[0][:2] == (None, None)
