@@ -10,6 +10,7 @@ from pathlib import Path
 from twisted_kafka_spark.cells.kinds import GROUPABLE
 from twisted_kafka_spark.pipeline.store import SOURCE
 from twisted_kafka_spark.pipeline.tables import FORMATS
+from twisted_kafka_spark.report import audit
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -114,6 +115,7 @@ def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     _report(commands.add_parser("report", help="report on a period: HTML, JSON, and a summary on the terminal"))
     _follow(commands.add_parser("follow", help="follow a log while it is written: Parquet rollups, and findings as they occur"))
     _rollup(commands.add_parser("rollup", help="aggregate a log into rollups, from which report --merge makes reports"))
+    _audit(commands.add_parser("audit", help="write logins, refusals and changes as OCSF or CloudEvents, without Spark"))
     commands.add_parser("prepare", help="make Spark start faster on this machine: creates a cache of 160 MB once")
     demo = commands.add_parser("demo", help="write a synthetic day with incidents")
     demo.add_argument("directory", type=Path, help="the directory for the files")
@@ -191,6 +193,18 @@ def _rollup(rollup: argparse.ArgumentParser) -> None:
     )
     rollup.add_argument("--quiet", action="store_true", help="print nothing")
     _common(rollup)
+
+
+def _audit(command: argparse.ArgumentParser) -> None:
+    command.add_argument("paths", nargs="+", help="access.log.dir, a Kafka request log, or files of them, on this machine")
+    command.add_argument("--as", dest="form", choices=audit.FORMATS, default=audit.FORMATS[0], help="the events' format; default %(default)s")
+    command.add_argument("--out", type=Path, metavar="FILE", help="the file to write; default: standard output")
+    command.add_argument("--all", action="store_true", help="an event for each request, not only for logins, refusals and changes")
+    command.add_argument("--since", default="", help="begin: a date, a time in UTC, or a duration before now such as 2h")
+    command.add_argument("--until", default="", help="end, in the same format")
+    command.add_argument(
+        "--utc-offset", type=utc_offset_s, default=0, metavar="+HH:MM", help="UTC offset of the times in Apache Kafka's log"
+    )
 
 
 def _follow(follow: argparse.ArgumentParser) -> None:

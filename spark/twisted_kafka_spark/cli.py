@@ -23,6 +23,7 @@ from twisted_kafka_spark.findings.find import NAMES
 from twisted_kafka_spark.findings.finding import SEVERITIES
 from twisted_kafka_spark.records.conditions import check_condition
 from twisted_kafka_spark.records.read import NoAccessLogError
+from twisted_kafka_spark.report import audit
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.sheets import as_csv
 from twisted_kafka_spark.report.terminal import as_text
@@ -75,11 +76,14 @@ def _made_by(options: argparse.Namespace) -> dict[str, str]:
     """Return the version of this program and the command, without the values of settings, which may be secret."""
     said = [f"{each.split('=')[0]}=..." if before == "--conf" else each for before, each in pairwise(["", *options.arguments])]
     said = [f"{each.split('=')[0]}=..." if each.startswith("--conf=") else each for each in said]
+    return {"version": _version(), "command": shlex.join([options.program, *said])}
+
+
+def _version() -> str:
     try:
-        made_with = version("twisted-kafka-spark")
+        return version("twisted-kafka-spark")
     except PackageNotFoundError:  # a zip of the modules, as for spark-submit
-        made_with = "of unknown version"
-    return {"version": made_with, "command": shlex.join([options.program, *said])}
+        return "of unknown version"
 
 
 def _write(spark: Any, options: argparse.Namespace, document: dict[str, Any]) -> Iterator[str]:
@@ -246,7 +250,31 @@ def _prepare(options: argparse.Namespace) -> int:
     return DONE
 
 
-_COMMANDS = {"prepare": _prepare, "report": _report, "rollup": _rollup, "demo": _demo, "follow": _follow}
+def _audit(options: argparse.Namespace) -> int:
+    """Write events, one JSON object in each line; a reader of standard output may stop early."""
+    from twisted_kafka_spark.records.pieces import Piece, file_size, local_path
+    from twisted_kafka_spark.records.read import find_sources, is_remote
+
+    if any(is_remote(path) for path in options.paths):
+        raise ValueError("audit reads files of this machine only; copy them first")
+    since, until = moment(options.since), moment(options.until)
+    sources = find_sources(None, options.paths, since, until)
+    files = sorted(file_size(local_path(path)) for path in (*sources.lines, *sources.parquet))
+    found = audit.records((Piece(path, 0, size) for path, size in files), options.utc_offset, since, until, has_all=options.all)
+    lines = (json.dumps(audit.event(record, options.form, _version()), default=str) for record in found)
+    if options.out is not None:
+        write(options.out, "".join(f"{line}\n" for line in lines))
+        return DONE
+    try:
+        for line in lines:
+            print(line)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return DONE
+
+
+_COMMANDS = {"audit": _audit, "prepare": _prepare, "report": _report, "rollup": _rollup, "demo": _demo, "follow": _follow}
 
 
 def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:

@@ -11,6 +11,7 @@ from tests.spark.access_lines import line, topic
 from tests.spark.folded import document
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.cells.kinds import DAY_S
+from twisted_kafka_spark.records.connections import address
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.terminal import as_text
 
@@ -96,3 +97,11 @@ def test_a_log_without_any_of_it_says_so() -> None:
     assert not any(found["security"].values())
     assert "0 refusals, 0 failed logins." in as_html(found)
     assert "security" not in as_text(found)
+
+
+def test_the_address_is_found_in_every_form_of_a_connections_id() -> None:
+    assert address("kafka-1.example:9092-10.0.0.5:40000-7") == "10.0.0.5"
+    assert address("127.0.0.1:9092-127.0.0.1:40000-1-7") == "127.0.0.1", "Kafka 4"
+    assert address("[::1]:9092-0:0:0:0:0:0:0:1:40000-7") == "0:0:0:0:0:0:0:1"
+    assert address("8a7f") is None
+    assert address(None) is None

@@ -9,6 +9,7 @@ COMMANDS: Final = {
     "report": "report on an access log, or on Apache Kafka's request log",
     "follow": "follow a log while it is written: rollups, and findings as they occur",
     "rollup": "aggregate a log into rollups, which report reads",
+    "audit": "write logins, refusals and changes of a log as OCSF or CloudEvents",
     "demo": "write a synthetic day of an access log",
     "prepare": "make Spark start faster on this machine",
 }

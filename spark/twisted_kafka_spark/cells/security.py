@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
+from twisted_kafka_spark.records.connections import address
 from twisted_kafka_spark.records.frame import Coded
 
 if TYPE_CHECKING:
@@ -41,9 +42,3 @@ def addresses(frame: Frame) -> Coded:
     known = texts.dictionary_encode(null_encoding="encode")
     codes = known.indices.to_numpy().astype(np.int64)[encoded.indices.to_numpy()]
     return Coded(codes[frame.identity], known.dictionary)
-
-
-def address(connection: str | None) -> str | None:
-    """Return the client's address in ``local:port-remote:port-index``, or its hash if the log has that instead."""
-    parts = (connection or "").split("-")
-    return parts[1].rpartition(":")[0] or None if len(parts) == 3 else None

@@ -23,6 +23,8 @@ _STEADY_APIS = ("Produce", "Fetch", "OffsetCommit")
 """The APIs whose absence says something."""
 _DENSE = 0.9
 """The share of slots with requests that a steady client has."""
+_SOON = 6
+"""Slots before and after the begin of a silence in which other instances do more if they replace the silent one."""
 _TOGETHER = 10 * MINUTE
 """How much silences of one cause differ."""
 _CHANGING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
@@ -110,7 +112,7 @@ def _service(client_id: str | None) -> str:
 
 def _is_replaced(grid: Grid, one: _Silence) -> bool:
     """Return whether other instances of the same service do more while one is silent: it was replaced."""
-    first, last = grid.axis.place(one.span.first) + 1, grid.axis.place(one.span.last)
+    first = grid.axis.place(one.span.first) + 1
     same = [
         row
         for row, (client_id, principal, api) in enumerate(grid.names)
@@ -119,11 +121,12 @@ def _is_replaced(grid: Grid, one: _Silence) -> bool:
         and client_id != one.client_id
         and _service(client_id) == _service(one.client_id)
     ]
-    if not same or last <= first:
+    if not same:
         return False
     counts = grid["requests"][same].sum(0)
-    before = counts[max(0, first - 13) : max(first - 1, 1)].mean()
-    return bool((counts[first:last].mean() - before) * (last - first) >= one.missing / 2)
+    before, after = counts[max(0, first - 1 - _SOON) : max(first - 1, 1)], counts[first : first + _SOON]
+    missing = one.usual * grid.axis.step_s / 60
+    return bool(len(after) and after.mean() - before.mean() >= missing / 2)
 
 
 def _at_once(found: list[_Silence]) -> list[list[_Silence]]:

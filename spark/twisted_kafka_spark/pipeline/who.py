@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from twisted_kafka_spark.cells.security import address
 from twisted_kafka_spark.pipeline import series
+from twisted_kafka_spark.records.connections import address
 from twisted_kafka_spark.records.kafka_names import LINEAGE_APIS
 from twisted_kafka_spark.thresholds import REBALANCE_APIS
 
