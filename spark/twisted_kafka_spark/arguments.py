@@ -168,6 +168,13 @@ def _report(report: argparse.ArgumentParser) -> None:
         help="exit with status 3 if one of these is found: names, severities (critical, or warning and worse), or any",
     )
     report.add_argument("--rules", type=Path, metavar="FILE", help=_RULES)
+    report.add_argument(
+        "--baseline",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="rollups of earlier days: also find who is new, and hours unlike the same hours of other weeks",
+    )
     report.add_argument("--quiet", action="store_true", help="print no summary and no progress")
     _common(report)
 
@@ -197,7 +204,9 @@ def _rollup(rollup: argparse.ArgumentParser) -> None:
 
 def _audit(command: argparse.ArgumentParser) -> None:
     command.add_argument("paths", nargs="+", help="access.log.dir, a Kafka request log, or files of them, on this machine")
-    command.add_argument("--as", dest="form", choices=audit.FORMATS, default=audit.FORMATS[0], help="the events' format; default %(default)s")
+    command.add_argument(
+        "--as", dest="form", choices=audit.FORMATS, default=audit.FORMATS[0], help="the events' format; default %(default)s"
+    )
     command.add_argument("--out", type=Path, metavar="FILE", help="the file to write; default: standard output")
     command.add_argument("--all", action="store_true", help="an event for each request, not only for logins, refusals and changes")
     command.add_argument("--since", default="", help="begin: a date, a time in UTC, or a duration before now such as 2h")

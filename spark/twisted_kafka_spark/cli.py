@@ -11,10 +11,12 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from twisted_kafka_spark.arguments import PROGRAM, duration_s, moment, parser, whole_hours
@@ -53,7 +55,7 @@ def _report(options: argparse.Namespace) -> int:
         if not options.since:
             print(f"{options.program}: --compare needs --since", file=sys.stderr)
             return WRONG_USAGE
-    more = {"is_compared": options.compare, "group_by": options.group_by}
+    more = {"is_compared": options.compare, "group_by": options.group_by, "baseline": options.baseline}
     places: list[str] = []
 
     def work(spark: Any, job: Any) -> dict[str, Any]:
@@ -250,6 +252,18 @@ def _prepare(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _replace(path: Path, lines: Iterable[str]) -> None:
+    """Replace the file at ``path`` atomically, once all lines are written."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as new:
+        try:
+            new.writelines(f"{line}\n" for line in lines)
+        except BaseException:
+            os.unlink(new.name)
+            raise
+    os.chmod(new.name, 0o644)
+    os.replace(new.name, path)
+
+
 def _audit(options: argparse.Namespace) -> int:
     """Write events, one JSON object in each line; a reader of standard output may stop early."""
     from twisted_kafka_spark.records.pieces import Piece, file_size, local_path
@@ -263,7 +277,7 @@ def _audit(options: argparse.Namespace) -> int:
     found = audit.records((Piece(path, 0, size) for path, size in files), options.utc_offset, since, until, has_all=options.all)
     lines = (json.dumps(audit.event(record, options.form, _version()), default=str) for record in found)
     if options.out is not None:
-        write(options.out, "".join(f"{line}\n" for line in lines))
+        _replace(options.out, lines)
         return DONE
     try:
         for line in lines:

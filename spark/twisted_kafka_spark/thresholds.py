@@ -208,6 +208,11 @@ BROAD_TOPICS, BROAD_FACTOR, BROAD_SHARE = 20, 4.0, 0.3
 """Topics that a principal reads, how many times what others read, and the share of the period in which it does."""
 
 
+HISTORY_DAYS = 3
+"""Days of history without which nothing is compared with earlier days."""
+UNLIKE_FLOOR, UNLIKE_FACTOR, UNLIKE_HOURS = 60, 3.0, 2
+"""Requests of a client in an hour, how many times less or more than in any of the same hours before, and the hours in a row."""
+
 CHANGEABLE = tuple(
     name
     for name, value in list(globals().items())

@@ -19,6 +19,7 @@ from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effe
 from twisted_kafka_spark.cells import transactions
 from twisted_kafka_spark.cells.aggregate import SAMPLED_NAMES
 from twisted_kafka_spark.cells.grids import Grids
+from twisted_kafka_spark.cells.history import History
 from twisted_kafka_spark.cells.kinds import CLIENT, KINDS, LINEAGE, MEASURES, SERVED, SOFTWARE, TIME
 from twisted_kafka_spark.cells.security import GROUP_REFUSAL, OTHER_REFUSALS, TOPIC_REFUSAL
 from twisted_kafka_spark.expected import expected_rows
@@ -37,6 +38,7 @@ class Tables(dict[str, list[Row]]):
     """The rows of each view, and the values over time as matrices."""
 
     grids: Grids
+    history: History | None = None
 
 
 Derived = Callable[[pa.Table], pa.Array]

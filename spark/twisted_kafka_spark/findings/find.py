@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from twisted_kafka_spark.findings.absent import absent_brokers, silent_clients, unread_topics
+from twisted_kafka_spark.findings.against import against_earlier
 from twisted_kafka_spark.findings.changes import broad_readers, changed_clients, cluster_changes
 from twisted_kafka_spark.findings.clocks import wrong_clocks
 from twisted_kafka_spark.findings.detectors import MINUTE_DETECTORS, PERIOD_DETECTORS
@@ -37,6 +38,9 @@ NAMES: tuple[str, ...] = (
     "cluster-change",
     "changed-client",
     "unread-topic",
+    "unusual-hours",
+    "new-principal",
+    "new-reader",
     "bulk-read",
     "bulk-write",
     "throttled-client",
@@ -65,7 +69,13 @@ MOST_FINDINGS = 500
 
 def find(tables: Tables) -> list[Finding]:
     """Return the findings in the order of the report."""
-    return in_order([*find_by_minute(tables, over_all := find_over_all(tables)), *over_all])
+    found = [*find_by_minute(tables, over_all := find_over_all(tables)), *over_all]
+    return in_order(found + compared(tables, found))
+
+
+def compared(tables: Tables, known: Sequence[Finding]) -> list[Finding]:
+    """Return the findings against earlier days, if there is a history."""
+    return [] if tables.history is None else list(against_earlier(tables, tables.history, known))
 
 
 def find_by_minute(tables: Tables, over_all: Sequence[Finding] = ()) -> list[Finding]:

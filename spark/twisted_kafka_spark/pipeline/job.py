@@ -12,10 +12,11 @@ from twisted_kafka_spark import thresholds, views
 from twisted_kafka_spark.cells import aggregate
 from twisted_kafka_spark.cells.fold import READ, Folding
 from twisted_kafka_spark.cells.kinds import HOUR_S, MINUTE_S
-from twisted_kafka_spark.findings.find import find, find_over_all, in_order
+from twisted_kafka_spark.findings.find import compared, find, find_over_all, in_order
 from twisted_kafka_spark.findings.rules import Rules
 from twisted_kafka_spark.pipeline import comparison, exchange, page, store
 from twisted_kafka_spark.pipeline.document import About, build, tick_length_s
+from twisted_kafka_spark.pipeline.earlier import history
 from twisted_kafka_spark.pipeline.few import FewCells
 from twisted_kafka_spark.pipeline.origins import earliest_hour, identified, most_are_later, origins
 from twisted_kafka_spark.pipeline.rollup import Selection, cells_of_files, cells_of_lines, cells_of_small_log, has_repeats, is_small
@@ -62,6 +63,8 @@ class Job:
     folding: Folding = field(default_factory=Folding)
     selection: Selection = field(default_factory=Selection)
     rules: Rules = field(default_factory=Rules)
+    baseline: Sequence[str] = ()
+    """Rollups of earlier days, with which this period is compared."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Parquet files that are known to be damaged, with the reasons."""
 
@@ -93,7 +96,7 @@ def run(spark: SparkSession, job: Job) -> dict[str, Any]:
         return _of_present_files(spark, job, _run)
     begin, end = comparison.period_before(job.folding.since, job.folding.until)
     document = _of_present_files(spark, job, _run)
-    earlier = replace(job, rollup_out="", group_by=(), folding=replace(job.folding, since=begin, until=end))
+    earlier = replace(job, rollup_out="", group_by=(), baseline=(), folding=replace(job.folding, since=begin, until=end))
     try:
         before = _of_present_files(spark, earlier, _run)
     except NoAccessLogError:
@@ -223,7 +226,7 @@ def _of_few(spark: SparkSession, job: Job, few: FewCells, about: About, found: D
     if job.rollup_out and found is not None:
         written = store.write(exchange.as_cells(page.by_hour(found, page.sizes(found))), job.rollup_out, job.rollup_source)
         about.kept_hours = written.kept
-    return _document(job, about, few.sizes, few.of_page, few.findings_by_day)
+    return _document(spark, job, about, few.sizes, few.of_page, few.findings_by_day)
 
 
 def _of_many(spark: SparkSession, job: Job, found: DataFrame, sizes: page.Sizes, about: About) -> dict[str, Any]:
@@ -233,9 +236,8 @@ def _of_many(spark: SparkSession, job: Job, found: DataFrame, sizes: page.Sizes,
     with page.kept(page.by_hour(found, sizes)) as hourly:
         if job.rollup_out:
             about.kept_hours = store.write(exchange.as_cells(hourly), job.rollup_out, job.rollup_source).kept
-        return _document(
-            job, about, sizes, partial(page.of_page, hourly, sizes), partial(page.findings_by_day, hourly, job.rules.thresholds)
-        )
+        by_day = partial(page.findings_by_day, hourly, job.rules.thresholds)
+        return _document(spark, job, about, sizes, partial(page.of_page, hourly, sizes), by_day)
 
 
 def _check(job: Job, sizes: page.Sizes, about: About) -> None:
@@ -248,6 +250,7 @@ def _check(job: Job, sizes: page.Sizes, about: About) -> None:
 
 
 def _document(
+    spark: SparkSession,
     job: Job,
     about: About,
     sizes: page.Sizes,
@@ -255,10 +258,11 @@ def _document(
     findings_by_day: Callable[[], list[Finding]],
 ) -> dict[str, Any]:
     with thresholds.changed(job.rules.thresholds):
-        return _built(job, about, sizes, of_page, findings_by_day)
+        return _built(spark, job, about, sizes, of_page, findings_by_day)
 
 
 def _built(
+    spark: SparkSession,
     job: Job,
     about: About,
     sizes: page.Sizes,
@@ -267,7 +271,11 @@ def _built(
 ) -> dict[str, Any]:
     tick_s = tick_length_s(about.first, about.last) if about.first is not None and about.last is not None else MINUTE_S
     tables = views.compute(of_page(tick_s), tick_s, job.group_by)
+    if job.baseline and about.first is not None:
+        tables.history = history(spark, job.baseline, about.first)
     findings = [*findings_by_day(), *find_over_all(tables)] if sizes.is_long else find(tables)
+    if sizes.is_long:
+        findings += compared(tables, findings)
     found = [finding.as_values(about.first, about.last) for finding in in_order(findings)]
     shown, about.muted = job.rules.applied(found, datetime.datetime.now(datetime.UTC).date())
     return build(tables, about, tick_s, shown)
