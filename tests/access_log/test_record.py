@@ -240,3 +240,20 @@ def test_an_open_connection_keeps_no_long_client_id(lines: LineMaker) -> None:
     first = connection.line_prefix
     lines.line(request("short", connection))
     assert connection.line_prefix is first is not None
+
+
+def test_the_authorizers_decisions_are_before_the_transaction(lines: LineMaker) -> None:
+    made = request()
+    made.context.note_decision(ResourceKind.TOPIC, 'a"', "Read", False)
+    made.context.note_decision(ResourceKind.CLUSTER, "kafka-cluster", "AlterConfigs", True)
+    made.context.transaction = TransactionNote("tx")
+    found = json.loads(lines.line(made))
+    assert list(found)[-3:] == ["decisions", "transaction", "sequence"]
+    assert found["decisions"] == [
+        {"type": "topic", "name": 'a"', "operation": "Read", "allowed": False},
+        {"type": "cluster", "name": "kafka-cluster", "operation": "AlterConfigs", "allowed": True},
+    ]
+    made.context.note_decision(ResourceKind.GROUP, "g", "Read", True)
+    found = json.loads(lines.line(made))
+    assert (len(found["decisions"]), found["decisions_left_out"]) == (2, 1)
+    assert "decisions" not in json.loads(lines.line(request()))

@@ -19,7 +19,14 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka_spark.records import kafka_names
 from twisted_kafka_spark.records.kafka_log import record
 from twisted_kafka_spark.records.lines import LineReader, Records
-from twisted_kafka_spark.records.schema import FIELDS, RESOURCE_FIELDS, TOPIC_FIELDS, TRANSACTION_FIELDS, markdown_table
+from twisted_kafka_spark.records.schema import (
+    DECISION_FIELDS,
+    FIELDS,
+    RESOURCE_FIELDS,
+    TOPIC_FIELDS,
+    TRANSACTION_FIELDS,
+    markdown_table,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 KAFKA_LOGS = sorted((ROOT / "tests" / "data" / "request_log").glob("*.log"))
@@ -253,6 +260,7 @@ def test_the_documentation_has_the_fields() -> None:
     assert markdown_table(FIELDS) in document
     assert markdown_table(TOPIC_FIELDS) in document
     assert markdown_table(RESOURCE_FIELDS) in document
+    assert markdown_table(DECISION_FIELDS) in document
     assert markdown_table(TRANSACTION_FIELDS) in document
 
 

@@ -34,6 +34,7 @@ def arrow_schema() -> "pa.Schema":
         ]
     )
     resource = pa.struct([("type", text), ("name", text)])
+    decision = pa.struct([("type", text), ("name", text), ("operation", text), ("allowed", pa.bool_())])
     transaction = pa.struct([("id", text), ("outcome", text), ("duration_ms", long), ("timeout_ms", number)])
     return pa.schema(
         [
@@ -54,6 +55,8 @@ def arrow_schema() -> "pa.Schema":
             ("generation", number),
             ("resources", pa.list_(resource)),
             ("resources_left_out", number),
+            ("decisions", pa.list_(decision)),
+            ("decisions_left_out", number),
             ("transaction", transaction),
             ("sequence", long),
             ("weight", number),

@@ -6,8 +6,8 @@ for strings that clients choose.
 
 import datetime
 from bisect import bisect_right
-from collections.abc import Sequence
-from itertools import accumulate, count
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, count, islice
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Final
 
@@ -15,6 +15,7 @@ from twisted_kafka.access_log.privacy import FieldPolicy
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import (
+    DecisionNote,
     GroupNote,
     RequestContext,
     ResourceKind,
@@ -117,6 +118,8 @@ class LineMaker:
             topics += self._groups.get(context.group) or self._group(context.group)
         if context.resources is not None:
             topics += self._resources(list(context.resources))
+        if context.decisions is not None:
+            topics += self._decisions(context.decisions)
         if context.transaction is not None:
             topics += self._transaction(context.transaction)
         error = context.error
@@ -195,6 +198,15 @@ class LineMaker:
         shown, count = _joined([self._resource(*note) for note in notes[: self._max_topics]])
         omitted = len(notes) - count
         return f',"resources":[{shown}]' if not omitted else f',"resources":[{shown}],"resources_left_out":{omitted}'
+
+    def _decisions(self, notes: Mapping[DecisionNote, bool]) -> str:
+        first = islice(notes.items(), self._max_topics)
+        shown, count = _joined([self._decision(*note, is_allowed) for note, is_allowed in first])
+        omitted = len(notes) - count
+        return f',"decisions":[{shown}]' if not omitted else f',"decisions":[{shown}],"decisions_left_out":{omitted}'
+
+    def _decision(self, kind: ResourceKind, name: str, operation: str, is_allowed: bool) -> str:
+        return f'{self._resource(kind, name)[:-1]},"operation":"{operation}","allowed":{"true" if is_allowed else "false"}}}'
 
     def _resource(self, kind: ResourceKind, name: str | None) -> str:
         field = _HIDDEN_AS.get(kind, "name")

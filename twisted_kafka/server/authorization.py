@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ClusterAuthorizationError, ErrorCode, KafkaError
 from twisted_kafka.security.authorizer.acl_types import CLUSTER_NAME, SUPPORTED_OPERATIONS, AclOperation, ResourceType
 from twisted_kafka.security.authorizer.interfaces import Action
@@ -23,6 +23,16 @@ REFUSALS: Final = {
     ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 """The error of a client that may not use a resource of this type."""
+
+KINDS: Final = {
+    ResourceType.TOPIC: ResourceKind.TOPIC,
+    ResourceType.GROUP: ResourceKind.GROUP,
+    ResourceType.CLUSTER: ResourceKind.CLUSTER,
+    ResourceType.TRANSACTIONAL_ID: ResourceKind.TRANSACTIONAL_ID,
+    ResourceType.DELEGATION_TOKEN: ResourceKind.DELEGATION_TOKEN,
+    ResourceType.USER: ResourceKind.USER,
+}
+"""The access log's names of the types that an authorizer is asked about."""
 
 
 class IAuthorization(Protocol):
@@ -155,7 +165,10 @@ class Authorization:
         """Whether an operation on a resource is allowed."""
         if self.remembers(context, operation, resource_type, name):
             return True
-        return bool(self._authorize(context, (Action(operation, resource_type, name, logs_denied),))[0])
+        allowed = bool(self._authorize(context, (Action(operation, resource_type, name, logs_denied),))[0])
+        if logs_denied:
+            context.note_decision(KINDS[resource_type], name, operation.title, allowed)
+        return allowed
 
     def allowed_of(
         self,
@@ -172,6 +185,9 @@ class Authorization:
         if all(remembers(context, operation, resource_type, name) for name in asked):
             return set(asked)
         answers = self._authorize(context, [Action(operation, resource_type, name, logs_denied) for name in asked])
+        if logs_denied:
+            for name, allowed in zip(asked, answers, strict=True):
+                context.note_decision(KINDS[resource_type], name, operation.title, bool(allowed))
         return {name for name, allowed in zip(asked, answers, strict=True) if allowed}
 
     def is_allowed_on_some(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType) -> bool:

@@ -56,25 +56,26 @@ def skew(tables: Tables) -> Iterator[Finding]:
 
 def _hot_partitions(tables: Tables, produced: int) -> Iterator[Finding]:
     """Find partitions with most of the bytes of their topics, if those have their part of all bytes."""
+    counts = {row["topic"]: row["partitions"] or 1 for row in tables["topic"]}
+    in_hours = set()
+    for found in _hot_since(tables, produced, counts):
+        in_hours.add((found.evidence["topic"], found.evidence["partition"]))
+        yield found
     topics = {row["topic"]: row for row in tables.get("produced_topic", ())}
-    hot = set()
     for row in tables.get("produced_partition", ()):
         topic = topics.get(row["topic"])
-        if topic is None or row["requests"] < limits.SKEW_PARTITION_REQUESTS_FLOOR:
+        if topic is None or row["requests"] < limits.SKEW_PARTITION_REQUESTS_FLOOR or (row["topic"], row["partition"]) in in_hours:
             continue
         whole, count = topic["produced_bytes"] or 0, topic["partitions"] or 1
         if _is_hot(row["bytes"], whole, count) and whole >= limits.SKEW_PARTITION_OF_ALL * produced:
-            hot.add((row["topic"], row["partition"]))
             yield _hot_partition(tables, row, whole, count, None)
-    counts = {row["topic"]: row["partitions"] or 1 for row in tables["topic"]}
-    yield from _hot_since(tables, produced, counts, hot)
 
 
 def _is_hot(part: int, whole: int, count: int) -> bool:
     return part >= max(limits.SKEW_PARTITION_SHARE, limits.SKEW_PARTITION_FACTOR / count) * max(whole, 1)
 
 
-def _hot_since(tables: Tables, produced: int, counts: dict[str, int], known: set[tuple[str, int]]) -> Iterator[Finding]:
+def _hot_since(tables: Tables, produced: int, counts: dict[str, int]) -> Iterator[Finding]:
     """Find partitions that have most of the bytes of their topic in some hours, and did not in the others."""
     hours: dict[str, dict[datetime.datetime, dict[int, Row]]] = defaultdict(lambda: defaultdict(dict))
     for row in tables.get("produced_hour", ()):
@@ -91,7 +92,7 @@ def _hot_since(tables: Tables, produced: int, counts: dict[str, int], known: set
             ]
             rows = [busiest[at] for at in at_hours]
             requests = sum(row["requests"] for row in rows)
-            if (topic, partition) in known or requests < limits.SKEW_HOURS_REQUESTS or len(at_hours) >= _LONG * len(by_hour):
+            if requests < limits.SKEW_HOURS_REQUESTS or len(at_hours) >= _LONG * len(by_hour):
                 continue
             if at_hours[-1] - at_hours[0] >= len(at_hours) * _HOUR:
                 continue  # now and then, by chance

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from twisted_kafka_spark.records import kafka_log
 from twisted_kafka_spark.records.clocks import Clock, Skew, Skews, latest_us
 from twisted_kafka_spark.records.pieces import head
-from twisted_kafka_spark.records.schema import FIELDS, RESOURCE_FIELDS, TOPIC_FIELDS, TRANSACTION_FIELDS, Field
+from twisted_kafka_spark.records.schema import DECISION_FIELDS, FIELDS, RESOURCE_FIELDS, TOPIC_FIELDS, TRANSACTION_FIELDS, Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,7 @@ _ONE_BY_ONE = 32
 
 _SKEWED = "clock"
 """The `error` of a row that counts lines with a wrong time."""
-_ARROW = {"int": "int32", "bigint": "int64", "string": "string"}
+_ARROW = {"int": "int32", "bigint": "int64", "string": "string", "boolean": "bool_"}
 _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$"
 
 
@@ -99,6 +99,14 @@ class Records:
         return batch.filter(timed)
 
 
+_ELEMENTS = (TOPIC_FIELDS, RESOURCE_FIELDS, DECISION_FIELDS)
+"""The fields of the elements of lists."""
+
+
+def _inner(fields: tuple[Field, ...]) -> str:
+    return ", ".join(f"{each.name}: {each.ddl}" for each in fields)
+
+
 @cache
 def record_schema() -> pa.Schema:
     """Return the Arrow schema of a record."""
@@ -111,7 +119,8 @@ def record_schema() -> pa.Schema:
         if ddl == "array<int>":
             return pa.list_(pa.int32())
         if ddl.startswith("array"):
-            return pa.list_(struct(RESOURCE_FIELDS if ddl.startswith("array<struct<type") else TOPIC_FIELDS))
+            elements = next(fields for fields in _ELEMENTS if ddl == f"array<struct<{_inner(fields)}>>")
+            return pa.list_(struct(elements))
         return struct(TRANSACTION_FIELDS) if ddl.startswith("struct") else getattr(pa, _ARROW[ddl])()
 
     return pa.schema([(each.name, arrow_type(each.ddl)) for each in FIELDS])

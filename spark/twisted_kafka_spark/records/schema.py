@@ -77,6 +77,15 @@ RESOURCE_FIELDS: tuple[Field, ...] = (
 )
 """The fields of an element of `resources`."""
 
+DECISION_FIELDS: tuple[Field, ...] = (
+    Field("type", "string", "string", "the type of a resource, as in `resources`"),
+    Field("name", "string", "string", "its name; of the cluster `kafka-cluster`"),
+    Field("operation", "string", "string", "the operation, by Kafka's name: `Read`, `DescribeConfigs` ..."),
+    Field("allowed", "boolean", "boolean", "whether the authorizer allows it"),
+)
+"""The fields of an element of `decisions`."""
+
+_DECISION_DDL = ", ".join(f"{field.name}: {field.ddl}" for field in DECISION_FIELDS)
 _RESOURCE_DDL = ", ".join(f"{field.name}: {field.ddl}" for field in RESOURCE_FIELDS)
 _TOPIC_DDL = ", ".join(f"{field.name}: {field.ddl}" for field in TOPIC_FIELDS)
 _TRANSACTION_DDL = ", ".join(f"{field.name}: {field.ddl}" for field in TRANSACTION_FIELDS)
@@ -148,6 +157,18 @@ FIELDS: tuple[Field, ...] = (
         "int",
         "int",
         "number of resources that are not listed; present only if there are more than `access.log.max.topics`. Since version 2",
+    ),
+    Field(
+        "decisions",
+        f"array<struct<{_DECISION_DDL}>>",
+        "array",
+        "what the authorizer decided about the request; present only if it was asked. Since version 2",
+    ),
+    Field(
+        "decisions_left_out",
+        "int",
+        "int",
+        "number of decisions that are not listed; present only if there are more than `access.log.max.topics`. Since version 2",
     ),
     Field(
         "transaction",

@@ -46,7 +46,7 @@ def _as_constant(api: str) -> str:
 
 _APIS = (*ADMINISTRATION, *LOGINS, *LIFECYCLE)
 _RELEVANT = re.compile(
-    rf'"api":"(?:{"|".join(_APIS)})"|{_REFUSED}|"requestApiKeyName":"(?:{"|".join(map(_as_constant, _APIS))})"'
+    rf'"allowed":false|"api":"(?:{"|".join(_APIS)})"|{_REFUSED}|"requestApiKeyName":"(?:{"|".join(map(_as_constant, _APIS))})"'
     rf'|rrorCode":(?:{_REFUSED_CODES})\b'.encode()
 )
 """Lines that may become events, of this broker or of Apache Kafka; the others are not parsed."""
@@ -71,6 +71,8 @@ def records(pieces: Iterable[Piece], utc_offset_s: int = 0, since: str = "", unt
 
 def is_audited(record: Values) -> bool:
     """Return whether a request is a login, a refusal, a change of the cluster, or a broker that starts or stops."""
+    if any(not decision["allowed"] for decision in record["decisions"] or ()):
+        return True
     errors = [record["error"], *(topic["error"] for topic in record["topics"] or ())]
     return record["api"] in _APIS or any(error is not None and error.endswith(_REFUSED) for error in errors)
 
@@ -117,7 +119,12 @@ def _ocsf(record: Values, version: str) -> Values:
             "uid": identity(record),
             "product": {"name": "twisted-kafka-spark", "vendor_name": "twisted_kafka", "version": version},
         },
-        "unmapped": {"listener": record["listener"], "api_version": record["version"], "node": record["node"]},
+        "unmapped": {
+            "listener": record["listener"],
+            "api_version": record["version"],
+            "node": record["node"],
+            "decisions": record["decisions"],
+        },
     }
     return _without_none({**common, **_of_class(uid, record)})
 
@@ -161,6 +168,7 @@ def _cloud_event(record: Values) -> Values:
             name: record[name] for name in ("api", "version", "principal", "client_id", "listener", "protocol", "error", "group_id")
         },
         "granted": not is_refused(record),
+        "decisions": record["decisions"],
         "source": source,
         "destination": destination,
         "resources": [{"type": kind, "name": name} for kind, name in resources(record)],
@@ -186,7 +194,8 @@ def activity_of(api: str) -> int:
 
 def is_refused(record: Values) -> bool:
     """Return whether the authorizer refused a request, or some of its topics."""
-    return (record["error"] or "").endswith(_REFUSED) or _refused_topics(record)
+    is_denied = any(not decision["allowed"] for decision in record["decisions"] or ())
+    return is_denied or (record["error"] or "").endswith(_REFUSED) or _refused_topics(record)
 
 
 def _refused_topics(record: Values) -> bool:

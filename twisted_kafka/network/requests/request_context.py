@@ -37,6 +37,10 @@ ResourceNote = tuple[ResourceKind, str | None]
 """A resource; None for all of the type, or for the default of the type."""
 
 
+DecisionNote = tuple[ResourceKind, str, str]
+"""A question to the authorizer: the type and the name of a resource, and the operation by Kafka's name, ``DescribeConfigs``."""
+
+
 class TransactionOutcome(StrEnum):
     """How a transaction ended."""
 
@@ -120,6 +124,7 @@ class RequestContext:
         "connection",
         "conversion",
         "correlation_id",
+        "decisions",
         "denials",
         "error",
         "error_counts",
@@ -150,6 +155,8 @@ class RequestContext:
         """Set by Produce."""
         self.resources: dict[ResourceNote, None] | None = None
         """Further resources that the request is about, in order."""
+        self.decisions: dict[DecisionNote, bool] | None = None
+        """What the authorizer was asked, with its answers, in order; None if it was not asked."""
         self.error = 0
         self.error_counts: Mapping[int, int] | None = None
         """Counts by error code of the response, including NONE; None if the response has one code, ``error``."""
@@ -180,6 +187,12 @@ class RequestContext:
         if self.resources is None:
             self.resources = {}
         self.resources[kind, name] = None
+
+    def note_decision(self, kind: ResourceKind, name: str, operation: str, is_allowed: bool) -> None:
+        """Record for the access log what the authorizer decided about a resource."""
+        if self.decisions is None:
+            self.decisions = {}
+        self.decisions[kind, name, operation] = is_allowed
 
     def note_error(self, error: int) -> None:
         """Record an error code of the response. The first one is the request's error in metrics and the access log."""
