@@ -170,7 +170,7 @@ def test_transactions(document: dict[str, Any], duck: Any) -> None:
 
 def test_the_page_of_a_busy_day_is_small(document: dict[str, Any]) -> None:
     page = as_html(document)
-    assert len(page.encode()) < 300_000
+    assert len(page.encode()) < 320_000
     assert page.count("<svg") == page.count("</svg>") > 4
     assert page.count('role="img" aria-label="') == page.count("<svg")
     assert "<table>" in page[page.index("<svg") :]

@@ -87,7 +87,7 @@ def find_by_minute(tables: Tables, over_all: Sequence[Finding] = ()) -> list[Fin
     found += silent_clients(tables, [*found, *over_all])
     for detector in MINUTE_DETECTORS:
         found += detector(tables)
-    found += [*leaked_connections(tables, found), *repeated_rebalances(tables, found), *bulk(tables)]
+    found += [*leaked_connections(tables, found), *repeated_rebalances(tables, found), *bulk(tables, [*found, *over_all])]
     found += smaller_batches(tables, over_all)
     found += unusual_traffic(tables, [*found, *over_all])
     return [*found, *busier_clients(tables, [*found, *over_all]), *unread_topics(tables, found)]

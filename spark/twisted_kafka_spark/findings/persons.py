@@ -162,8 +162,11 @@ def busier_clients(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding
             )
 
 
-def bulk(tables: Tables) -> Iterator[Finding]:
-    """Find clients that read or write far more bytes than they usually do, or than all others do."""
+def bulk(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
+    """Find clients that read or write far more bytes than they usually do, or than all others do.
+
+    Bytes that one of the `known` findings explains are left out.
+    """
     grid = tables.grids.persons
     for moved in MOVED:
         rows = grid.rows(api=moved.api)
@@ -175,6 +178,8 @@ def bulk(tables: Tables) -> Iterator[Finding]:
                 client_id, principal, _ = grid.names[row]
                 span = span_of_client(grid, row, run)
                 inside = mine[run[0] : run[1] + 1]
+                if any(is_about(each, (client_id, principal), span) and moved.api in each.explains for each in known):
+                    continue
                 topics = topics_of(tables, (client_id, principal), moved.api)
                 yield Finding(
                     moved.finding,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Values = dict[str, Any]
 MOST_LINEAGE, MOST_GROUPS = 300, 200
 """Rows of readers and writers, and groups: those with the most bytes, or requests."""
+_NAMED = ("topic", "client_id", "principal", "api", "group_id")
 _COMMITS = ("OffsetCommit", "TxnOffsetCommit")
 
 
@@ -43,7 +44,7 @@ def lineage(tables: Tables) -> list[Values]:
         if row["group_id"] is not None:
             groups[row["topic"], row["client_id"], row["principal"]].add(row["group_id"])
     rows = [row for row in tables["lineage"] if row["api"] not in _COMMITS]
-    rows.sort(key=lambda row: (-(row["bytes"] or 0), -row["requests"], str(row["topic"]), str(row["client_id"])))
+    rows.sort(key=lambda row: (-(row["bytes"] or 0), -row["requests"], *(str(row[key]) for key in _NAMED)))
     return [
         {
             "topic": row["topic"],

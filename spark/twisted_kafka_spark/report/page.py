@@ -444,6 +444,10 @@ def _lines(document: Values) -> str:
     return f"<ul>{counts}</ul>{notes}" + (f"<p>Samples of lines without a record:</p><ul>{samples}</ul>" if samples else "")
 
 
+_MOST_OF_MANY = 30
+"""Rows of a table that the JSON has whole."""
+
+
 def _administration(document: Values) -> str:
     changes = document["administration"]
     if not changes:
@@ -476,7 +480,7 @@ def _readers(document: Values) -> str:
         text("first", "first"),
         text("last", "last"),
     ]
-    return table("Who writes and reads which topic", rows, columns, most=len(rows))
+    return table(f"Who writes and reads which topic, the first {_MOST_OF_MANY} by bytes", rows, columns, most=_MOST_OF_MANY)
 
 
 def _groups(document: Values) -> str:
@@ -491,7 +495,7 @@ def _groups(document: Values) -> str:
         text("first", "first"),
         text("last", "last"),
     ]
-    return table("Groups", rows, columns, most=len(rows))
+    return table("Groups", rows, columns, most=_MOST_OF_MANY)
 
 
 SECTIONS: tuple[tuple[str, str, Callable[[Values], str]], ...] = (

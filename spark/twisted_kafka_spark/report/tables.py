@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any, NamedTuple
@@ -9,6 +11,8 @@ from typing import Any, NamedTuple
 from twisted_kafka_spark.report.words import BYTES, TIMES, Units, duration, number, size, without_unit
 
 Values = dict[str, Any]
+_SAFE = re.compile(r"[^\w ,.%()/-]")
+"""Characters that a text in a style must not have."""
 FOLDED_AFTER = 8
 """Rows of a table after which the others are folded."""
 
@@ -91,11 +95,21 @@ def table(caption: str, rows: Iterable[Values], columns: Sequence[Column], most:
     return _table(caption, shown[:FOLDED_AFTER], columns) + folded(f"{len(shown) - FOLDED_AFTER} more", rest)
 
 
+def _labels(name: str, columns: Sequence[Column]) -> str:
+    """Return the style that puts headings before cells on a narrow screen, where a row is a block."""
+    shown = [(at, column.heading) for at, column in enumerate(columns, 1) if column.heading and not column.is_markup]
+    rules = "".join(f'.{name} td:nth-child({at})::before{{content:"{_SAFE.sub(" ", heading)} "}}' for at, heading in shown)
+    return f"<style>@media (max-width:640px){{{rules}}}</style>"
+
+
 def _table(caption: str, rows: Sequence[Values], columns: Sequence[Column]) -> str:
+    name = f"t{zlib.crc32(caption.encode()):x}"
     head = "".join(f'<th scope="col"{_kind(column)}>{escape(column.heading)}</th>' for column in columns)
     body = "".join(f"<tr>{''.join(_cell(column, row) for column in columns)}</tr>" for row in rows)
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table><caption>{escape(caption)}</caption>'
+        f"{_labels(name, columns)}"
+        f'<div class="scroll {name}" tabindex="0" role="region" aria-label="{escape(caption)}">'
+        f"<table><caption>{escape(caption)}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
@@ -111,5 +125,4 @@ def _kind(column: Column) -> str:
 
 def _cell(column: Column, row: Values) -> str:
     value = column.value(row)
-    label = f' data-label="{escape(column.heading)}"' if column.heading else ""
-    return f"<td{_kind(column)}{label}>{value if column.is_markup else escape(value)}</td>"
+    return f"<td{_kind(column)}>{value if column.is_markup else escape(value)}</td>"
