@@ -7,10 +7,10 @@ import pytest
 
 from tests.support.coordinator_fakes import Bench, join
 from twisted_kafka.group_coordinator.assignors.simple import SimpleAssignor
+from twisted_kafka.group_coordinator.end_offsets import EndOffset
 from twisted_kafka.group_coordinator.group_coordinator_metrics import COORDINATOR_TYPE
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import Client, Sender
-from twisted_kafka.group_coordinator.share.end_offsets import EndOffset
 from twisted_kafka.protocol.errors import (
     ErrorCode,
     FencedMemberEpochError,

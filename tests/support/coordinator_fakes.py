@@ -15,6 +15,7 @@ from twisted_kafka.coordinator.interfaces import Appended
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from twisted_kafka.group_coordinator.assignors.loading import load_assignors
 from twisted_kafka.group_coordinator.assignors.simple import SimpleAssignor
+from twisted_kafka.group_coordinator.end_offsets import EndOffset
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
 from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
@@ -22,7 +23,6 @@ from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordi
 from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
 from twisted_kafka.group_coordinator.group_shard import GroupShardFactory
 from twisted_kafka.group_coordinator.requests import JoinRequest
-from twisted_kafka.group_coordinator.share.end_offsets import EndOffset
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms
 from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.metadata.cache import MetadataSnapshot, Node

@@ -5,10 +5,10 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from twisted_kafka.group_coordinator.assignors.interface import ConsumerGroupAssignor
+from twisted_kafka.group_coordinator.end_offsets import EndOffset
 from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
 from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
 from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
-from twisted_kafka.group_coordinator.share.end_offsets import EndOffset
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.share.persister import IPersister

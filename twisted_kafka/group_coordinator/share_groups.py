@@ -5,10 +5,10 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime
+from twisted_kafka.group_coordinator.end_offsets import EndOffset
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_shard import GroupShard
 from twisted_kafka.group_coordinator.requests import Client
-from twisted_kafka.group_coordinator.share.end_offsets import EndOffset
 from twisted_kafka.group_coordinator.share.persister_requests import SharePartitionId, summary_request
 from twisted_kafka.group_coordinator.share.share_group_protocol import check_share_heartbeat
 from twisted_kafka.group_coordinator.share.share_offsets import SharePartitionErrors, TopicErrors
