@@ -6,11 +6,15 @@ import shutil
 import subprocess
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 import twisted_kafka
 from tests.support.ports import free_port
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.command_line import settings_in
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -57,3 +61,39 @@ def test_the_unit_is_hardened() -> None:
     if "unrecognized option" in done.stderr:
         pytest.skip("needs systemd 250")
     assert done.returncode == 0, done.stdout[-300:]
+
+
+def manifests() -> list[dict[str, Any]]:
+    yaml = YAML(typ="safe")
+    return list(yaml.load_all((ROOT / "etc" / "kubernetes" / "kafka.yaml").read_text()))
+
+
+def test_the_manifests_select_the_pod_of_one_broker() -> None:
+    kinds = {each["kind"]: each for each in manifests()}
+    assert set(kinds) == {"Service", "StatefulSet", "PodDisruptionBudget", "NetworkPolicy"}
+    labels = kinds["StatefulSet"]["spec"]["template"]["metadata"]["labels"]
+    assert kinds["Service"]["spec"]["selector"] == labels
+    for kind, path in (("StatefulSet", "selector"), ("PodDisruptionBudget", "selector"), ("NetworkPolicy", "podSelector")):
+        assert kinds[kind]["spec"][path] == {"matchLabels": labels}
+    stateful = kinds["StatefulSet"]["spec"]
+    assert (stateful["replicas"], stateful["serviceName"]) == (1, kinds["Service"]["metadata"]["name"])
+
+
+def test_the_pod_runs_what_the_image_has() -> None:
+    (pod,) = [each["spec"]["template"]["spec"] for each in manifests() if each["kind"] == "StatefulSet"]
+    (container,) = pod["containers"]
+    user = re.search(r"^USER (\d+):(\d+)$", DOCKERFILE, re.MULTILINE)
+    assert user
+    assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["fsGroup"]) == tuple(map(int, user.groups()))
+    assert re.search(r"^VOLUME (\S+)$", DOCKERFILE, re.MULTILINE)[1] in [each["mountPath"] for each in container["volumeMounts"]]
+    exposed = re.search(r"^EXPOSE (.*)$", DOCKERFILE, re.MULTILINE)[1].split()
+    assert [str(each["containerPort"]) for each in container["ports"]] == exposed
+    config = KafkaConfig.from_properties(settings_in({each["name"]: each["value"] for each in container["env"]}))
+    assert config.warnings == ()
+    assert config.broker_id == 1
+
+
+def test_the_pod_is_valid_for_kubernetes() -> None:
+    validator = pytest.importorskip("kubernetes_validate")  # 70 MB of schemas, in no extra
+    for each in manifests():
+        validator.validate(each, "1.34", strict=True)

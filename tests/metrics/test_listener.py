@@ -135,3 +135,12 @@ def test_a_client_that_accepts_gzip_gets_less(served: Served) -> None:
     page = gzip.decompress(body)
     assert page.splitlines()[:2] == plain.partition(b"\r\n\r\n")[2].splitlines()[:2]
     assert len(body) < len(page)
+
+
+def test_a_health_check_costs_no_page(served: Served) -> None:
+    for _ in range(3):
+        answer = served.ask(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").value()  # type: ignore[no-untyped-call]
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+        assert answer.endswith(b"ok\n")
+    assert served.pages == 0
+    assert served.ask(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").value().startswith(b"HTTP/1.1 404 ")  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""The metrics over HTTP for Prometheus: ``GET /metrics`` at the address of the key ``metrics.listener``.
+"""The metrics over HTTP for Prometheus: ``GET /metrics`` at the address of the key ``metrics.listener``; and ``/health``.
 
 The listener shares the main reactor with the broker's own work, so a client must not be able to keep it busy or to fill memory or
 the disk: one request per connection, no bodies, limits on the number and duration of connections and on how often a page is
@@ -39,6 +39,9 @@ PAUSES = 9
 """A page is served from cache for this many times as long as it took to render, so rendering takes at most a tenth of the time."""
 
 
+HEALTH = b"/health"
+"""A path for health checks: the main reactor runs. It costs no page."""
+
 GZIP_LEVEL = 1
 """The fastest one. It makes a tenth of a page."""
 
@@ -48,7 +51,7 @@ class ListenError(OSError):
 
 
 class MetricsPage(Resource):
-    """All metrics of a registry at /metrics; NOT_FOUND for other paths."""
+    """All metrics of a registry at /metrics, and ok at /health; NOT_FOUND for other paths."""
 
     isLeaf = True  # noqa: N815 Twisted's name
 
@@ -60,6 +63,8 @@ class MetricsPage(Resource):
 
     def render_GET(self, request: Request) -> bytes:
         """Answer with the current metrics, or with those of a moment ago; compressed if the client accepts gzip."""
+        if request.path == HEALTH:
+            return b"ok\n"
         if request.path != b"/metrics":
             request.setResponseCode(NOT_FOUND)
             return b"The metrics are at /metrics\n"
