@@ -1,7 +1,6 @@
 """The command line of `twistd kafka` and `twisted-kafka serve`, and the service that it makes."""
 
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from twisted_kafka.config.command_line import make_config
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.properties import load_properties
 from twisted_kafka.system.log_file import log_file_observer
+from twisted_kafka.system.open_files import allow_open_files
 from twisted_kafka.system.start_up import SERVE_COMMAND, compile_loops, restart_interpreter, without_collector
 
 if TYPE_CHECKING:
@@ -34,9 +34,6 @@ EXIT_STATUS_STOPPED = 0
 
 DAEMON_LOG = "twistd.log"
 """Where twistd logs as a daemon without --logfile."""
-
-OPEN_FILES = 10_240
-"""The real limit of macOS for a process whose hard limit is "unlimited"."""
 
 _EXAMPLES = """
 Examples:
@@ -180,7 +177,7 @@ def _make_service(config: KafkaConfig, reactor: Any, report: Callable[[str], obj
     from twisted_kafka.service import BrokerService
 
     _report_in_one_line(StartError, report)
-    _allow_open_files()
+    allow_open_files()
     use_steady_time(reactor)
     received: list[str] = []
     reactor.callWhenRunning(stop_cleanly_on_signals, reactor, received)
@@ -240,29 +237,13 @@ def _report_in_one_line(expected: type[Exception], report: Callable[[str], objec
     sys.excepthook = show
 
 
-def _allow_open_files() -> None:
-    # Every partition and connection needs file descriptors, and a log that cannot be opened takes its directory offline. The soft
-    # limit is often a few hundred. Like a JVM, raise it to the hard limit.
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for wanted in (hard, OPEN_FILES):
-        if soft == wanted or (wanted == OPEN_FILES and soft > wanted):
-            return
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            return
-        except (ValueError, OSError) as error:
-            _log.info(
-                "Open files are limited to {soft}; the limit cannot be raised to {wanted}: {error}",
-                soft=soft,
-                wanted=wanted,
-                error=error,
-            )
-
-
 def _stopping_signals() -> list[int]:
-    """Return the signals that stop a broker, the same as for a JVM: SIGHUP is left out if it is ignored, as under nohup."""
-    hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
-    return [signal.SIGTERM, signal.SIGINT, *hang_up]
+    """Return the signals that stop a broker, the same as for a JVM: SIGHUP is left out if it is ignored, as under nohup.
+
+    Windows has SIGBREAK (Ctrl-Break) in its place.
+    """
+    present = [getattr(signal, name) for name in ("SIGHUP", "SIGBREAK") if hasattr(signal, name)]
+    return [signal.SIGTERM, signal.SIGINT, *(each for each in present if signal.getsignal(each) is not signal.SIG_IGN)]
 
 
 def _interrupt_on_signals(service: "BrokerService", received: list[str]) -> None:

@@ -169,8 +169,8 @@ class CrashDisk:
         half of its data before. Never when they are negative.
         """
         self.steps, self.crash_at, self.fail_at, self.is_full = 0, crash_at, fail_at, False
-        self._real = {name: getattr(os, name) for name in WATCHED}
-        for name in WATCHED:
+        self._real = {name: getattr(os, name) for name in WATCHED if hasattr(os, name)}
+        for name in self._real:
             setattr(os, name, getattr(self, f"_{name}"))
         try:
             yield

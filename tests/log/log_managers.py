@@ -62,6 +62,9 @@ class Broker:
     def crash(self, manager: LogManager) -> None:
         for directory in manager.directories:
             directory.release()
+            for log in directory.logs.values():
+                for segment in log.segments:
+                    segment.release_file()  # the kernel closes the files of a dead process
 
     def later(self, ms: int) -> None:
         self.clock.advance_ms(ms)

@@ -33,17 +33,22 @@ class Bench:
         self.directory = directory
         self.are_transactions_verified = False
         self.config = LogConfig(**settings)
+        self._log: UnifiedLog | None = None
 
     def open(self, **known: Any) -> UnifiedLog:
-        # What an earlier life had scheduled died with it.
+        # What an earlier life had scheduled died with it, and the kernel has closed its files.
         self.scheduler = ManualScheduler(self.clock)
+        if self._log is not None:
+            for segment in self._log.segments:
+                segment.release_file()
         self.environment = LogEnvironment(
             self.clock,
             self.scheduler,
             on_storage_failure=lambda _path, error: self.failures.append(error),
             are_transactions_verified=lambda: self.are_transactions_verified,
         )
-        return UnifiedLog.open(self.directory, PARTITION, self.config, self.environment, LastStop(**known))
+        self._log = UnifiedLog.open(self.directory, PARTITION, self.config, self.environment, LastStop(**known))
+        return self._log
 
     def reopen_clean(self, log: UnifiedLog) -> UnifiedLog:
         log.flush()

@@ -11,6 +11,8 @@ from typing import Final
 
 from twisted.logger import Logger
 
+from twisted_kafka.system.names import open_descriptor
+
 _log = Logger()
 
 _TAIL_BYTES: Final = 1 << 16
@@ -101,7 +103,7 @@ class LogFiles:
         while True:
             path = folder / f".node-{self._node_id}-{sequence:06}.jsonl"
             try:
-                self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+                self._descriptor = open_descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)
                 break
             except FileExistsError:
                 sequence += 1

@@ -10,6 +10,8 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system import disk
 from twisted_kafka.system.durability import fsync, has_to_last
 from twisted_kafka.system.file_io import write_at
+from twisted_kafka.system.names import open_descriptor, remove, replace
+from twisted_kafka.system.platform import SYNCS_DIRECTORIES
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -69,14 +71,14 @@ def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        fd = open_descriptor(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             write_at(fd, data, 0)
             if sync:
                 fsync(fd, temporary)
         finally:
             os.close(fd)
-        os.replace(temporary, path)
+        replace(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
             remove_if_there(temporary)  # on a full disk, others need the space
@@ -89,25 +91,15 @@ def sync_file(path: Path) -> None:
     """Make the content of the file at ``path`` durable, if there is one; raises OSError."""
     if not has_to_last(path):
         return
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return
-    try:
-        disk.sync(fd)
-    finally:
-        os.close(fd)
+    with contextlib.suppress(FileNotFoundError):
+        disk.sync_path(path)
 
 
 def sync_directory(path: Path) -> None:
     """Make the names that were created, changed or removed in ``path`` durable; raises OSError."""
     if not has_to_last(path):
         return
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        disk.sync(fd)
-    finally:
-        os.close(fd)
+    disk.sync_names(path)
 
 
 def make_directory(path: Path) -> None:
@@ -127,7 +119,7 @@ def sync_file_system(path: Path) -> None:
 
     It makes the fsyncs that follow fast, but does not replace them: their errors say which file failed. Raises OSError.
     """
-    if not has_to_last(path):
+    if not has_to_last(path) or not SYNCS_DIRECTORIES:
         return
     import ctypes
 
@@ -146,4 +138,4 @@ def sync_file_system(path: Path) -> None:
 def remove_if_there(path: Path) -> None:
     """Remove the file at ``path``, if it exists; raises OSError."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
+        remove(path)

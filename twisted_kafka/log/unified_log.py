@@ -1,7 +1,6 @@
 """UnifiedLog: one partition's log."""
 
 import errno
-import os
 import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -63,6 +62,7 @@ from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system.buffers import join
 from twisted_kafka.system.file_io import ShortFileError
+from twisted_kafka.system.names import rename
 
 MAX_JOINED_BYTES = 1 << 20
 """Joined batches with this many bytes take no further batch: joining copies them."""
@@ -979,13 +979,17 @@ class UnifiedLog:
     def move_to(self, directory: Path) -> None:
         """Rename the log's directory within its log directory; raises OSError."""
         with self._flush_lock, self._lock:
-            os.rename(self.dir, directory)
+            rename(self.dir, directory, self._release_files)
             self.dir = directory
             self.is_future = directory.name.endswith(FUTURE_DIRECTORY_SUFFIX)
             self._snapshots.directory = directory
             self.leader_epochs.path = directory / self.leader_epochs.path.name
             for segment in self.segments:
                 segment.move_to(directory)
+
+    def _release_files(self) -> None:
+        for segment in self.segments:
+            segment.release_file()
 
     def write_out(self) -> None:
         """Write a producer snapshot and the index entries that are only in memory; they are not durable yet."""
@@ -1027,8 +1031,7 @@ class UnifiedLog:
         """Release the files and write nothing: the disk failed, or the log is being deleted."""
         with self._lock:
             self._is_closed = True
-            for segment in self.segments:
-                segment.release_file()
+            self._release_files()
 
     def delete(self) -> None:
         """Delete the directory with all files; raises OSError."""

@@ -43,6 +43,7 @@ from twisted_kafka.metadata.watches import Watches
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.system.durability import has_to_last
 from twisted_kafka.system.forks import close_in_children, never_finalize
+from twisted_kafka.system.names import open_descriptor
 from twisted_kafka.timing.clock import IClock, SystemClock
 
 FORMAT_VERSION: Final = 2
@@ -142,7 +143,7 @@ class SqliteStore:
             return
         # It has keys that follow from passwords. SQLite's other files get its mode.
         with suppress(FileExistsError):
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, OWNER_ONLY))
+            os.close(open_descriptor(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, OWNER_ONLY))
 
     def _begin_session(self, database: sqlite3.Connection) -> None:
         database.execute("UPDATE counter SET value = value + 1 WHERE name = 'session'")

@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TextIO
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.recording.message_form import has_secrets, read_message, write_message
+from twisted_kafka.system.names import open_descriptor
 from twisted_kafka.timing.clock import IClock
 
 ANSWERED: Final = "answered"
@@ -67,7 +68,7 @@ class Recording:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if is_new else os.O_TRUNC)
-        descriptor = os.open(self.path, flags, 0o600)
+        descriptor = open_descriptor(self.path, flags, 0o600)
         self._file: TextIO | None = os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass", newline="\n")
         self._bytes = 0
         self.written = 0

@@ -1,13 +1,14 @@
 """Copies, reads and writes of buffers, which may be large."""
 
-import os
 import socket
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from twisted_kafka.system.interpreter import EMULATES_C_API
+from twisted_kafka.system.positions import AnyBuffer
 
-AnyBuffer = bytes | bytearray | memoryview
+COPIED_BYTES: Final = 64 * 1024
+"""Most bytes that are copied to be sent in one system call, where the system cannot gather them."""
 
 if EMULATES_C_API:
     from twisted_kafka.system.foreign import copy_into, join, pwrite, receive, to_bytes
@@ -17,10 +18,7 @@ if EMULATES_C_API:
         return view
 
 else:
-
-    def pwrite(fd: int, data: AnyBuffer, position: int, /) -> int:
-        """Write with the present ``os.pwrite``, which simulated disks of tests replace."""
-        return os.pwrite(fd, data, position)
+    from twisted_kafka.system.positions import pwrite
 
     def to_bytes(data: AnyBuffer) -> bytes:
         """Return the content as ``bytes``."""
@@ -43,4 +41,24 @@ else:
         target[position : position + len(data)] = data
 
 
-__all__ = ["copy_into", "join", "pwrite", "receive", "to_bytes", "to_read"]
+if hasattr(socket.socket, "sendmsg"):
+
+    def send_gathered(connection: socket.socket, parts: Sequence[AnyBuffer], flags: int) -> int:
+        """Send parts of bytes in one system call; return how many bytes the socket took. Raises OSError."""
+        return connection.sendmsg(parts, (), flags)
+
+else:  # Windows
+
+    def send_gathered(connection: socket.socket, parts: Sequence[AnyBuffer], flags: int) -> int:
+        """Send the first part if it is large, else a copy of the first parts; return how many bytes the socket took."""
+        copied: list[AnyBuffer] = []
+        left = COPIED_BYTES
+        for part in parts:
+            if len(part) > left:
+                break
+            copied.append(part)
+            left -= len(part)
+        return connection.send(b"".join(copied) if copied else parts[0], flags)
+
+
+__all__ = ["AnyBuffer", "copy_into", "join", "pwrite", "receive", "send_gathered", "to_bytes", "to_read"]

@@ -1,15 +1,23 @@
 """The platform's functions for durable writes, and for locks of files.
 
 macOS has neither ``fdatasync`` nor ``posix_fallocate``, and its ``fsync`` leaves data in the drive's cache: ``F_FULLFSYNC`` empties
-it (fcntl(2) of macOS).
+it (fcntl(2) of macOS). Windows syncs only files that are open for writing, and no directories.
 """
 
 import errno
-import fcntl
 import os
+import shutil
 import struct
 import sys
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
+
+from twisted_kafka.system.platform import SYNC_FLAGS, SYNCS_DIRECTORIES
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl: Any = None  # type: ignore[no-redef]
 
 _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
 _NOT_OFFERED: Final = (errno.EINVAL, errno.ENOTSUP, errno.ENOTTY, errno.ENOSYS)
@@ -38,6 +46,32 @@ def sync_data(descriptor: int) -> None:
         os.fdatasync(descriptor)
     else:
         sync(descriptor)
+
+
+def sync_path(path: Path) -> None:
+    """Make the file at a path durable; raises OSError."""
+    descriptor = os.open(path, SYNC_FLAGS)
+    try:
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_names(directory: Path) -> None:
+    """Make the names in a directory durable; raises OSError."""
+    if not SYNCS_DIRECTORIES:
+        return
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def space_bytes(path: Path) -> tuple[int, int]:
+    """Return the size of the file system with a path, and how much of it this process may use; raises OSError."""
+    space = shutil.disk_usage(path)
+    return space.total, space.free
 
 
 def reserve(descriptor: int, size_bytes: int) -> None:

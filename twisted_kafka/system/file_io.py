@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from twisted_kafka.system.buffers import AnyBuffer, pwrite
+from twisted_kafka.system.platform import HAS_POSITIONS
+from twisted_kafka.system.positions import pread
 
 _CAN_LOAD: Final = sys.platform == "linux" and hasattr(os, "sendfile")
 
@@ -36,7 +38,7 @@ def read_at(file: OpenFile, size_bytes: int, position: int) -> bytes:
     Raises ShortFileError if the file ends before, and OSError; both name the file and the position.
     """
     try:
-        data = os.pread(file.fileno(), size_bytes, position)
+        data = pread(file.fileno(), size_bytes, position)
     except OSError as error:
         raise _unreadable(file, position, error) from error
     return data if len(data) == size_bytes else _read_rest(file, data, size_bytes, position)
@@ -46,7 +48,7 @@ def _read_rest(file: OpenFile, begun: bytes, size_bytes: int, position: int) -> 
     parts, done = [begun], len(begun)
     while done < size_bytes:
         try:
-            part = os.pread(file.fileno(), size_bytes - done, position + done)
+            part = pread(file.fileno(), size_bytes - done, position + done)
         except OSError as error:
             raise _unreadable(file, position + done, error) from error
         if not part:
@@ -58,7 +60,7 @@ def _read_rest(file: OpenFile, begun: bytes, size_bytes: int, position: int) -> 
 
 def read_into(file: OpenFile, memory: memoryview, position: int) -> None:
     """Fill ``memory`` with the bytes from ``position`` on; raises as ``read_at``."""
-    if not hasattr(os, "preadv"):
+    if not (HAS_POSITIONS and hasattr(os, "preadv")):
         memory[:] = read_at(file, len(memory), position)
         return
     done, size = 0, len(memory)

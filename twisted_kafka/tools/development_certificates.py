@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from twisted_kafka.system.names import open_descriptor
 from twisted_kafka.tls.jks import SALT_BYTES, encrypt_key, write_jks
 
 AUTHORITY_DAYS: Final = 3650
@@ -171,7 +172,7 @@ class DevelopmentCertificates:
         path = self._directory / name
         temporary = path.with_name(f".{name}.new")
         temporary.unlink(missing_ok=True)
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with os.fdopen(open_descriptor(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(data)
         temporary.replace(path)
         self._written.append(path)

@@ -12,6 +12,7 @@ from twisted_kafka.config.command_line import make_config
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metadata.tree import decode_tree, encode_tree, read_tree, write_tree
+from twisted_kafka.system.names import open_descriptor
 from twisted_kafka.timing.clock import SystemClock
 
 
@@ -37,7 +38,7 @@ def add_command(parser: argparse.ArgumentParser) -> None:
 def _export(options: argparse.Namespace) -> int:
     with _store(options, must_exist=True) as store:
         count = 0
-        descriptor = os.open(options.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = open_descriptor(options.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
                 for count, line in enumerate(encode_tree(read_tree(store))):  # noqa: B007 - the last one counts

@@ -3,11 +3,14 @@
 import sys
 from collections.abc import Sequence
 
+from twisted_kafka.system.platform import HAS_DAEMONS
 from twisted_kafka.system.start_up import CLUSTER_COMMAND, SERVE_COMMAND, restart_interpreter
 
 
 def cluster(options: Sequence[str]) -> int:
     """Run twistd in this process for ``twisted-kafka cluster``; as ``serve``."""
+    if not HAS_DAEMONS:
+        sys.exit(f"{CLUSTER_COMMAND}: Windows cannot tie processes to each other: run it in WSL, or a cluster of the testing kit")
     return _run(CLUSTER_COMMAND, "kafka-cluster", options)
 
 
@@ -23,6 +26,7 @@ def serve(options: Sequence[str]) -> int:
 def _run(command: str, service: str, options: Sequence[str]) -> int:
     from twisted.scripts import twistd
 
-    sys.argv = [command, "--nodaemon", "--pidfile=", service, *options]
+    # On Windows twistd has neither daemons nor pid files.
+    sys.argv = [command, "--nodaemon", *(["--pidfile="] if HAS_DAEMONS else []), service, *options]
     twistd.run()  # type: ignore[no-untyped-call]
     return 0

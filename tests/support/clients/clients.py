@@ -1,7 +1,6 @@
 """Each real client as two functions: one that sends values, one that reads all values of a topic back."""
 
 import asyncio
-import fcntl
 import itertools
 import json
 import shutil
@@ -9,9 +8,17 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 READ_TIMEOUT_S = 180
 _numbers = itertools.count()
+
+
+def _lock(file: IO[Any]) -> None:
+    """Wait until no other worker has locked the file, and lock it until it is closed."""
+    import fcntl  # not on Windows
+
+    fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def new_group() -> str:
@@ -181,7 +188,7 @@ def kafkajs_ready() -> bool:
     if not (shutil.which("node") and shutil.which("npm")):
         return False
     with (folder / "package.json").open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # another worker may be installing it
+        _lock(file)  # another worker may be installing it
         if not all((folder / "node_modules" / name).is_dir() for name in wanted):
             run(["npm", "install", "--no-audit", "--no-fund", "--no-package-lock"], cwd=folder, timeout_s=300)
     return True
@@ -216,7 +223,7 @@ def _class_path(pom: str, name: str, *properties: str) -> str | None:
     if not known.exists():
         cache.mkdir(parents=True, exist_ok=True)
         with (cache.parent / "maven.lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # workers collect the same tests, and Maven's repository takes one writer at a time
+            _lock(file)  # workers collect the same tests, and Maven's repository takes one writer at a time
             if not known.exists():
                 _fetch(cache, pom, known, *properties)
     return known.read_text()

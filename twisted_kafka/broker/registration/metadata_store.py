@@ -10,6 +10,7 @@ from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirecto
 from twisted_kafka.metadata.embedded import IN_PROCESS, SqliteStore
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.system.installation import install_command
+from twisted_kafka.system.platform import HAS_DAEMONS
 from twisted_kafka.timing.clock import IClock
 
 OLDEST_CLUSTER: Final = "2.8-IV0"
@@ -94,6 +95,8 @@ def _refuse_old_brokers(config: KafkaConfig) -> None:
 
 
 def _in_zookeeper(config: KafkaConfig, clock: IClock, *, threaded: bool) -> IMetadataStore:
+    if not HAS_DAEMONS:
+        raise ConfigError("zookeeper.connect does not work on Windows: remove the line, and the broker keeps its own metadata")
     try:  # loaded only for brokers that need it
         from twisted_kafka.broker.registration.zookeeper_settings import zookeeper_settings
         from twisted_kafka.metadata.zookeeper.store import ZooKeeperStore

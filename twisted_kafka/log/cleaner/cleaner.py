@@ -16,6 +16,7 @@ from twisted_kafka.log.cleaner.offset_map import OffsetMap, make_offset_map
 from twisted_kafka.log.cleaner.transactions import CleanedTransactions
 from twisted_kafka.log.files import CLEANED_SUFFIX
 from twisted_kafka.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
+from twisted_kafka.log.segment.segment_file import SegmentGoneError
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.timing.clock import IClock
 
@@ -69,6 +70,14 @@ class Cleaner:
         Raises LogCleaningAbortedError, OSError, KafkaStorageError; CorruptRecordError and InvalidRecordError for malformed records.
         Some segments may be compacted then, which leaves the log valid and complete.
         """
+        try:
+            return self._clean(log, first_dirty_offset, first_uncleanable_offset, permit)
+        except SegmentGoneError as error:
+            raise LogCleaningAbortedError(f"{log.topic_partition} has removed a segment meanwhile") from error
+
+    def _clean(
+        self, log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offset: int, permit: Permit
+    ) -> tuple[int, CleanerStats]:
         stats = CleanerStats()
         begun_ns = self._clock.monotonic_ns()
         dirty = _between(log, first_dirty_offset, first_uncleanable_offset)

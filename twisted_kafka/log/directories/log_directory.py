@@ -1,7 +1,5 @@
 """One entry of ``log.dirs``: its lock, its checkpoints and its clean-shutdown file."""
 
-import errno
-import fcntl
 import json
 import os
 import threading
@@ -23,6 +21,8 @@ from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system.disk import lock_holder
 from twisted_kafka.system.forks import close_in_children
+from twisted_kafka.system.locks import IN_USE, try_lock
+from twisted_kafka.system.names import open_descriptor
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
@@ -95,13 +95,13 @@ class LogDirectory:
         name = os.path.realpath(self.path)
         if name in _held_here:
             raise self._in_use("another broker of this process holds the lock")
-        fd = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        fd = open_descriptor(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try_lock(fd)
         except OSError as error:
             pid = lock_holder(fd)
             os.close(fd)
-            if error.errno not in (errno.EACCES, errno.EAGAIN):
+            if error.errno not in IN_USE:
                 raise
             if pid is None:
                 raise self._in_use("another broker holds the lock") from None

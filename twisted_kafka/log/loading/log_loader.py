@@ -38,6 +38,7 @@ from twisted_kafka.log.segment.log_segments import LogSegments
 from twisted_kafka.log.segment.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system.file_io import read_at
+from twisted_kafka.system.names import remove
 
 SegmentListener = Callable[[int, int], None]
 """Called during recovery with the number of segments left, and the size in bytes of the one that was read."""
@@ -227,10 +228,10 @@ class LogLoader:
         segments = []
         for name, entry in found.items():
             if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
-                os.unlink(entry.path)
+                remove(entry.path)
             elif name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)):
                 if name[: name.rindex(".")] + LOG_SUFFIX not in found:
-                    os.unlink(entry.path)
+                    remove(entry.path)
             elif name.endswith(LOG_SUFFIX):
                 segments.append(self._open_segment(name, found))
         return split_closed(sorted(segments, key=lambda segment: segment.base_offset), self._new_piece)

@@ -21,6 +21,7 @@ from twisted_kafka.log.files import (
     offset_of_name,
     sync_directory,
 )
+from twisted_kafka.system.names import remove, rename
 
 _SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
@@ -38,21 +39,21 @@ def complete_swaps(directory: Path) -> None:
     unfinished = min((offset_of_name(name) for name in cleaned), default=None)
     for name in list(swaps):
         if unfinished is not None and offset_of_name(name) >= unfinished:
-            os.unlink(directory / name)
+            remove(directory / name)
             swaps.remove(name)
     # The .cleaned files last, as they mark the unfinished segments.
     sync_directory(directory)
     for name in cleaned:
-        os.unlink(directory / name)
+        remove(directory / name)
     _remove_replaced(directory, names, swaps)
     sync_directory(directory)
     # The batches first, as in LogSegment.change_suffix. After a crash in between, the next start does the rest.
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     for name in logs:
-        os.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
+        rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
     sync_directory(directory)
     for name in set(swaps).difference(logs):
-        os.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
+        rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
 
 
 def _remove_replaced(directory: Path, names: list[str], swaps: list[str]) -> None:
@@ -64,7 +65,7 @@ def _remove_replaced(directory: Path, names: list[str], swaps: list[str]) -> Non
         first, end = offset_of_name(log), _next_offset(directory / log)
         for name in names:
             if name.endswith(_SEGMENT_SUFFIXES) and first <= offset_of_name(name) < end:
-                os.unlink(directory / name)
+                remove(directory / name)
 
 
 def _next_offset(path: Path) -> int:

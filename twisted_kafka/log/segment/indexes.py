@@ -26,6 +26,7 @@ from typing_extensions import override
 
 from twisted_kafka.log.files import sync_file
 from twisted_kafka.system.file_io import read_at, read_whole, write_at
+from twisted_kafka.system.names import open_descriptor, replace
 
 _OFFSET_ENTRY = struct.Struct(">II")
 _TIME_ENTRY = struct.Struct(">qI")
@@ -156,7 +157,7 @@ class _Index:
 
     def create(self) -> None:
         """Create the empty file of an index without entries; raises OSError."""
-        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+        os.close(open_descriptor(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
         self._written = 0
 
     def reset(self) -> None:
@@ -167,7 +168,7 @@ class _Index:
     def replace_file(self, built: Self) -> None:
         """Replace the file by that of ``built``, an index of the same batches. Searches of the old one continue. Raises OSError."""
         built.release()
-        os.replace(built.path, self.path)
+        replace(built.path, self.path)
         self._file_entries = built.entries
         self._version += 1
 
@@ -191,7 +192,7 @@ class _Index:
         is_new = self._written == _NOTHING_YET
         start = 0 if is_new else self._written
         data = b"".join([pack(keys[i], values[i]) for i in range(start, count)])
-        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
+        fd = open_descriptor(self.path, os.O_WRONLY | os.O_CREAT)
         try:
             if is_new and os.fstat(fd).st_size:
                 os.ftruncate(fd, 0)

@@ -5,6 +5,7 @@ region keeps the file open, so it stays readable after the segment is deleted.
 """
 
 import bisect
+import errno
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -16,12 +17,13 @@ from typing_extensions import override
 from twisted_kafka.log.batch_headers import BatchHeader, IndexedBatch, find_batch, scan_headers
 from twisted_kafka.log.segment.index_check import BatchFile, indexes_fit, rebuild_indexes
 from twisted_kafka.log.segment.indexes import TimestampOffset
-from twisted_kafka.log.segment.segment_file import SegmentFile, old_segments
+from twisted_kafka.log.segment.segment_file import SegmentFile, SegmentGoneError, old_segments
 from twisted_kafka.log.segment.segment_files import SegmentFiles
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.system.disk import reserve
 from twisted_kafka.system.durability import fdatasync
 from twisted_kafka.system.file_io import write_at
+from twisted_kafka.system.platform import KEEPS_OPEN_FILES
 
 _log = Logger()
 
@@ -45,6 +47,7 @@ class LogSegment(SegmentFiles):
         "_bytes_since_index_entry",
         "_checking",
         "_file",
+        "_is_gone",
         "_is_reserved",
         "_max_timestamp",
         "_recent",
@@ -83,6 +86,8 @@ class LogSegment(SegmentFiles):
         self._file: SegmentFile | None = None
         self.was_used = False
         """Whether the file was used since ``old_segments`` last looked at it."""
+        self._is_gone = False
+        """Whether the files are removed, or about to be, where removed files are not readable."""
         self._is_reserved = False
         self._recent: list[Located] = []
         self._bytes_since_index_entry = 0
@@ -135,6 +140,8 @@ class LogSegment(SegmentFiles):
         if file is None:
             # Without a lock: a disk that hangs must not block readers of other disks. If two threads open the file, one wins; never
             # one that opened it after ``preload``, as the name may belong to another segment by then.
+            if self._is_gone:
+                raise SegmentGoneError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
             opened = SegmentFile(self.path, "r+")
             file = self._file
             if file is None:
@@ -359,8 +366,31 @@ class LogSegment(SegmentFiles):
     @override
     def change_suffix(self, suffix: str) -> None:
         """The file is opened again when it is used: its errors name it as it is called then."""
+        if not KEEPS_OPEN_FILES:
+            self.release_file()
         super().change_suffix(suffix)
         self.release_file()
+
+    @override
+    def mark_deleted(self) -> list[Path]:
+        self._leave()
+        return super().mark_deleted()
+
+    @override
+    def remove(self) -> None:
+        self._leave()
+        super().remove()
+
+    @override
+    def remove_durably(self) -> None:
+        self._leave()
+        super().remove_durably()
+
+    def _leave(self) -> None:
+        """Close the file before it is renamed or removed, if it cannot be open then. Readers look for their offset again."""
+        if not KEEPS_OPEN_FILES:
+            self._is_gone = True
+            self.release_file()
 
     # Rebuilding and removing.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from twisted_kafka.log.results import AbortedTransaction, FetchDataInfo, LogOffsetMetadata, log_offset_metadata_of
 from twisted_kafka.log.segment.log_segment import LogSegment
 from twisted_kafka.protocol.regions import FileRegion
+from twisted_kafka.system.platform import KEEPS_OPEN_FILES
 
 
 class LogSegments:
@@ -117,6 +118,8 @@ class LogSegments:
             if size <= 0:
                 return FetchDataInfo(at, b"", incomplete, aborted)
             records = FileRegion(segment.file, position, size)
+            if not KEEPS_OPEN_FILES:
+                return FetchDataInfo(at, records.read(), incomplete, aborted)
             if position + size < segment.size_bytes or segment is not self.active:
                 records.load()  # here a slow disk stops one handler, and a network thread with all its connections otherwise
             return FetchDataInfo(at, records, incomplete, aborted)

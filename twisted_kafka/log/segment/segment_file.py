@@ -15,6 +15,10 @@ MAX_OPEN_OLD_SEGMENTS: Final = 256
 """Most segments with open files in the process, not counting the last segment of each log."""
 
 
+class SegmentGoneError(FileNotFoundError):
+    """The log has removed a segment that somebody wants to read, on a platform where removed files are not readable."""
+
+
 class SegmentFile(io.FileIO):
     """Closes itself when nothing refers to it any more, neither the segment nor a file region."""
 

@@ -1,6 +1,5 @@
 """The files of a segment: batches, indexes by offset and time, aborted transactions; their names and renames."""
 
-import os
 from pathlib import Path
 
 from twisted_kafka.log.files import (
@@ -15,6 +14,7 @@ from twisted_kafka.log.files import (
 )
 from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
 from twisted_kafka.log.segment.transaction_index import TransactionIndex
+from twisted_kafka.system.names import rename
 
 
 class SegmentFiles:
@@ -52,11 +52,11 @@ class SegmentFiles:
         for path in paths:
             renamed = path.with_name(path.name.removesuffix(self._suffix) + suffix)
             if path == self.path:
-                os.rename(path, renamed)
+                rename(path, renamed)
                 if not suffix:
                     sync_directory(self.directory)
             elif path.exists():
-                os.rename(path, renamed)
+                rename(path, renamed)
         for index in (self.offset_index, self.time_index, self.transaction_index):
             index.path = index.path.with_name(index.path.name.removesuffix(self._suffix) + suffix)
         self._suffix = suffix
@@ -67,7 +67,7 @@ class SegmentFiles:
         for path in self._paths():
             marked = path.with_name(path.name + DELETED_SUFFIX)
             try:
-                os.rename(path, marked)
+                rename(path, marked)
             except FileNotFoundError:
                 continue
             renamed.append(marked)

@@ -18,6 +18,7 @@ from twisted_kafka.log.files import remove_if_there, sync_file
 from twisted_kafka.log.results import AbortedTransaction
 from twisted_kafka.system.bounded import LARGEST_SHARE, BoundedCache
 from twisted_kafka.system.file_io import read_at, read_whole, write_at
+from twisted_kafka.system.names import open_descriptor
 
 _ENTRY = struct.Struct(">hqqqq")
 ENTRY_BYTES = _ENTRY.size
@@ -99,7 +100,7 @@ class TransactionIndex:
         first, recent = self._known()
         if self._written == first + len(recent):
             return
-        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
+        fd = open_descriptor(self.path, os.O_WRONLY | os.O_CREAT)
         try:
             if not self._written:
                 self._has_new_name = True

@@ -25,7 +25,7 @@ from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas, 
 from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.system.forks import close_in_children
-from twisted_kafka.system.listening import why_not_bound
+from twisted_kafka.system.listening import take_address, why_not_bound
 from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Acceptor:
             raise BindError(f"Socket server failed to bind to {host}:{port}: {why_not_bound(error)}") from error
         try:
             listening.setblocking(False)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            take_address(listening)
             if self._options.receive_buffer_bytes > 0:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._options.receive_buffer_bytes)
             if OPTIONS_ARE_INHERITED:

@@ -21,7 +21,8 @@ from typing_extensions import override
 from twisted_kafka.network.connection.channel import READ_BYTES, KafkaChannel
 from twisted_kafka.network.connection.framing import NOT_NOW
 from twisted_kafka.protocol.regions import Buffer, FileRegion, Part
-from twisted_kafka.system.buffers import receive
+from twisted_kafka.system.buffers import receive, send_gathered
+from twisted_kafka.system.platform import HAS_POSITIONS
 
 GATHERED_PARTS = 64
 """Most parts in one sendmsg (the system's own limit, IOV_MAX, is 1,024)."""
@@ -46,7 +47,7 @@ _CLIENT_IS_GONE = (
 """The errors of ``sendfile`` that come from the socket; any other comes from the file."""
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 _LOST = Failure(main.CONNECTION_LOST)  # type: ignore[no-untyped-call]
-_HAS_SENDFILE = hasattr(os, "sendfile")
+_HAS_SENDFILE = HAS_POSITIONS and hasattr(os, "sendfile")
 
 
 class UnreadableFileError(Exception):
@@ -246,7 +247,7 @@ class KafkaTransport(Connection):
             if len(buffers) == GATHERED_PARTS:
                 break
             buffers.append(part)
-        count = self.socket.sendmsg(buffers, (), flags)
+        count = send_gathered(self.socket, buffers, flags)
         self._drop(count)
         return count
 

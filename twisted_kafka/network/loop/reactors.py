@@ -32,7 +32,7 @@ except ImportError:  # not a BSD
     KQueueReactor = None  # type: ignore[assignment,misc]
 try:
     from twisted.internet.pollreactor import PollReactor
-except ImportError:  # pragma: no cover a system without poll
+except ImportError:  # Windows
     PollReactor = None  # type: ignore[assignment,misc]
 
 MAX_FAILURES = 10
@@ -85,7 +85,7 @@ _WAKER_BYTES = 4096
 
 @implementer(IReadDescriptor)
 class Waker:
-    """Wakes a loop from another thread: with an eventfd where there is one, else with a pipe.
+    """Wakes a loop from another thread: with an eventfd where there is one, else with a pipe. Not for Windows.
 
     Twisted's waker goes through wrappers that cost several times the system call, and every batch of responses needs one.
     """

@@ -33,6 +33,7 @@ from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.replication.state_changes import StateChanges
+from twisted_kafka.system.disk import space_bytes
 from twisted_kafka.timing.clock import IClock
 
 QUOTA_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -165,7 +166,7 @@ class AlterLogDirs:
         try:
             if not directory.is_online:
                 raise KafkaStorageError(f"the log directory {path} is offline")
-            space = os.statvfs(directory.path)
+            total_bytes, usable_bytes = space_bytes(directory.path)
         except (KafkaError, OSError) as error:
             _log.warn("{path} cannot be described: {error}", path=path, error=error)
             return DirectoryDescription(path, ErrorCode.KAFKA_STORAGE_ERROR, [], UNKNOWN_SIZE, UNKNOWN_SIZE)
@@ -174,7 +175,7 @@ class AlterLogDirs:
             for topic_partition, log in list(directory.logs.items())
             if wanted is None or topic_partition in wanted
         ]
-        return DirectoryDescription(path, ErrorCode.NONE, logs, space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize)
+        return DirectoryDescription(path, ErrorCode.NONE, logs, total_bytes, usable_bytes)
 
     def _lag(self, log: UnifiedLog) -> int:
         current = self._logs.get_log(log.topic_partition)
