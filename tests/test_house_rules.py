@@ -16,8 +16,6 @@ LONGER = {"scan_in_steps"}
 """A loop over each record's bytes, in which a call would double the time."""
 MORE_PARAMETERS = {"field"}
 """A declaration, by keywords alone."""
-LOGGERS_OF_CLASSES = {"coordinator", "group_coordinator", "share_coordinator"}
-"""Rooms that still have them."""
 CLOCK = PACKAGE / "timing" / "clock.py"
 THREADS = PACKAGE / "system" / "threads.py"
 DISK = PACKAGE / "system" / "disk.py"
@@ -200,8 +198,7 @@ def test_a_module_keeps_the_rules() -> None:
                 assert list(_places_in_a_batch(nodes)) == [], "protocol.records.layout has them"
             if path != DISK:
                 assert list(_syncs(nodes)) == [], "system.disk knows what each platform has"
-            if path.relative_to(PACKAGE).parts[0] not in LOGGERS_OF_CLASSES:
-                assert list(_loggers_of_classes(nodes)) == [], "the module has the logger, in _log"
+            assert list(_loggers_of_classes(nodes)) == [], "the module has the logger, in _log"
             assert list(_descriptors_of_no_file(nodes)) == [], "a variable keeps the file open while its descriptor is used"
             long = [each.name for each in _functions(nodes) if _length(each) > LONGEST_FUNCTION]
             assert set(long) <= LONGER, "a function of its own for a part of this"

@@ -238,8 +238,6 @@ class RuntimeSettings:
 class CoordinatorRuntime(Generic[S]):
     """Executes operations on shards, found by key (Kafka: CoordinatorRuntime). All methods may be called on any thread."""
 
-    log = Logger()
-
     def __init__(
         self,
         settings: RuntimeSettings,
@@ -362,7 +360,7 @@ class CoordinatorRuntime(Generic[S]):
             try:
                 context.shard.unloaded()
             except Exception:  # noqa: BLE001 the other shards have to be unloaded, too
-                self.log.failure("Failed to unload {partition}", partition=context.partition)
+                _log.failure("Failed to unload {partition}", partition=context.partition)
         context.effects.writes.clear()
 
     def _load_all(self) -> None:
@@ -387,9 +385,9 @@ class CoordinatorRuntime(Generic[S]):
         delay_ms = min(LOAD_BACKOFF_MS << context.failed_loads, LOAD_BACKOFF_MAX_MS)
         again = f"{context.partition} is not available, and is loaded again in {delay_ms // 1000} s"
         if isinstance(error, DamagedBatchError):
-            self.log.error("{again}: {error}", again=again, error=error)
+            _log.error("{again}: {error}", again=again, error=error)
         else:
-            self.log.failure("{again}", again=again)
+            _log.failure("{again}", again=again)
         self._scheduler.schedule_once(f"reload-{self.topic}", partial(self._reload, context), delay_ms)
 
     def _load(self, context: CoordinatorContext[S]) -> None:
@@ -415,7 +413,7 @@ class CoordinatorRuntime(Generic[S]):
         taken_ms = (self._clock.monotonic_ns() - started_ns) / 1e6
         self._settings.on_loaded(taken_ms)
         if loaded.record_count:
-            self.log.info(
+            _log.info(
                 "Loaded {partition}: {n} records in {ms} ms", partition=context.partition, n=loaded.record_count, ms=int(taken_ms)
             )
 
@@ -632,7 +630,7 @@ class CoordinatorRuntime(Generic[S]):
             try:
                 self._perform(context, writes.popleft())
             except Exception:  # noqa: BLE001 the writes after it, and the operation, do not depend on it
-                self.log.failure("Failed to complete a write to {partition}", partition=context.partition)
+                _log.failure("Failed to complete a write to {partition}", partition=context.partition)
 
     def _perform(self, context: CoordinatorContext[S], write: Write[T]) -> "T | Future[T]":
         if context.state is not ACTIVE:
@@ -673,7 +671,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def _give_up(self, context: CoordinatorContext[S]) -> CoordinatorNotAvailableError:
         """End and load again a shard that failed to apply a write: its state no longer is that of the log."""
-        self.log.failure("Failed to apply a write to {partition}, which is loaded again", partition=context.partition)
+        _log.failure("Failed to apply a write to {partition}, which is loaded again", partition=context.partition)
         self._unload(context, CoordinatorState.FAILED)
         self._scheduler.schedule_once(f"reload-{self.topic}", partial(self._reload, context))
         return CoordinatorNotAvailableError(f"{context.partition} has to be loaded again.")
@@ -685,7 +683,7 @@ class CoordinatorRuntime(Generic[S]):
         except Exception as error:  # noqa: BLE001 the operation handles it like any other failed append
             code = error_of(error)
             if code is ErrorCode.UNKNOWN_SERVER_ERROR:
-                self.log.failure("Failed to append to {partition}", partition=context.partition)
+                _log.failure("Failed to append to {partition}", partition=context.partition)
             return code
 
     def _committed(

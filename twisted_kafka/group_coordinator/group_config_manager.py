@@ -16,6 +16,8 @@ from twisted_kafka.config.typed import TypedValues
 from twisted_kafka.config.values import value_text
 from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
 
+_log = Logger()
+
 ENTITY_TYPE: Final = "groups"
 
 _SHARE_KEYS: Final = tuple(name for name in GROUP_KEYS if name.startswith(("share.", "errors.")))
@@ -41,8 +43,6 @@ def group_entity_path(group_id: str) -> str:
 class GroupConfigManager:
     """The configs of groups that have any. Methods may be called on any thread."""
 
-    log = Logger()
-
     def __init__(self, config: KafkaConfig) -> None:
         """``config`` is the broker's, which may change."""
         self._config = config
@@ -58,7 +58,7 @@ class GroupConfigManager:
         try:
             values = validated_group_configs(self._config, settings)
         except InvalidConfigurationError as error:
-            self.log.warn("Ignoring the configs of group {group}: {error}", group=group_id, error=error)
+            _log.warn("Ignoring the configs of group {group}: {error}", group=group_id, error=error)
             values = {}
         with self._lock:
             if values:

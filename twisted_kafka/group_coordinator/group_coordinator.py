@@ -41,6 +41,8 @@ from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPa
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
 from twisted_kafka.waiting.futures import gather, then
 
+_log = Logger()
+
 COUNTS_KEPT_NS = 1_000_000_000
 
 
@@ -63,8 +65,6 @@ class GroupCoordinator:
     A method that returns ``T | Future[T]`` returns a future if the result has to wait for other members or for replicas.
     The shard's method that each one calls has the details.
     """
-
-    log = Logger()
 
     def __init__(self, runtime: CoordinatorRuntime[GroupShard], scheduler: IScheduler, environment: GroupEnvironment) -> None:
         self.runtime = runtime
@@ -265,7 +265,7 @@ class GroupCoordinator:
             parts = self.runtime.execute_everywhere(lambda shard: shard.offsets.expire(is_first=False))
             count += sum(part.offsets for part in parts)
         if count:
-            self.log.info("Deleted {n} expired offsets", n=count)
+            _log.info("Deleted {n} expired offsets", n=count)
 
     def on_partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
         """Let the shards learn of deleted partitions soon, on another thread: the caller applies the controller's orders.

@@ -26,6 +26,8 @@ from twisted_kafka.share_coordinator.share_coordinator import ShareCoordinator
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 
+_log = Logger()
+
 FIRST_BACKOFF_MS: Final = 100
 """How long until the first repetition; twice as long after each further one."""
 MAX_BACKOFF_MS: Final = 5_000
@@ -149,8 +151,6 @@ class _Call:
 class StatePersister(IPersister):
     """The share coordinators, wherever they are; see IPersister."""
 
-    log = Logger()
-
     def __init__(
         self,
         coordinator: ShareCoordinator,
@@ -261,7 +261,7 @@ class StatePersister(IPersister):
         def done(finished: "Future[Any]") -> None:
             failure = finished.exception()
             if failure is not None and self._failures.allow():
-                self.log.warn(
+                _log.warn(
                     "Broker {id} did not answer as share coordinator: {failure}{more}",
                     id=node.id,
                     failure=failure,
@@ -276,7 +276,7 @@ class StatePersister(IPersister):
             try:
                 self._create_topic()
             except Exception:  # noqa: BLE001 it is tried again with the next attempt
-                self.log.failure("Cannot begin to create {topic}", topic=SHARE_TOPIC)
+                _log.failure("Cannot begin to create {topic}", topic=SHARE_TOPIC)
         answered([call.failed(item, ErrorCode.COORDINATOR_NOT_AVAILABLE) for item in items])
 
     def _answered(self, call: _Call, items: Sequence[_Item], attempt: int, results: list[Any]) -> None:

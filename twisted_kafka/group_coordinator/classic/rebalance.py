@@ -29,6 +29,8 @@ from twisted_kafka.group_coordinator.state.classic_group_state import (
 )
 from twisted_kafka.protocol.errors import ErrorCode
 
+_log = Logger()
+
 NS_PER_MS = 1_000_000
 
 MAX_PENDING_BYTES: Final = 3_145_728
@@ -45,8 +47,6 @@ class _Pending(NamedTuple):
 
 class Rebalancer:
     """Performs the state transitions of groups, and sets their timers."""
-
-    log = Logger()
 
     def __init__(self, effects: Effects, environment: GroupEnvironment, drop_if_unused: Callable[[str], None]) -> None:
         """``drop_if_unused`` removes the group with an id if it has nothing stored and nobody is about to join."""
@@ -145,7 +145,7 @@ class Rebalancer:
         """
 
         def expired() -> None:
-            self.log.info("Group {group}: pending member {member} expired", group=group.group_id, member=member_id)
+            _log.info("Group {group}: pending member {member} expired", group=group.group_id, member=member_id)
             self.remove_pending(group, member_id)
 
         group.pending_members[member_id] = self._effects.timers.after("pending member", session_timeout_ms, expired)
@@ -192,7 +192,7 @@ class Rebalancer:
         if left_ns > 0:
             self._set_session_timer(group, member, left_ns)
             return
-        self.log.info(
+        _log.info(
             "Group {group}: member {member} at {client} has failed, no heartbeat within its session timeout",
             group=group.group_id,
             member=member.member_id,
@@ -216,7 +216,7 @@ class Rebalancer:
         self._cancel_sync_timer(group)
         was_empty = group.state is EMPTY
         group.move_to(PREPARING_REBALANCE, self._clock.wall_ms())
-        self.log.info(
+        _log.info(
             "Group {group}: preparing to rebalance, generation {generation}: {reason}",
             group=group.group_id,
             generation=group.generation,
@@ -268,14 +268,14 @@ class Rebalancer:
             group.join_timer = None
         for member in group.not_rejoined():
             if member.instance_id is None:
-                self.log.info("Group {group}: member {member} did not rejoin", group=group.group_id, member=member.member_id)
+                _log.info("Group {group}: member {member} did not rejoin", group=group.group_id, member=member.member_id)
                 group.remove(member.member_id)
         if group.members and not group.elect_joined_leader():  # only static members, and all are away: wait for their sessions
             self._wait_for_members(group)
             return
         group.next_generation(self._clock.wall_ms())
         self._metrics.rebalance_completed()
-        self.log.info(
+        _log.info(
             "Group {group}: generation {generation} has {count} members",
             group=group.group_id,
             generation=group.generation,
@@ -314,7 +314,7 @@ class Rebalancer:
 
     def _empty_group_stored(self, error: ErrorCode) -> None:
         if error:  # after a restart, the old members are loaded from the log and their sessions expire
-            self.log.warn("Failed to write an empty group's metadata: {error}", error=error.name)
+            _log.warn("Failed to write an empty group's metadata: {error}", error=error.name)
 
     # assignments
 

@@ -39,13 +39,13 @@ from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatResponseTopicPartitions,
 )
 
+_log = Logger()
+
 Response = ConsumerGroupHeartbeatResponse
 
 
 class ConsumerGroupProtocol:
     """Handles ConsumerGroupHeartbeat: members that join, stay or leave."""
-
-    log = Logger()
 
     def __init__(self, store: GroupStore, environment: GroupEnvironment, members: MemberManager) -> None:
         self._store = store
@@ -115,7 +115,7 @@ class ConsumerGroupProtocol:
         upgraded = consumer_group_of(group, self._members.updater.snapshot)
         written.append(group_tombstone(group.group_id))
         written.extend(records.group_created(upgraded))
-        self.log.info("Group {group}: converting to a consumer group", group=group.group_id)
+        _log.info("Group {group}: converting to a consumer group", group=group.group_id)
         return upgraded
 
     def _member(

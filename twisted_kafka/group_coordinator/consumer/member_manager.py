@@ -23,6 +23,8 @@ from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.group_coordinator.state.topic_image import known_topics
 from twisted_kafka.protocol.errors import ErrorCode, FencedInstanceIdError, UnknownMemberIdError
 
+_log = Logger()
+
 T = TypeVar("T")
 
 FENCE_RETRY_MS = 500
@@ -31,8 +33,6 @@ FENCE_RETRY_MS = 500
 
 class MemberManager:
     """Looks up members, writes their changes, fences them when they time out, and removes them."""
-
-    log = Logger()
 
     def __init__(self, store: GroupStore, environment: GroupEnvironment, effects: Effects, rebalancer: Rebalancer) -> None:
         self._store = store
@@ -116,9 +116,7 @@ class MemberManager:
         """Return the write that removes members from a group; ``answer`` returns the response for the outcome."""
         group_id = group.group_id
         for member in members:
-            self.log.info(
-                "Group {group}: removing member {member}: {reason}", group=group_id, member=member.member_id, reason=reason
-            )
+            _log.info("Group {group}: removing member {member}: {reason}", group=group_id, member=member.member_id, reason=reason)
         if group.classic_count:
             going = {member.member_id for member in members}
             left = [member for member in group.members.values() if member.member_id not in going]
@@ -154,7 +152,7 @@ class MemberManager:
 
         def answer(error: ErrorCode) -> None:
             if error:
-                self.log.warn("Group {group}: failed to write a member's fencing: {error}", group=group_id, error=error.name)
+                _log.warn("Group {group}: failed to write a member's fencing: {error}", group=group_id, error=error.name)
                 self.timers.set(kind, group_id, member_id, FENCE_RETRY_MS, lambda: self.fence(kind, group_id, member_id, reason))
 
         self._effects.writes.append(self.remove(group, [member], reason, answer))
@@ -186,7 +184,7 @@ class MemberManager:
         def completed(error: ErrorCode) -> T:
             classic = self._store.classic(group_id)
             if classic is None:
-                self.log.warn("Group {group}: failed to convert to a classic group: {error}", group=group_id, error=error.name)
+                _log.warn("Group {group}: failed to convert to a classic group: {error}", group=group_id, error=error.name)
                 return answer(consumer_group_error(error))
             for member_id in member_ids:
                 self.timers.forget(group_id, member_id)
@@ -196,7 +194,7 @@ class MemberManager:
                 self._rebalancer.maybe_prepare(classic, "converted from a consumer group")
             return answer(consumer_group_error(error))
 
-        self.log.info("Group {group}: converting to a classic group", group=group_id)
+        _log.info("Group {group}: converting to a classic group", group=group_id)
         return Write([*records.group_removed(group), group_metadata(group_id, value)], completed)
 
     # timers

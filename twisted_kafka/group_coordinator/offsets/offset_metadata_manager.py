@@ -24,6 +24,8 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
+_log = Logger()
+
 MAX_CHECKED: Final = 500
 """Groups that are checked for expired offsets before others may use the shard."""
 
@@ -51,8 +53,6 @@ class Expired(NamedTuple):
 
 class OffsetMetadataManager:
     """Handles requests for the offsets of one partition's groups."""
-
-    log = Logger()
 
     def __init__(self, store: GroupStore, environment: GroupEnvironment, effects: Effects, rebalancer: Rebalancer) -> None:
         self._store = store
@@ -268,7 +268,7 @@ class OffsetMetadataManager:
     def _counting(self, count: int, counted: Callable[[int], None]) -> Callable[[ErrorCode], None]:
         def removed(error: ErrorCode) -> None:
             if error:
-                self.log.warn("Failed to write tombstones of offsets: {error}", error=error.name)
+                _log.warn("Failed to write tombstones of offsets: {error}", error=error.name)
             else:
                 counted(count)
 

@@ -31,6 +31,8 @@ from twisted_kafka.protocol.messages.share.share_groups import (
     ShareGroupHeartbeatResponseTopicPartitions,
 )
 
+_log = Logger()
+
 Response = ShareGroupHeartbeatResponse
 T = TypeVar("T")
 
@@ -52,8 +54,6 @@ def check_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
 
 class ShareGroupProtocol:
     """Handles ShareGroupHeartbeat: members that join, stay or leave."""
-
-    log = Logger()
 
     def __init__(
         self, store: GroupStore, environment: GroupEnvironment, effects: Effects, partitions: SharePartitionManager
@@ -143,7 +143,7 @@ class ShareGroupProtocol:
     def _remove(self, group: ShareGroup, member_id: str, reason: str, answer: Callable[[ErrorCode], T]) -> Write[T]:
         """Return the write that removes a member; ``answer`` returns the response for the outcome."""
         group_id = group.group_id
-        self.log.info("Group {group}: removing member {member}: {reason}", group=group_id, member=member_id, reason=reason)
+        _log.info("Group {group}: removing member {member}: {reason}", group=group_id, member=member_id, reason=reason)
         epoch = group.epoch + 1
         metadata_hash = self._updater.hash_without(group, member_id)
         written = [*records.member_removed(group_id, member_id), records.group_epoch(group_id, epoch, metadata_hash)]
@@ -171,7 +171,7 @@ class ShareGroupProtocol:
 
         def answer(error: ErrorCode) -> None:
             if error:
-                self.log.warn("Group {group}: failed to write a member's fencing: {error}", group=group_id, error=error.name)
+                _log.warn("Group {group}: failed to write a member's fencing: {error}", group=group_id, error=error.name)
                 self._timers.set(SESSION, group_id, member_id, FENCE_RETRY_MS, lambda: self._fence(group_id, member_id))
 
         self._effects.writes.append(self._remove(group, member_id, "its session expired", answer))

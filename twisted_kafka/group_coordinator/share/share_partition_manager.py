@@ -19,11 +19,11 @@ from twisted_kafka.metadata.cache import MetadataSnapshot
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.share.share_state import InitializeShareGroupStateResponse
 
+_log = Logger()
+
 
 class SharePartitionManager:
     """The states of one shard's share partitions."""
-
-    log = Logger()
 
     def __init__(self, store: GroupStore, environment: GroupEnvironment, effects: Effects) -> None:
         self._store = store
@@ -73,7 +73,7 @@ class SharePartitionManager:
     def _answered(self, group_id: str, wanted: Partitions, answer: "Future[InitializeShareGroupStateResponse]") -> None:
         errors = errors_of(wanted, answer)
         if errors:
-            self.log.warn(
+            _log.warn(
                 "Group {group}: {count} share partitions are not initialized: {error}",
                 group=group_id,
                 count=sum(map(len, wanted.values())),
@@ -98,7 +98,7 @@ class SharePartitionManager:
 
         def completed(error: ErrorCode) -> None:
             if error:
-                self.log.warn("Group {group}: failed to write its share partitions: {error}", group=group_id, error=error.name)
+                _log.warn("Group {group}: failed to write its share partitions: {error}", group=group_id, error=error.name)
             done(error)
 
         self._effects.write([share_partitions(group_id, following)], completed)
