@@ -52,9 +52,11 @@ def test_its_questions_are_answered(
     restless = names["restless"].collect()
     assert (restless[0].group_id, restless[0].hour) == ("billing", "2026-11-20T15")
     assert restless[0].joins > 0
+    assert names["report"]["total"]["requests"] == names["requests"].count()
+    assert names["page"].startswith("<!doctype html>")
 
 
 def test_it_has_a_question_before_each_answer() -> None:
     questions = [text for text in cells("markdown") if text.startswith("## ")]
     assert len(questions) == 5
-    assert len(cells("code")) == len(questions) + 2
+    assert len(cells("code")) == len(questions) + 3

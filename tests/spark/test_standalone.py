@@ -2,9 +2,10 @@
 
 import json
 import os
+import socket
 import subprocess
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+from tests.spark.s3_server import jars, s3_server
 from tests.spark.standalone import HOME, LIBRARIES, Standalone, command, kill, python_with
 from tests.support.eventually import eventually
 from tests.support.processes import start_tied
@@ -62,6 +64,7 @@ def local(log: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
 def answers(page: Path) -> dict[str, Any]:
     document = json.loads(page.with_suffix(".json").read_text())
     source = document.pop("source")
+    document.pop("made_by", None)
     return {**document, "lines": source["lines"], "samples": source["samples"]}
 
 
@@ -87,6 +90,13 @@ def run_with_a_kill(cluster: Standalone, python: str, *arguments: object) -> Non
     assert running.returncode == 0, said[-3000:]
 
 
+def zipped(path: Path) -> None:
+    """Make a zip of the package."""
+    with zipfile.ZipFile(path, "w") as file:
+        for source in PACKAGE.rglob("*.*"):
+            file.write(source, source.relative_to(PACKAGE.parent))
+
+
 @pytest.mark.parametrize("options", [(), ("--filter", "true")], ids=["lines", "records"])
 def test_a_report_is_the_same_although_an_executor_is_killed(
     cluster: Standalone, python: str, log: Path, local: dict[str, Any], tmp_path: Path, options: tuple[str, ...]
@@ -109,9 +119,7 @@ def test_a_rollup_is_the_same_although_an_executor_is_killed(
 def test_spark_submit_needs_a_zip_of_the_package(
     cluster: Standalone, python: str, log: Path, local: dict[str, Any], tmp_path: Path
 ) -> None:
-    with zipfile.ZipFile(tmp_path / "twisted_kafka_spark.zip", "w") as file:
-        for path in PACKAGE.rglob("*.*"):
-            file.write(path, path.relative_to(PACKAGE.parent))
+    zipped(tmp_path / "twisted_kafka_spark.zip")
     (tmp_path / "run.py").write_text("import sys; from twisted_kafka_spark.cli import main; sys.exit(main())\n")
     (tmp_path / "empty").mkdir()
     words = [f"{HOME}/bin/spark-submit", "--master", cluster.url, "--executor-memory", "600m"]
@@ -139,3 +147,52 @@ def test_what_the_workers_python_lacks_is_one_line(cluster: Standalone, log: Pat
     (said,) = done.stderr.splitlines()
     assert "No module named 'numpy': the workers' Python lacks it" in said or "No module named 'pyarrow'" in said
     assert not (tmp_path / "report.html").exists()
+
+
+def submitted(cluster: Standalone, python: str, place: Path, *arguments: object, jars: str = "", more: Sequence[str] = ()) -> str:
+    """Run a command as a driver on one of the machines; return what it has printed.
+
+    spark-submit itself takes no application in Python with `--deploy-mode cluster` on a standalone cluster; its own class that
+    runs one does it.
+    """
+    place.mkdir()
+    zipped(place / "twisted_kafka_spark.zip")
+    (place / "run.py").write_text("import sys; from twisted_kafka_spark.cli import main; sys.exit(main())\n")
+    (core,) = Path(HOME, "jars").glob("spark-core_*.jar")
+    settings = {"spark.pyspark.python": python, "spark.executorEnv.PYSPARK_PYTHON": python, "spark.cores.max": "1"}
+    settings |= {"spark.standalone.submit.waitAppCompletion": "true", "spark.driver.extraClassPath": jars.replace(",", ":")}
+    settings |= {"spark.executor.extraClassPath": jars.replace(",", ":")}
+    words = [f"{HOME}/bin/spark-submit", "--master", cluster.url, "--deploy-mode", "cluster", "--driver-memory", "500m"]
+    words += ["--executor-memory", "500m", *more]
+    words += [word for name, value in settings.items() if value for word in ("--conf", f"{name}={value}")]
+    words += ["--class", "org.apache.spark.deploy.PythonRunner", str(core), f"{place}/run.py", f"{place}/twisted_kafka_spark.zip"]
+    done = subprocess.run(
+        [*words, *map(str, arguments)],
+        env=environment(python) | {"SPARK_HOME": str(HOME)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    said = [path.read_text() for path in sorted(cluster.directory.glob("worker-*/driver-*/stdout"))]
+    assert done.returncode == 0, (done.stderr[-2000:], said)
+    return said[-1]
+
+
+def test_the_page_survives_cluster_deploy_mode(
+    cluster: Standalone, python: str, log: Path, local: dict[str, Any], tmp_path: Path
+) -> None:
+    said = submitted(cluster, python, tmp_path / "submitted", "report", log, "--out", (tmp_path / "report.html").as_uri())
+    assert answers(tmp_path / "report.html") == local
+    assert f"{tmp_path}/report.html on {socket.gethostname()}" in said
+
+
+def test_a_driver_on_the_cluster_writes_to_an_object_store(
+    cluster: Standalone, python: str, log: Path, local: dict[str, Any], tmp_path: Path
+) -> None:
+    with s3_server() as store:
+        out = ("--out", "s3a://logs/page/report.html")
+        submitted(cluster, python, tmp_path / "submitted", "report", log, *out, "--quiet", jars=jars(), more=store.settings())
+        (tmp_path / "report.json").write_bytes(store.get("page/report.json"))
+        assert answers(tmp_path / "report.html") == local
+        assert store.get("page/report.html").startswith(b"<!doctype html>")

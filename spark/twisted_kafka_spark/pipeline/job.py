@@ -32,6 +32,7 @@ from twisted_kafka_spark.records.read import (
     qualified,
 )
 from twisted_kafka_spark.records.topic import Topic, read_topic
+from twisted_kafka_spark.runtime.session import prepared
 from twisted_kafka_spark.runtime.spark_errors import unread_file
 
 if TYPE_CHECKING:
@@ -87,9 +88,19 @@ def run(spark: SparkSession, job: Job) -> dict[str, Any]:
     """Return the report's document, and write the rollup if requested.
 
     Files that Spark reads itself may be replaced, archived or deleted after they were listed: then all is listed and read again.
-    Raises NoAccessLogError when there is nothing to read, ValueError when a period to compare has no beginning or no end.
+    Raises NoAccessLogError when there is nothing to read, ValueError when a period to compare has no beginning or no end,
+    RuntimeError for a session of Spark Connect.
     """
-    job = replace(job, folding=replace(job.folding, latest_us=job.folding.latest_us or latest_us(NOW)))
+    with prepared(spark):
+        return _document_of(spark, _with_clock(job))
+
+
+def _with_clock(job: Job) -> Job:
+    """Return a job whose lines' times are bounded by this machine's clock."""
+    return replace(job, folding=replace(job.folding, latest_us=job.folding.latest_us or latest_us(NOW)))
+
+
+def _document_of(spark: SparkSession, job: Job) -> dict[str, Any]:
     if job.rollup_out and not job.is_merge and store.exists(spark, job.rollup_out):
         return _with_rollup(spark, job)
     if not job.is_compared:
@@ -108,7 +119,7 @@ def run(spark: SparkSession, job: Job) -> dict[str, Any]:
 def _with_rollup(spark: SparkSession, job: Job) -> dict[str, Any]:
     """Add the lines that the rollup lacks, then return the document of all lines."""
     rolled = roll_up(spark, job)
-    document = run(spark, replace(job, rollup_out=""))
+    document = _document_of(spark, replace(job, rollup_out=""))
     document["source"]["kept_hours"] = rolled.written.kept
     return document
 
@@ -118,13 +129,14 @@ def roll_up(spark: SparkSession, job: Job) -> RolledUp:
 
     Raises NoAccessLogError when there is nothing to read, or the rollup is new and there are no requests.
     """
-    tables = Tables(spark, job.rollup_out, job.tables) if job.tables is not None else None
-    if tables is not None:
-        tables.check()
-    rolled = _of_present_files(spark, replace(job, group_by=()), partial(_rolled_up, tables=tables))
-    if tables is not None:
-        tables.write()
-    return rolled
+    with prepared(spark):
+        tables = Tables(spark, job.rollup_out, job.tables) if job.tables is not None else None
+        if tables is not None:
+            tables.check()
+        rolled = _of_present_files(spark, replace(_with_clock(job), group_by=()), partial(_rolled_up, tables=tables))
+        if tables is not None:
+            tables.write()
+        return rolled
 
 
 def _rolled_up(spark: SparkSession, job: Job, tables: Tables | None) -> RolledUp:

@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -160,9 +159,9 @@ def findings_of_days(hourly: DataFrame, changes: Mapping[str, float]) -> list[tu
     from twisted_kafka_spark.views import KINDS_FOR_FINDINGS
 
     day = sf.floor(sf.col("hour") * HOUR_S / DAY_S).alias("day")
-    days = (
-        hourly.where(_is_one_of(KINDS_FOR_FINDINGS)).groupBy(day).applyInArrow(partial(_found_in_day, dict(changes)), _FINDING_DDL)
-    )
+    some, of_day = hourly.where(_is_one_of(KINDS_FOR_FINDINGS)), dict(changes)
+    # Not a partial: pyspark looks at the annotations of what it gets, and fails for one.
+    days = some.groupBy(day).applyInArrow(lambda cells: _found_in_day(of_day, cells), _FINDING_DDL)
     rows = days.orderBy(sf.desc("weight"), "finding").limit(MOST_FINDINGS).collect()
     return [(f"{moment(row['day_s']):%Y-%m-%d}", Finding(**json.loads(row["finding"]))) for row in rows]
 

