@@ -468,6 +468,18 @@ def test_a_deleted_group_leaves_nothing() -> None:
     assert again == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_the_records_of_a_deleted_group_without_offsets_are_kafkas() -> None:
+    share = Share()
+    empty_group(share)
+    groups: Any = share.bench.groups
+    groups.share.delete_offsets(G, [topic_id("t")])
+    before = len(share.written())
+    assert groups.delete_group(G) == ErrorCode.NONE
+    metadata, *tombstones = share.written()[before:]
+    assert (metadata[0], metadata[1].initialized_topics, metadata[1].deleting_topics) == ("StatePartitionMetadata", [], [])
+    assert tombstones == [("TargetAssignmentMetadata", None), ("StatePartitionMetadata", None), ("Metadata", None)]
+
+
 def test_a_group_that_gets_a_member_while_its_states_are_deleted_stays() -> None:
     share = Share()
     empty_group(share)

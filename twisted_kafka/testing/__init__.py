@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from twisted_kafka.testing.cluster import Cluster
     from twisted_kafka.testing.control.server import ControlServer
     from twisted_kafka.testing.faults import Arrival, Faults, Rule
-    from twisted_kafka.testing.groups import DescribedGroup, GroupMember
+    from twisted_kafka.testing.groups import DescribedGroup, DescribedShareGroup, GroupMember
     from twisted_kafka.testing.injection import Fault
     from twisted_kafka.testing.kafka import BrokerError, Kafka
     from twisted_kafka.testing.records import Record
@@ -34,6 +34,7 @@ __all__ = [
     "Cluster",
     "ControlServer",
     "DescribedGroup",
+    "DescribedShareGroup",
     "Fault",
     "Faults",
     "GroupMember",
@@ -68,6 +69,7 @@ _MODULES = {
     "Cluster": "testing.cluster",
     "ControlServer": "testing.control.server",
     "DescribedGroup": "testing.groups",
+    "DescribedShareGroup": "testing.groups",
     "Fault": "testing.injection",
     "Faults": "testing.faults",
     "GroupMember": "testing.groups",

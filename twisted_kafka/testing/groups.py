@@ -35,6 +35,17 @@ class DescribedGroup(NamedTuple):
     members: tuple[GroupMember, ...]
 
 
+class DescribedShareGroup(NamedTuple):
+    """A share group (KIP-932) as ``kafka-share-groups.sh --describe`` shows it."""
+
+    state: str
+    members: tuple[GroupMember, ...]
+    offsets: dict[tuple[str, int], int]
+    """The offsets before which the group has finished with all records, by topic and partition; -1 before the first fetch."""
+    lag: dict[tuple[str, int], int]
+    """The numbers of records with which the group has not finished, by topic and partition; without partitions of unknown lag."""
+
+
 def classic_group_of(described: Any) -> DescribedGroup:
     """Convert a group of a DescribeGroupsResponse."""
     members = (
@@ -45,7 +56,7 @@ def classic_group_of(described: Any) -> DescribedGroup:
 
 
 def consumer_group_of(described: Any) -> DescribedGroup:
-    """Convert a group of a ConsumerGroupDescribeResponse."""
+    """Convert a group of a ConsumerGroupDescribeResponse or a ShareGroupDescribeResponse."""
     members = (
         GroupMember(
             each.member_id,
@@ -56,6 +67,14 @@ def consumer_group_of(described: Any) -> DescribedGroup:
         for each in described.members
     )
     return DescribedGroup(described.group_state, tuple(members))
+
+
+def share_group_of(described: Any, topics: Any) -> DescribedShareGroup:
+    """Convert a group of a ShareGroupDescribeResponse and its topics of a DescribeShareGroupOffsetsResponse."""
+    state, members = consumer_group_of(described)
+    partitions = {(topic.topic_name, each.partition_index): each for topic in topics for each in topic.partitions}
+    offsets = {where: each.start_offset for where, each in partitions.items()}
+    return DescribedShareGroup(state, members, offsets, {where: each.lag for where, each in partitions.items() if each.lag >= 0})
 
 
 def _assigned(protocol_type: str, assignment: bytes) -> tuple[tuple[str, int], ...]:

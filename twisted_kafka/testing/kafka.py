@@ -59,6 +59,11 @@ from twisted_kafka.protocol.messages.offsets import (
 )
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest
+from twisted_kafka.protocol.messages.share.share_groups import ShareGroupDescribeRequest
+from twisted_kafka.protocol.messages.share.share_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from twisted_kafka.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -77,7 +82,15 @@ from twisted_kafka.testing.access import acl_entry, credentials, no_credentials
 from twisted_kafka.testing.arguments import check_number, check_text, check_whole
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.faults import Faults, Rule
-from twisted_kafka.testing.groups import NO_GROUP, DescribedGroup, check_state, classic_group_of, consumer_group_of
+from twisted_kafka.testing.groups import (
+    NO_GROUP,
+    DescribedGroup,
+    DescribedShareGroup,
+    check_state,
+    classic_group_of,
+    consumer_group_of,
+    share_group_of,
+)
 from twisted_kafka.testing.recorder import RequestRecorder
 from twisted_kafka.testing.records import Headers, Record, Value, Values, batches_of, records_of
 from twisted_kafka.testing.requests import Requests
@@ -521,18 +534,38 @@ class Kafka(abc.ABC):
         return self.described_group(group).state
 
     def described_group(self, group: str) -> DescribedGroup:
-        """Return the state of a group, and its members with their assignments."""
+        """Return the state of a group of any type, and its members with their assignments."""
         check_text("group", group)
         coordinator = self.coordinator(group)
         (found,) = coordinator.ask(DescribeGroupsRequest(groups=[group])).groups
         if found.error_code in _NO_COORDINATOR:
             return DescribedGroup(NO_GROUP, ())
-        if found.group_state == NO_GROUP and ApiKey.CONSUMER_GROUP_DESCRIBE in coordinator.embedded.supported_apis:
-            (other,) = coordinator.ask(ConsumerGroupDescribeRequest(group_ids=[group])).groups
-            if not other.error_code:
-                return consumer_group_of(other)
+        if found.group_state == NO_GROUP:
+            for asked in (ConsumerGroupDescribeRequest, ShareGroupDescribeRequest):
+                if asked.KEY in coordinator.embedded.supported_apis:
+                    (other,) = coordinator.ask(asked(group_ids=[group])).groups
+                    if not other.error_code:
+                        return consumer_group_of(other)
         check(found.error_code, f"group {group!r} cannot be described")
         return classic_group_of(found)
+
+    def share_group(self, group: str) -> DescribedShareGroup:
+        """Return the state of a share group (KIP-932), its members with their assignments, and its offsets.
+
+        The state is Stable, Empty, or Dead if it does not exist. Raises BrokerError if the brokers do not serve share groups.
+        """
+        check_text("group", group)
+        coordinator = self.coordinator(group)
+        if ApiKey.SHARE_GROUP_DESCRIBE not in coordinator.embedded.supported_apis:
+            raise BrokerError(f"share group {group!r} cannot be described: {ErrorCode.UNSUPPORTED_VERSION.name}")
+        (found,) = coordinator.ask(ShareGroupDescribeRequest(group_ids=[group])).groups
+        if found.error_code in (*_NO_COORDINATOR, ErrorCode.GROUP_ID_NOT_FOUND):
+            return DescribedShareGroup(NO_GROUP, (), {}, {})
+        check(found.error_code, f"share group {group!r} cannot be described")
+        wanted = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
+        (offsets,) = coordinator.ask(DescribeShareGroupOffsetsRequest(groups=[wanted])).groups
+        check(offsets.error_code, f"the offsets of share group {group!r} cannot be described")
+        return share_group_of(found, offsets.topics)
 
     def coordinator_id(self, group: str) -> int:
         """Return the id of the broker that coordinates a group; -1 if none does yet."""
@@ -687,6 +720,27 @@ class Kafka(abc.ABC):
         check_may_block("kafka.wait_for_group")
         check_state(state)
         self._wait(lambda: self.group_state(group), lambda seen: seen == state, f"group {group!r} {state}", timeout_s)
+
+    def wait_for_share_group(
+        self, group: str, state: str = "Stable", timeout_s: float = 10.0, *, offsets: Mapping[tuple[str, int], int] | None = None
+    ) -> None:
+        """Wait until a share group is in this state, and has at least these ``offsets``, by topic and partition.
+
+        Raises TimeoutError with the last state and offsets, and ValueError for an unknown state.
+        """
+        check_may_block("kafka.wait_for_share_group")
+        check_state(state)
+        least = dict(offsets or {})
+        wanted = f"share group {group!r} {state}" + (f" at {least} or more" if least else "")
+
+        def look() -> tuple[str, dict[tuple[str, int], int]]:
+            found = self.share_group(group)
+            return found.state, {where: found.offsets.get(where, -1) for where in least}
+
+        def is_there(seen: tuple[str, dict[tuple[str, int], int]]) -> bool:
+            return seen[0] == state and all(seen[1][where] >= offset for where, offset in least.items())
+
+        self._wait(look, is_there, wanted, timeout_s)
 
     def wait_for_commit(self, group: str, topic: str, partition: int, offset: int, timeout_s: float = 10.0) -> None:
         """Wait until a group has committed at least this offset. Raises TimeoutError, which reports the committed offset."""

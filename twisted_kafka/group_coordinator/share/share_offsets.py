@@ -117,7 +117,7 @@ class ShareOffsets:
         }
         going = union(union(known.initialized, known.initializing), again)
         if not going:
-            return Write(group_removed(group), group_store_error)
+            return Write([share_partitions(group_id, known.delete_all(again)), *group_removed(group)], group_store_error)
 
         def deleted(errors: SharePartitionErrors, answer: "Future[ErrorCode]") -> None:
             error = next(iter(errors.values()), ErrorCode.NONE)

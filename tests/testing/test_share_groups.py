@@ -1,0 +1,79 @@
+"""Share groups as a test sees them: states, members and offsets."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from twisted_kafka.protocol.messages.share.share_groups import ShareGroupHeartbeatRequest
+from twisted_kafka.protocol.messages.share.share_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from twisted_kafka.testing import Broker, BrokerError, Cluster, Kafka
+from twisted_kafka.tools.compare.talk import Talk
+
+MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+@pytest.fixture(params=[Broker, Cluster])
+def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    with request.param() as running:
+        running.create_topic("orders", partitions=2)
+        yield running
+
+
+@contextmanager
+def asking(kafka: Kafka) -> Iterator[Callable[..., Any]]:
+    """Send requests to the group's coordinator."""
+    kafka.wait_for(lambda: kafka.coordinator_id("g"), lambda seen: seen >= 0, "a coordinator")
+    address = kafka.coordinator("g").bootstrap_servers  # type: ignore[attr-defined]
+    talk = Talk(int(address.rpartition(":")[2]), "member")
+    yield talk.ask
+    talk.close()
+
+
+def test_a_share_group_is_seen(kafka: Kafka) -> None:
+    assert kafka.share_group("g") == ("Dead", (), {}, {})
+    request = ShareGroupHeartbeatRequest(group_id="g", member_id=MEMBER, subscribed_topic_names=["orders"])
+    with asking(kafka) as ask:
+
+        def beat() -> int:
+            answer = ask(request, 1)
+            request.member_epoch = answer.member_epoch or request.member_epoch
+            members = kafka.share_group("g").members
+            return len(members[0].assigned) if members else 0
+
+        kafka.wait_for(beat, lambda seen: seen == 2, "assigned partitions")
+        kafka.wait_for_share_group("g")
+        (member,) = kafka.share_group("g").members
+        assert (member.member_id, sorted(member.assigned)) == (MEMBER, [("orders", 0), ("orders", 1)])
+        assert kafka.share_group("g").offsets == {("orders", 0): -1, ("orders", 1): -1}
+        assert (kafka.group_state("g"), kafka.groups()) == ("Stable", {"g": "Stable"})
+        with pytest.raises(TimeoutError, match=r"share group 'g' Stable at \{\('orders', 0\): 1\} or more"):
+            kafka.wait_for_share_group("g", offsets={("orders", 0): 1}, timeout_s=0.01)
+        request.member_epoch = -1
+        assert not ask(request, 1).error_code
+    kafka.wait_for_share_group("g", "Empty")
+    kafka.delete_group("g")
+    assert kafka.share_group("g").state == "Dead"
+
+
+def test_the_offsets_of_a_share_group(kafka: Kafka) -> None:
+    kafka.produce("orders", ["1", "2", "3"])
+    partition = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=2)
+    topic = AlterShareGroupOffsetsRequestTopic(topic_name="orders", partitions=[partition])
+    with asking(kafka) as ask:
+        request = AlterShareGroupOffsetsRequest(group_id="g", topics=[topic])
+        kafka.wait_for(lambda: ask(request, 0).error_code, lambda seen: not seen, "altered offsets")
+    kafka.wait_for_share_group("g", "Empty", offsets={("orders", 0): 2})
+    found = kafka.share_group("g")
+    assert (found.state, found.offsets, found.lag) == ("Empty", {("orders", 0): 2}, {("orders", 0): 1})
+
+
+@pytest.mark.parametrize("persona", ["3.9", "4.1"])
+def test_personas_without_share_groups(persona: str) -> None:
+    with Broker(persona=persona) as broker, pytest.raises(BrokerError, match=r"share group 'g' .*: UNSUPPORTED_VERSION"):
+        broker.share_group("g")
