@@ -1,6 +1,6 @@
 """Every broker key, changed while the broker runs (validate only): for one broker, for all, for a listener; good values and bad."""
 
-from twisted_kafka.config.keys import BROKER_KEYS, EXTENSION_KEYS
+from twisted_kafka.config.keys import BROKER_KEYS, EXTENSION_KEYS, KAFKA_4_KEYS
 from twisted_kafka.config.keys.declare import BOOLEAN, CLASS, DOUBLE, INT, LIST, LONG, PASSWORD, SHORT, STRING, ConfigKey
 from twisted_kafka.protocol.messages.configs import IncrementalAlterConfigsRequest
 from twisted_kafka.tools.compare.scenarios.administration.configs import BROKER, OWN, SET, change
@@ -24,7 +24,7 @@ def good_value(key: ConfigKey) -> str:
     return SAMPLES[key.type] if default is None or default == "" else str(default)
 
 
-KAFKA_KEYS = [key for name, key in sorted(BROKER_KEYS.items()) if name not in EXTENSION_KEYS]
+KAFKA_KEYS = [key for name, key in sorted(BROKER_KEYS.items()) if name not in EXTENSION_KEYS | KAFKA_4_KEYS]
 
 
 def each_alone(talk: Talk, version: int, name: str, values: dict[str, str]) -> None:
