@@ -18,7 +18,7 @@ from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsR
 PROGRAM = Path(__file__).parent / "java" / "ApiTable.java"
 TIMEOUT_S = 30
 TOPIC, BROKER = 2, 4
-PERSONAS = [("0.11", "0.11.0.3"), ("2.8", "2.8.2"), ("3.9", "3.9.2"), ("4.1", "4.1.0")]
+PERSONAS = [("0.11", "0.11.0.3"), ("2.8", "2.8.2"), ("3.9", "3.9.2"), ("4.1", "4.1.0"), ("4.2", "4.2.0"), ("4.4", "4.4.0")]
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,7 +28,9 @@ pytestmark = [
 
 OF_AN_EMBEDDED_BROKER = {
     *("group.initial.rebalance.delay.ms", "num.io.threads", "num.network.threads"),
-    *("offsets.topic.num.partitions", "transaction.state.log.num.partitions"),
+    *("offsets.topic.num.partitions", "transaction.state.log.num.partitions", "share.coordinator.state.topic.num.partitions"),
+    *("group.share.heartbeat.interval.ms", "group.share.min.heartbeat.interval.ms"),
+    *("share.coordinator.state.topic.replication.factor", "share.coordinator.state.topic.min.isr"),
 }
 OF_THE_MACHINERY = {
     # How this broker does TLS, names classes of Java and maps listeners, whatever it plays; and tiered storage, which it has not.
@@ -41,6 +43,8 @@ OF_THE_MACHINERY = {
     "zookeeper.connect",
     # Kafka 4.1 has a third protocol, streams; and what is internal in 3.9.
     *("group.coordinator.rebalance.protocols", "group.consumer.migration.policy"),
+    # -1 by default since Kafka 4.2, which 3.9 refuses.
+    "group.coordinator.append.linger.ms",
 }
 
 
@@ -48,7 +52,7 @@ OF_THE_MACHINERY = {
 def test_a_personas_table_is_its_kafkas(name: str, version: str) -> None:
     class_path = java_library("kafka-clients", version)
     assert class_path is not None
-    mode = "kraft" if name == "4.1" else "zookeeper"
+    mode = "kraft" if name.startswith("4") else "zookeeper"
     printed = run(["java", "-cp", class_path, str(PROGRAM), mode]).decode()
     theirs = {key: (low, high) for key, low, high in (map(int, line.split()) for line in printed.splitlines())}
     assert persona_of(name).served == theirs
@@ -71,7 +75,7 @@ def configs(port: int, version: int) -> dict[int, dict[str, tuple[str | None, bo
 @pytest.mark.parametrize(("name", "version"), PERSONAS)
 def test_a_personas_configs_are_those_of_its_kafkas_broker(name: str, version: str, tmp_path: Path) -> None:
     asked = 0 if name == "0.11" else 1
-    kafka = ApacheKafka(tmp_path, kraft=name == "4.1", version=version)
+    kafka = ApacheKafka(tmp_path, kraft=name.startswith("4"), version=version)
     kafka.start()
     try:
         theirs = configs(kafka.port, asked)

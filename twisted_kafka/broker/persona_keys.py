@@ -103,6 +103,8 @@ streams.assignment.interval.ms streams.assignor.name streams.assignor.offload.en
 streams.rack.aware.assignment.tags streams.task.offset.interval.ms
 """
 
+_SINCE_4_2: Final = "group.streams.initial.rebalance.delay.ms"
+
 _SINCE_4: Final = " ".join(
     KAFKA_4_KEYS
     | GROUP_KEYS.keys() - {"consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"}
@@ -122,6 +124,9 @@ _DEFAULTS_OF_4: Final = {
     "log.message.timestamp.after.max.ms": "3600000",  # KIP-1030, as the rest
     "num.recovery.threads.per.data.dir": "2",
 }
+
+_DEFAULTS_OF_4_1: Final = {"group.coordinator.append.linger.ms": "5", "share.coordinator.append.linger.ms": "5"}
+_DEFAULTS_OF_4_2: Final = {"sasl.oauthbearer.expected.audience": ""}
 
 _NO_FEATURES: Final[Mapping[str, int]] = {}
 _FEATURES_OF_4: Final = {"group.version": 1, "share.version": 1, "transaction.version": 2}
@@ -149,8 +154,8 @@ EDITIONS: Final = {
         _NO_FEATURES,
     ),
     "3.9": Edition(_CLASSIC, _hidden(_SINCE_4), _NO_FEATURES),
-    "4.1": Edition(_DEFAULTS_OF_4 | {"group.coordinator.append.linger.ms": "5"}, _hidden(_GONE_IN_4_1, _SINCE_4_4), _NO_FEATURES),
-    "4.2": Edition(_DEFAULTS_OF_4, _hidden(_GONE_IN_4_1, _SINCE_4_4), _FEATURES_OF_4),
-    "4.4": Edition(_DEFAULTS_OF_4, _hidden(_GONE_IN_4_1), _FEATURES_OF_4),
+    "4.1": Edition(_DEFAULTS_OF_4 | _DEFAULTS_OF_4_1, _hidden(_GONE_IN_4_1, _SINCE_4_2, _SINCE_4_4), _NO_FEATURES),
+    "4.2": Edition(_DEFAULTS_OF_4 | _DEFAULTS_OF_4_2, _hidden(_GONE_IN_4_1, _SINCE_4_4), _FEATURES_OF_4),
+    "4.4": Edition(_DEFAULTS_OF_4 | _DEFAULTS_OF_4_2, _hidden(_GONE_IN_4_1), _FEATURES_OF_4),
 }
 """By the persona's name."""

@@ -105,6 +105,8 @@ _TABLE: Final = """
 90  DescribeShareGroupOffsets       -     -     -     0-0   0-1   0-1
 91  AlterShareGroupOffsets          -     -     -     0-0   0-0   0-0
 92  DeleteShareGroupOffsets         -     -     -     0-0   0-0   0-0
+93  StreamsGroupTopologyDescriptionUpdate - - -   -     -     0-0
+94  UnregisterController            -     -     -     -     -     0-0
 """
 
 Ranges = dict[int, tuple[int, int]]
