@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.share_client import RawClient, ShareMember, new_topic
 from twisted_kafka.protocol.messages.share.share_groups import ShareGroupHeartbeatRequest
 from twisted_kafka.protocol.messages.share.share_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -15,6 +16,7 @@ from twisted_kafka.protocol.messages.share.share_offsets import (
 from twisted_kafka.testing import Broker, BrokerError, Cluster, Kafka
 from twisted_kafka.tools.compare.talk import Talk
 
+RELEASE = 2
 MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
@@ -36,7 +38,7 @@ def asking(kafka: Kafka) -> Iterator[Callable[..., Any]]:
 
 
 def test_a_share_group_is_seen(kafka: Kafka) -> None:
-    assert kafka.share_group("g") == ("Dead", (), {}, {})
+    assert kafka.share_group("g") == ("Dead", (), {}, {}, ())
     request = ShareGroupHeartbeatRequest(group_id="g", member_id=MEMBER, subscribed_topic_names=["orders"])
     with asking(kafka) as ask:
 
@@ -61,16 +63,35 @@ def test_a_share_group_is_seen(kafka: Kafka) -> None:
     assert kafka.share_group("g").state == "Dead"
 
 
-def test_the_offsets_of_a_share_group(kafka: Kafka) -> None:
-    kafka.produce("orders", ["1", "2", "3"])
-    partition = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=2)
-    topic = AlterShareGroupOffsetsRequestTopic(topic_name="orders", partitions=[partition])
+def alter(kafka: Kafka, name: str, offset: int) -> None:
+    partition = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=offset)
+    topic = AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=[partition])
     with asking(kafka) as ask:
         request = AlterShareGroupOffsetsRequest(group_id="g", topics=[topic])
         kafka.wait_for(lambda: ask(request, 0).error_code, lambda seen: not seen, "altered offsets")
+
+
+def test_the_offsets_of_a_share_group(kafka: Kafka) -> None:
+    kafka.produce("orders", ["1", "2", "3"])
+    alter(kafka, "orders", 2)
     kafka.wait_for_share_group("g", "Empty", offsets={("orders", 0): 2})
     found = kafka.share_group("g")
     assert (found.state, found.offsets, found.lag) == ("Empty", {("orders", 0): 2}, {("orders", 0): 1})
+
+
+def test_records_that_a_member_has_acquired(kafka: Kafka) -> None:
+    with RawClient(kafka.any().bootstrap_servers) as client:  # type: ignore[attr-defined]
+        topic_id = new_topic(client, "tasks")
+    kafka.produce("tasks", ["1", "2", "3"])
+    alter(kafka, "tasks", 1)
+    leader: Any = kafka.leader("tasks")
+    with ShareMember(leader.bootstrap_servers, "g", MEMBER, topic_id) as member:
+        member.fetch()
+        (acquired,) = kafka.share_group("g").acquired
+        assert acquired == ("tasks", 0, 1, 2, "ACQUIRED", 1, MEMBER)
+        member.acknowledge((1, 1, [RELEASE]))
+        first, second = kafka.share_group("g").in_flight
+        assert (first.state, first.delivery_count, first.member_id, second.state) == ("AVAILABLE", 1, "", "ACQUIRED")
 
 
 @pytest.mark.parametrize("persona", ["3.9", "4.1"])

@@ -187,6 +187,13 @@ class Broker:
         """Ask the members of a group of the classic protocol to join again. GROUP_ID_NOT_FOUND for any other group."""
         return self._server.groups.rebalance(group)
 
+    def in_flight(self, group: str) -> list[tuple[str, int, int, int, str, int, str]]:
+        """Return a share group's records in flight in partitions that this broker leads.
+
+        Each run of records in one state: topic, partition, first and last offset, state, delivery count, and the member's id.
+        """
+        return self._server.in_flight(group)
+
     def partition_of_group(self, group: str) -> int:
         """Return the partition of ``__consumer_offsets`` whose leader coordinates a group."""
         return self._server.groups.partition_for(group)

@@ -143,6 +143,15 @@ class KafkaServer:
         """The versions of each API that are served."""
         return self._serving.supported_apis
 
+    def in_flight(self, group_id: str) -> list[tuple[str, int, int, int, str, int, str]]:
+        """Return a share group's records in flight (``Broker.in_flight``)."""
+        shares = self._running.share_partitions
+        return [
+            (topic, partition, first, last, state.name, count, member_id)
+            for (topic, partition), share in (() if shares is None else shares.share_partitions(group_id))
+            for first, last, state, count, member_id in share.snapshot()[2]
+        ]
+
     @property
     def groups(self) -> GroupCoordinator:
         """The coordinator of groups. Raises RuntimeError unless it runs."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from twisted_kafka.testing.cluster import Cluster
     from twisted_kafka.testing.control.server import ControlServer
     from twisted_kafka.testing.faults import Arrival, Faults, Rule
-    from twisted_kafka.testing.groups import DescribedGroup, DescribedShareGroup, GroupMember
+    from twisted_kafka.testing.groups import DescribedGroup, DescribedShareGroup, GroupMember, InFlightRecords
     from twisted_kafka.testing.injection import Fault
     from twisted_kafka.testing.kafka import BrokerError, Kafka
     from twisted_kafka.testing.records import Record
@@ -38,6 +38,7 @@ __all__ = [
     "Fault",
     "Faults",
     "GroupMember",
+    "InFlightRecords",
     "Kafka",
     "Record",
     "RecordedRequest",
@@ -73,6 +74,7 @@ _MODULES = {
     "Fault": "testing.injection",
     "Faults": "testing.faults",
     "GroupMember": "testing.groups",
+    "InFlightRecords": "testing.groups",
     "Kafka": "testing.kafka",
     "Record": "testing.records",
     "RecordedRequest": "testing.requests",

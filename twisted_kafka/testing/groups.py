@@ -1,5 +1,6 @@
 """Groups of a broker under test: their members, and how far they have read."""
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from twisted_kafka.group_coordinator.subscription import decode_assignment
@@ -35,6 +36,20 @@ class DescribedGroup(NamedTuple):
     members: tuple[GroupMember, ...]
 
 
+class InFlightRecords(NamedTuple):
+    """Consecutive records in one state that a share group has fetched and not all finished with."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    state: str
+    """AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING (on the way to the dead-letter queue) or ARCHIVED."""
+    delivery_count: int
+    member_id: str
+    """The member that has acquired them; empty in other states."""
+
+
 class DescribedShareGroup(NamedTuple):
     """A share group (KIP-932) as ``kafka-share-groups.sh --describe`` shows it."""
 
@@ -44,6 +59,13 @@ class DescribedShareGroup(NamedTuple):
     """The offsets before which the group has finished with all records, by topic and partition; -1 before the first fetch."""
     lag: dict[tuple[str, int], int]
     """The numbers of records with which the group has not finished, by topic and partition; without partitions of unknown lag."""
+    in_flight: tuple[InFlightRecords, ...] = ()
+    """The records from each offset on, up to the last one that was acquired."""
+
+    @property
+    def acquired(self) -> tuple[InFlightRecords, ...]:
+        """The records that members have acquired and not yet acknowledged."""
+        return tuple(each for each in self.in_flight if each.state == "ACQUIRED")
 
 
 def classic_group_of(described: Any) -> DescribedGroup:
@@ -69,12 +91,13 @@ def consumer_group_of(described: Any) -> DescribedGroup:
     return DescribedGroup(described.group_state, tuple(members))
 
 
-def share_group_of(described: Any, topics: Any) -> DescribedShareGroup:
+def share_group_of(described: Any, topics: Any, in_flight: Iterable[Any]) -> DescribedShareGroup:
     """Convert a group of a ShareGroupDescribeResponse and its topics of a DescribeShareGroupOffsetsResponse."""
     state, members = consumer_group_of(described)
     partitions = {(topic.topic_name, each.partition_index): each for topic in topics for each in topic.partitions}
     offsets = {where: each.start_offset for where, each in partitions.items()}
-    return DescribedShareGroup(state, members, offsets, {where: each.lag for where, each in partitions.items() if each.lag >= 0})
+    lag = {where: each.lag for where, each in partitions.items() if each.lag >= 0}
+    return DescribedShareGroup(state, members, offsets, lag, tuple(InFlightRecords(*each) for each in sorted(in_flight)))
 
 
 def _assigned(protocol_type: str, assignment: bytes) -> tuple[tuple[str, int], ...]:

@@ -550,7 +550,7 @@ class Kafka(abc.ABC):
         return classic_group_of(found)
 
     def share_group(self, group: str) -> DescribedShareGroup:
-        """Return the state of a share group (KIP-932), its members with their assignments, and its offsets.
+        """Return the state of a share group (KIP-932), its members with their assignments, its offsets and its records in flight.
 
         The state is Stable, Empty, or Dead if it does not exist. Raises BrokerError if the brokers do not serve share groups.
         """
@@ -565,7 +565,8 @@ class Kafka(abc.ABC):
         wanted = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
         (offsets,) = coordinator.ask(DescribeShareGroupOffsetsRequest(groups=[wanted])).groups
         check(offsets.error_code, f"the offsets of share group {group!r} cannot be described")
-        return share_group_of(found, offsets.topics)
+        in_flight = [each for broker in self.brokers.values() for each in broker.embedded.in_flight(group)]
+        return share_group_of(found, offsets.topics, in_flight)
 
     def coordinator_id(self, group: str) -> int:
         """Return the id of the broker that coordinates a group; -1 if none does yet."""
