@@ -175,6 +175,7 @@ TLS_EFFECTS = {
 """Seen in the TLS connections of the tests below."""
 
 ELSEWHERE = {
+    "cordoned.log.dirs": "tests/broker/test_log_directories.py::test_cordoned_directories_get_no_new_replicas",
     "advertised.listeners": "tests/broker/test_dynamic_configs.py::test_an_advertised_address_is_told_to_clients",
     "listeners": "tests/broker/test_dynamic_configs.py::test_a_listener_comes_with_its_address_and_goes",
     "listener.security.protocol.map": "tests/broker/test_dynamic_configs.py::test_a_listener_comes_with_its_address_and_goes",

@@ -15,9 +15,23 @@ from kafka.errors import KafkaError
 
 from tests.support.eventually import WAIT_S, eventually
 from twisted_kafka.broker.broker import Broker, StartError
+from twisted_kafka.client import one_request
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.store import StoreDisconnectedError
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestAlterableConfig,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
+)
+from twisted_kafka.protocol.messages.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from twisted_kafka.system import disk
 
 PARTITIONS = 6
@@ -240,3 +254,40 @@ def test_metrics_have_kafkas_names(tmp_path: Path) -> None:
     assert set(expected) <= found
     others = {name for name in found if name.startswith("kafka.log:") and "topic=__" not in name}
     assert others <= set(expected)
+
+
+def ask(broker: Broker, request: Any, version: int) -> Any:
+    host, port = broker.bootstrap_servers.rsplit(":", 1)
+    return one_request.ask((host, int(port)), request, version, "cordons", 10)
+
+
+def cordon(broker: Broker, directories: str) -> None:
+    change = IncrementalAlterConfigsRequestAlterableConfig(name="cordoned.log.dirs", value=directories)
+    resource = IncrementalAlterConfigsRequestAlterConfigsResource(
+        resource_type=4, resource_name=str(broker.broker_id), configs=[change]
+    )
+    (answer,) = ask(broker, IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+    assert answer.error_code == 0
+
+
+def create(broker: Broker, name: str) -> int:
+    topic = CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1)
+    (answer,) = ask(broker, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics
+    return int(answer.error_code)
+
+
+def test_cordoned_directories_get_no_new_replicas(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    with Broker(properties(tmp_path)) as broker:
+        cordon(broker, str(first))
+        described = ask(broker, DescribeLogDirsRequest(topics=None), 5).results
+        assert {each.log_dir: each.is_cordoned for each in described} == {str(first): True, str(second): False}
+        assert create(broker, "t") == 0
+        assert (partitions_in(first), partitions_in(second)) == (set(), set(range(PARTITIONS)))
+        moved = AlterReplicaLogDirTopic(name="t", partitions=[0])
+        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(first), topics=[moved])])
+        assert ask(broker, request, 2).results[0].partitions[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        cordon(broker, "*")
+        assert create(broker, "u") == ErrorCode.INVALID_REPLICATION_FACTOR
+        cordon(broker, "")
+        assert create(broker, "u") == 0

@@ -82,7 +82,10 @@ class TopicManager:
         *,
         policies: Policies | None = None,
         randrange: Callable[[int], int] = random.randrange,
+        is_cordoned: Callable[[], bool] = lambda: False,
     ) -> None:
+        """``is_cordoned`` returns whether this broker's log directories take no new replicas."""
+        self._is_cordoned = is_cordoned
         self._config = config
         self._store = store
         self._metadata = metadata
@@ -178,7 +181,7 @@ class TopicManager:
                 )
             assignment = {index: list(replicas) for index, replicas in sorted(topic.assignments.items())}
         else:
-            assignment = self._spread(topic, brokers)
+            assignment = self._spread(topic, self._with_space(brokers))
         self._ensure_possible_name(topic.name, asked)
         if topic.assignments:
             ensure_valid_assignment(assignment)
@@ -190,6 +193,11 @@ class TopicManager:
         result.replication_factor = len(assignment[0])
         self._policies.ensure_topic(_order(topic, result))
         return TopicNode(partitions=assignment, topic_id=random_uuid())
+
+    def _with_space(self, brokers: Iterable[int]) -> list[int]:
+        """Return the brokers with a log directory for new replicas; other brokers' cordoned directories are unknown."""
+        own_id = self._metadata.broker_id if self._is_cordoned() else None
+        return [each for each in brokers if each != own_id]
 
     def _spread(self, topic: NewTopic, brokers: Collection[int]) -> dict[int, list[int]]:
         factor = topic.replication_factor
@@ -394,7 +402,7 @@ class TopicManager:
                 )
             new = {before + index: list(replicas) for index, replicas in enumerate(topic.assignments)}
         else:
-            ids = sorted(brokers)
+            ids = sorted(self._with_space(brokers))
             start = ids.index(first[0]) if first[0] in ids else 0
             new = assign_replicas(ids, added, len(first), start_index=start, shift=start, first_partition=before)
         result.num_partitions = topic.count

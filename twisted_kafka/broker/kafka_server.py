@@ -28,6 +28,7 @@ from twisted_kafka.broker.settings.config_handlers import (
 )
 from twisted_kafka.broker.settings.reconfigurables import (
     ConnectionLimits,
+    CordonedDirectories,
     Listeners,
     ListenerSecurity,
     LogCleaning,
@@ -519,7 +520,13 @@ class KafkaServer:
         assert running.timer is not None
         waits = TopicWaits(self.metadata, self._clock, running.timer)
         running.topics = topics = TopicManager(
-            self.config, store, self.metadata, controller, waits, policies=administration.policies
+            self.config,
+            store,
+            self.metadata,
+            controller,
+            waits,
+            policies=administration.policies,
+            is_cordoned=lambda: self.logs is not None and self.logs.is_cordoned,
         )
         return topics
 
@@ -622,6 +629,7 @@ class KafkaServer:
             ThreadPool("num.recovery.threads.per.data.dir"),
             ThreadPool("num.replica.fetchers", replication.resize),
             LogDefaults(self.config, logs, controller),
+            CordonedDirectories(logs),
             *([] if logs.cleaner is None else [LogCleaning(logs.cleaner)]),
         ]
 

@@ -85,6 +85,9 @@ class Edition(NamedTuple):
     """Levels of the features of a new cluster."""
 
 
+ALL_LOG_DIRS: Final = "*"
+"""All log directories, in ``cordoned.log.dirs``."""
+
 OWN_EDITION: Final = Edition({}, frozenset(), {"group.version": 1, "share.version": 2})
 """This broker's own settings. The features are those of a broker in another program; one that is a program has none."""
 
@@ -509,6 +512,9 @@ def _check_log(config: KafkaConfig) -> None:
     _ensure(bool(config.log_dirs), config, "log.dirs", "a list with at least one directory")
     places = {os.path.realpath(directory) for directory in config.log_dirs}
     _ensure(len(places) == len(config.log_dirs), config, "log.dirs", "a list without duplicates")
+    cordoned = config.list("cordoned.log.dirs")
+    is_valid = cordoned == (ALL_LOG_DIRS,) or (set(cordoned) <= set(config.log_dirs) and len(set(cordoned)) == len(cordoned))
+    _ensure(is_valid, config, "cordoned.log.dirs", "entries of log.dirs, each once, or * alone")
     for key, low in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0)):
         _ensure(config[key] is None or config.int(key) >= low, config, key, f"at least {low}")
     for key in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):

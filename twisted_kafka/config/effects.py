@@ -58,6 +58,8 @@ _BROKER = """
     transaction.remove.expired.transaction.cleanup.interval.ms transaction.partition.verification.enable
     transactional.id.expiration.ms request.timeout.ms
 
+    cordoned.log.dirs
+
     errors.deadletterqueue.topic.name.prefix errors.deadletterqueue.auto.create.topics.enable
     group.share.max.share.sessions share.coordinator.load.buffer.size share.coordinator.write.timeout.ms
     share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.replication.factor

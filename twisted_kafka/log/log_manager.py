@@ -71,6 +71,7 @@ class LogManager:
         self._has_begun_loading = False
         self._all = LogDirectories(config.log_dirs, on_directory_failure)
         self.directories = self._all.all
+        self._all.cordon(config.list("cordoned.log.dirs"))
         self.progress = LoadingProgress(clock, metrics, terminal)
         self._metrics = LogMetrics(metrics, self._all)
         self._environment = LogEnvironment(
@@ -318,6 +319,15 @@ class LogManager:
         log.update_config(config)
         if was_compacted and not config.compact and self.cleaner is not None:
             self.cleaner.manager.abort_cleaning(log.topic_partition)
+
+    def cordon(self, config: KafkaConfig) -> None:
+        """Apply ``cordoned.log.dirs``."""
+        self._all.cordon(config.list("cordoned.log.dirs"))
+
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether no log directory takes new replicas."""
+        return all(directory.is_cordoned for directory in self.directories)
 
     def reconfigure(self, config: KafkaConfig) -> None:
         """Apply a new broker config, which has the defaults of topics."""

@@ -180,6 +180,23 @@ class LogDefaults:
             self._controller.elect_for_offline()
 
 
+class CordonedDirectories:
+    """The log directories that get no new replicas; the config's own rules check them."""
+
+    reconfigurable_keys = frozenset(("cordoned.log.dirs",))
+    rereads_files = False
+
+    def __init__(self, logs: LogManager) -> None:
+        self._logs = logs
+
+    def validate_reconfiguration(self, old: KafkaConfig, new: KafkaConfig) -> None:
+        """Refuse nothing."""
+
+    def reconfigure(self, old: KafkaConfig, new: KafkaConfig) -> None:
+        """Choose other directories for new logs from now on."""
+        self._logs.cordon(new)
+
+
 def _ensure_local_is_less(config: KafkaConfig, key: str, total_key: str, total: int) -> None:
     """Raise ConfigError if the local retention of tiered logs exceeds their total retention."""
     local = config.long(key)

@@ -10,6 +10,7 @@ from twisted_kafka.config.keys.declare import (
     LONG,
     LOW,
     MEDIUM,
+    PER_BROKER,
     READ_ONLY,
     SHORT,
     STRING,
@@ -21,6 +22,8 @@ from twisted_kafka.config.keys.declare import (
 # A table with two lines per key: the declaration and the documentation. The formatter would break it up.
 # fmt: off
 KEYS: tuple[ConfigKey, ...] = (
+    ConfigKey("cordoned.log.dirs", LIST, (), None, MEDIUM, PER_BROKER,
+              "Log directories that get no new replicas; * for all of them."),
     ConfigKey("group.consumer.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE,
               "Interval between two target assignments of a consumer group."),
     ConfigKey("group.consumer.min.assignment.interval.ms", INT, 0, at_least(0), MEDIUM, READ_ONLY,

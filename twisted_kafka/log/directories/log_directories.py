@@ -3,12 +3,13 @@
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 
 from twisted.logger import Logger
 
+from twisted_kafka.config.broker_config import ALL_LOG_DIRS
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError, UnusableDirectoryError
 from twisted_kafka.log.files import sync_file_system
 from twisted_kafka.log.unified_log import UnifiedLog
@@ -110,8 +111,17 @@ class LogDirectories:
         return directory
 
     def by_fewest_logs(self) -> list[LogDirectory]:
-        """Return the online directories in the order of preference for a new log (Kafka: ``LogManager.nextLogDirs``)."""
-        return sorted(self.online, key=lambda directory: len(directory.logs))
+        """Return the online directories in the order of preference for a new log (Kafka: ``LogManager.nextLogDirs``).
+
+        Cordoned directories are last: a log that the controller has assigned goes there if nothing else is left.
+        """
+        return sorted(self.online, key=lambda directory: (directory.is_cordoned, len(directory.logs)))
+
+    def cordon(self, paths: Collection[str]) -> None:
+        """Give new logs to other directories than these; ALL_LOG_DIRS stands for all."""
+        cordoned = {os.path.abspath(path) for path in paths if path != ALL_LOG_DIRS}
+        for directory in self.all:
+            directory.is_cordoned = ALL_LOG_DIRS in paths or str(directory.path) in cordoned
 
     def checkpoint(self, path: Path) -> None:
         """Checkpoint the recovery points and log start offsets of the directory at ``path``, unless it is offline."""

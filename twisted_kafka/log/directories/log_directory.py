@@ -59,6 +59,8 @@ class LogDirectory:
         self.cleaner_offsets = OffsetCheckpoint(path / CLEANER_CHECKPOINT)
         self.was_clean = False
         self.is_online = True
+        self.is_cordoned = False
+        """Whether it gets no new replicas (KIP-1066)."""
         self.is_loaded = False
         """Whether all its logs are open."""
         self._lock_fd = -1

@@ -20,6 +20,7 @@ from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import (
     ErrorCode,
+    InvalidReplicaAssignmentError,
     InvalidTopicError,
     KafkaError,
     KafkaStorageError,
@@ -62,6 +63,7 @@ class DirectoryDescription(NamedTuple):
     logs: list[LogDescription]
     total_bytes: int
     usable_bytes: int
+    is_cordoned: bool
 
 
 class AlterLogDirs:
@@ -116,6 +118,8 @@ class AlterLogDirs:
         if self._partitions.is_offline(topic_partition):
             raise KafkaStorageError(f"the log directory of {topic_partition} is offline")
         partition = self._partitions.get(topic_partition)
+        if directory.is_cordoned and (partition is None or partition.log.parent != directory.path):
+            raise InvalidReplicaAssignmentError(f"the log directory {path} is cordoned")
         if partition is not None:
             future = partition.future_log
             if future is not None and future.parent != directory.path:
@@ -169,13 +173,14 @@ class AlterLogDirs:
             total_bytes, usable_bytes = space_bytes(directory.path)
         except (KafkaError, OSError) as error:
             _log.warn("{path} cannot be described: {error}", path=path, error=error)
-            return DirectoryDescription(path, ErrorCode.KAFKA_STORAGE_ERROR, [], UNKNOWN_SIZE, UNKNOWN_SIZE)
+            cordoned = directory.is_cordoned
+            return DirectoryDescription(path, ErrorCode.KAFKA_STORAGE_ERROR, [], UNKNOWN_SIZE, UNKNOWN_SIZE, cordoned)
         logs = [
             LogDescription(topic_partition, log.size_bytes, self._lag(log), log.is_future)
             for topic_partition, log in list(directory.logs.items())
             if wanted is None or topic_partition in wanted
         ]
-        return DirectoryDescription(path, ErrorCode.NONE, logs, total_bytes, usable_bytes)
+        return DirectoryDescription(path, ErrorCode.NONE, logs, total_bytes, usable_bytes, directory.is_cordoned)
 
     def _lag(self, log: UnifiedLog) -> int:
         current = self._logs.get_log(log.topic_partition)

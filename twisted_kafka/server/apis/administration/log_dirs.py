@@ -1,4 +1,5 @@
-"""AlterReplicaLogDirs v0-2, DescribeLogDirs v0-4 (KIP-113): v3 top-level error, v4 total and usable bytes (KIP-827)."""
+"""AlterReplicaLogDirs v0-2, DescribeLogDirs v0-5 (KIP-113): v3 top-level error, v4 total and usable bytes (KIP-827), v5
+cordoned directories (KIP-1066)."""
 
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.messages.log_dirs import (
@@ -51,7 +52,7 @@ class LogDirApis:
             )
         return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
-    @api(DescribeLogDirsRequest, DescribeLogDirsResponse, versions=(0, 4))
+    @api(DescribeLogDirsRequest, DescribeLogDirsResponse, versions=(0, 5))
     def describe_log_dirs(self, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
         """Return the log directories with the sizes of their replicas."""
         self._authorization.require_cluster(context, AclOperation.DESCRIBE)
@@ -82,4 +83,5 @@ def _result(directory: DirectoryDescription) -> DescribeLogDirsResult:
         topics=list(topics.values()),
         total_bytes=directory.total_bytes,
         usable_bytes=directory.usable_bytes,
+        is_cordoned=directory.is_cordoned,
     )
