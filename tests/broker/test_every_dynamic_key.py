@@ -58,6 +58,7 @@ TOPIC_DEFAULTS: dict[str, tuple[str, object]] = {
     "log.roll.ms": ("1016", 1016),
     "log.segment.bytes": ("1000017", 1_000_017),
     "log.segment.delete.delay.ms": ("1018", 1018),
+    "max.decompressed.message.bytes": ("1000020", 1_000_020),
     "message.max.bytes": ("1000019", 1_000_019),
     "min.insync.replicas": ("2", 2),
     "unclean.leader.election.enable": ("true", True),

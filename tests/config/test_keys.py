@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from twisted_kafka.config import effects
-from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS, EXTENSION_KEYS, KAFKA_4_KEYS, TOPIC_KEYS
+from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS, EXTENSION_KEYS, KAFKA_4_KEYS, KAFKA_4_TOPIC_KEYS, TOPIC_KEYS
 from twisted_kafka.config.keys.declare import Between, ConfigKey, EachOf, MetadataVersion, OneOf, TopicKey
 from twisted_kafka.config.keys.groups import GROUP_KEYS, GroupKey
 from twisted_kafka.config.values import value_text
@@ -21,7 +21,7 @@ def _rows(name: str) -> dict[str, dict[str, str]]:
 
 
 BROKER_ROWS = _rows("broker-3.9.2.tsv")
-TOPIC_ROWS = _rows("topic-3.9.2.tsv")
+TOPIC_ROWS = _rows("topic-3.9.2.tsv") | {name: row for name, row in _rows("topic-4.4.0.tsv").items() if name in KAFKA_4_TOPIC_KEYS}
 KAFKA_4_ROWS = {name: row for name, row in _rows("broker-4.4.0.tsv").items() if name in KAFKA_4_KEYS}
 GROUP_ROWS = _rows("group-4.4.0.tsv")
 

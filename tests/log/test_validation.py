@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.fake import Fake
 from tests.support.traced_memory import traced_peak_bytes
+from twisted_kafka.config.keys.kafka_4 import MAX_ARRAY_BYTES
 from twisted_kafka.log.results import LogAppendInfo
 from twisted_kafka.log.validation import convert as validation_convert
 from twisted_kafka.log.validation.log_validator import (
@@ -60,6 +61,7 @@ class Rules(Fake):
     message_timestamp_before_max_ms: int = FOREVER
     message_timestamp_after_max_ms: int = FOREVER
     max_message_bytes: int = 1_048_588
+    max_decompressed_message_bytes: int = MAX_ARRAY_BYTES
     compact: bool = False
 
 
@@ -327,6 +329,18 @@ def test_decompression_bombs(codec: Compression) -> None:
     bomb = compress(codec, bytes(80 << 20))
     with pytest.raises(RecordTooLargeError):
         validate(assemble_batch(bomb, (0, -1, int(codec), 0, NOW, NOW, -1, -1, -1, 1)), max_message_bytes=16 << 20)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_that_are_too_large_when_they_are_decompressed(codec: Compression) -> None:
+    """Apache Kafka 4.4 accepts 1,993 bytes of value with this limit, and not one more."""
+    for sizes, is_valid in (([1993], True), ([1994], False), ([1990, 1990], True), ([9, 1994], False), ([1994, 9], False)):
+        sent = build_batch([SimpleRecord(NOW, None, bytes(size)) for size in sizes], compression=codec)
+        if is_valid or codec is Compression.NONE:
+            validate(sent, max_decompressed_message_bytes=2000)
+        else:
+            with pytest.raises(InvalidRecordError, match=r"max\.decompressed"):
+                validate(sent, max_decompressed_message_bytes=2000)
 
 
 SMALLEST = b"\x0c\x00\x00\x00\x01\x01\x00"

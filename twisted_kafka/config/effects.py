@@ -58,7 +58,7 @@ _BROKER = """
     transaction.remove.expired.transaction.cleanup.interval.ms transaction.partition.verification.enable
     transactional.id.expiration.ms request.timeout.ms
 
-    cordoned.log.dirs
+    cordoned.log.dirs max.decompressed.message.bytes
 
     errors.deadletterqueue.topic.name.prefix errors.deadletterqueue.auto.create.topics.enable
     group.share.max.share.sessions share.coordinator.load.buffer.size share.coordinator.write.timeout.ms
@@ -117,6 +117,7 @@ _TOPIC = """
     cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
     errors.deadletterqueue.group.enable delete.retention.ms max.compaction.lag.ms min.cleanable.dirty.ratio min.compaction.lag.ms
     file.delete.delay.ms flush.messages flush.ms index.interval.bytes max.message.bytes message.downconversion.enable
+    max.decompressed.message.bytes
     message.timestamp.after.max.ms message.timestamp.before.max.ms message.timestamp.difference.max.ms
     leader.replication.throttled.replicas follower.replication.throttled.replicas
     message.timestamp.type min.insync.replicas preallocate segment.bytes segment.index.bytes segment.jitter.ms segment.ms

@@ -9,6 +9,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import TOPIC_KEYS
 from twisted_kafka.config.keys.declare import MAX_LONG, TopicKey, Value
+from twisted_kafka.config.keys.kafka_4 import MAX_ARRAY_BYTES
 from twisted_kafka.config.values import parse_value
 from twisted_kafka.protocol.errors import InvalidConfigurationError
 
@@ -33,6 +34,7 @@ class LogConfig:
     local_retention_bytes: int = -2
     local_retention_ms: int = -2
     max_compaction_lag_ms: int = MAX_LONG
+    max_decompressed_message_bytes: int = MAX_ARRAY_BYTES
     max_message_bytes: int = 1_048_588
     message_downconversion_enable: bool = True
     message_format_version: str = "3.0-IV1"

@@ -26,11 +26,14 @@ BROKER_KEYS: dict[str, ConfigKey] = {
 }
 """Every broker key by name."""
 
-TOPIC_KEYS: dict[str, TopicKey] = {key.name: key for key in _TOPIC_KEYS}
+TOPIC_KEYS: dict[str, TopicKey] = {key.name: key for key in (*_TOPIC_KEYS, *kafka_4.TOPIC_KEYS)}
 """Every topic key by name."""
 
 KAFKA_4_KEYS: frozenset[str] = frozenset(key.name for key in kafka_4.KEYS)
 """The broker keys that Apache Kafka has had since 4.0 or later."""
+
+KAFKA_4_TOPIC_KEYS: frozenset[str] = frozenset(key.name for key in kafka_4.TOPIC_KEYS)
+"""Such keys of topics."""
 
 EXTENSION_KEYS: frozenset[str] = frozenset(key.name for key in extensions.KEYS)
 """The broker keys that Apache Kafka does not have."""

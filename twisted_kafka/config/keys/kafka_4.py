@@ -1,5 +1,7 @@
 """Broker keys that Apache Kafka 4 has added, if this broker has the feature that they configure."""
 
+from typing import Final
+
 from twisted_kafka.config.keys.declare import (
     BOOLEAN,
     CLASS,
@@ -16,12 +18,19 @@ from twisted_kafka.config.keys.declare import (
     STRING,
     Between,
     ConfigKey,
+    TopicKey,
     at_least,
 )
+
+MAX_ARRAY_BYTES: Final = 2_147_483_639
+"""The default, and the most: as large as an array of Java."""
 
 # A table with two lines per key: the declaration and the documentation. The formatter would break it up.
 # fmt: off
 KEYS: tuple[ConfigKey, ...] = (
+    ConfigKey("max.decompressed.message.bytes", INT, MAX_ARRAY_BYTES, Between(1, MAX_ARRAY_BYTES), MEDIUM,
+              CLUSTER_WIDE,
+              "Maximum size of a record of a compressed batch, decompressed; topics may have their own."),
     ConfigKey("cordoned.log.dirs", LIST, (), None, MEDIUM, PER_BROKER,
               "Log directories that get no new replicas; * for all of them."),
     ConfigKey("group.consumer.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE,
@@ -126,5 +135,11 @@ KEYS: tuple[ConfigKey, ...] = (
               "Interval between deletions of records that no share partition needs.", internal=True),
     ConfigKey("share.coordinator.cold.partition.snapshot.interval.ms", INT, 300_000, at_least(1), LOW, READ_ONLY,
               "The state of a share partition that did not change for this long is written again.", internal=True),
+)
+
+TOPIC_KEYS: tuple[TopicKey, ...] = (
+    TopicKey("max.decompressed.message.bytes", INT, MAX_ARRAY_BYTES, Between(1, MAX_ARRAY_BYTES), MEDIUM,
+             (("max.decompressed.message.bytes", 1),),
+             "Maximum size of a record of a compressed batch, decompressed."),
 )
 # fmt: on

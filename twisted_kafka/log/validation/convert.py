@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from twisted_kafka.config.keys.kafka_4 import MAX_ARRAY_BYTES
 from twisted_kafka.log.results import Conversion, LogAppendInfo
 from twisted_kafka.log.validation.records import LOG_APPEND_TIME, check_records
 from twisted_kafka.log.validation.types import (
@@ -21,7 +22,8 @@ _CODECS = {codec.text: codec for codec in Compression} | {"uncompressed": Compre
 _PRODUCER = "producer"
 
 DECOMPRESSION_LIMIT_BYTES = 64 * 1024 * 1024
-"""The limit for the decompressed records of one batch; higher for a topic whose ``max.message.bytes`` is above a quarter of it."""
+"""The limit for the decompressed records of one batch; higher for a topic whose ``max.message.bytes`` is above a quarter of it, or
+whose ``max.decompressed.message.bytes`` is set above it."""
 _DECOMPRESSION_RATIO = 4
 
 MAX_REWRITTEN_RECORDS = 200_000
@@ -35,7 +37,10 @@ def decompression_limit(context: ValidationContext) -> int:
     """Return the limit for the decompressed bytes of a batch, so that a small request cannot use much memory."""
     if not context.takes_large:
         return SMALL_PAYLOAD_BYTES
-    return max(DECOMPRESSION_LIMIT_BYTES, _DECOMPRESSION_RATIO * context.config.max_message_bytes)
+    message_bytes = context.config.max_decompressed_message_bytes
+    if message_bytes == MAX_ARRAY_BYTES:
+        message_bytes = 0  # nobody has set it
+    return max(DECOMPRESSION_LIMIT_BYTES, _DECOMPRESSION_RATIO * context.config.max_message_bytes, message_bytes)
 
 
 def target_compression(source: Compression, context: ValidationContext) -> Compression:

@@ -18,7 +18,7 @@ from twisted_kafka.log.validation.convert import (
     target_level,
     validate_message_set,
 )
-from twisted_kafka.log.validation.records import LOG_APPEND_TIME, check_records, may_break_rules
+from twisted_kafka.log.validation.records import LOG_APPEND_TIME, check_record_sizes, check_records, may_break_rules
 from twisted_kafka.log.validation.types import (
     AppendOrigin,
     BatchInfo,
@@ -167,6 +167,8 @@ def _validate_batch(view: memoryview, header: tuple[int, ...], context: Validati
         raise InvalidOffsetOrSequenceError(f"the batch has {count} records, but a last offset delta of {last_delta}")
     payload = to_read(view[HEADER_SIZE:]) if not number else _decompressed(CODECS[number], view[HEADER_SIZE:], context)
     scan = scan_records(payload, count)
+    if number and len(payload) > context.config.max_decompressed_message_bytes:
+        check_record_sizes(payload, count, context)
     sent_append_time = max_timestamp if attributes & TIMESTAMP_TYPE_MASK else None
     if may_break_rules(scan, base_timestamp, sent_append_time, context):
         parsed = parse_records(to_bytes(payload), count, 0, base_timestamp, sent_append_time)

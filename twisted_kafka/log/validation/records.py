@@ -3,8 +3,11 @@
 from collections.abc import Iterable
 
 from twisted_kafka.log.validation.types import InvalidRecordsError, InvalidTimestampsError, ValidationContext
+from twisted_kafka.protocol.errors import InvalidRecordError
 from twisted_kafka.protocol.records.record import NO_TIMESTAMP, Record
 from twisted_kafka.protocol.records.scan_python import RecordScan
+from twisted_kafka.protocol.records.varint import read_varint
+from twisted_kafka.protocol.regions import Buffer
 
 LOG_APPEND_TIME = "LogAppendTime"
 _SHOWN_ERRORS = 3
@@ -28,6 +31,19 @@ def may_break_rules(scan: RecordScan, base_timestamp_ms: int, sent_append_time_m
         largest = base_timestamp_ms + scan.largest_timestamp_delta
     now_ms = context.now_ms
     return now_ms - smallest > config.message_timestamp_before_max_ms or largest - now_ms > config.message_timestamp_after_max_ms
+
+
+def check_record_sizes(payload: Buffer, count: int, context: ValidationContext) -> None:
+    """Raise InvalidRecordError if a record is larger than ``max.decompressed.message.bytes``. The payload has been scanned."""
+    limit = context.config.max_decompressed_message_bytes
+    position = 0
+    for index in range(count):
+        size, position = read_varint(payload, position)
+        if size > limit:
+            raise InvalidRecordError(
+                f"record {index} of the batch has {size} bytes, more than max.decompressed.message.bytes, {limit}"
+            )
+        position += size
 
 
 def check_records(records: Iterable[Record], context: ValidationContext, *, sent_append_time: bool) -> None:

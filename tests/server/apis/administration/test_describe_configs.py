@@ -64,7 +64,7 @@ def test_lists_are_written_as_kafka_does(broker: OneBroker) -> None:
 
 
 def test_no_keys_are_all_keys(broker: OneBroker) -> None:
-    assert len(describe(broker, TOPIC, "t").configs) == len(describe(broker, TOPIC, "t", []).configs) == 37
+    assert len(describe(broker, TOPIC, "t").configs) == len(describe(broker, TOPIC, "t", []).configs) == 38
     assert len(describe(broker, BROKER, "1").configs) > 300
 
 

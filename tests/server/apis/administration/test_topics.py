@@ -46,7 +46,7 @@ def test_creation(broker: OneBroker, version: int) -> None:
     assert bool(bad.error_message) == (version >= 1)
     assert (made.num_partitions, made.replication_factor) == ((2, 1) if version >= 5 else (-1, -1))
     assert (made.topic_id != bytes(16)) == (version >= 7)
-    assert len(made.configs) == (37 if version >= 5 else 0)
+    assert len(made.configs) == (38 if version >= 5 else 0)
     assert broker.cache.partition_count("t") == 2
 
 
