@@ -66,11 +66,6 @@ class GroupConfigManager:
             else:
                 self._values.pop(group_id, None)
 
-    def names(self) -> list[str]:
-        """Return the ids of the groups that have a config."""
-        with self._lock:
-            return sorted(self._values)
-
     def number(self, group_id: str, key: str) -> int:
         """Return the effective value of a key that is a number."""
         value = group_value(self._config, self._values.get(group_id, {}), key)

@@ -9,7 +9,7 @@ from twisted_kafka.admin.loggers import LoggerLevels
 from twisted_kafka.admin.policies import Policies
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
-from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager, GroupConfigResource
+from twisted_kafka.group_coordinator.group_config_manager import ENTITY_TYPE, GroupConfigManager, GroupConfigResource, group_id_of
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -71,12 +71,12 @@ class Administration:
         return [
             DescribeConfigApis(self._config, self._configs, metadata, describer, self.loggers, authorization),
             AlterConfigApis(admin, resources, self.loggers, self._config.broker_id, authorization),
-            ConfigResourceApis(self._listings(metadata, groups), authorization),
+            ConfigResourceApis(self._listings(metadata), authorization),
             # As in Kafka, clients are asked for metrics only where something reports them.
             *([TelemetryApis(self._client_metrics)] if self._config.optional_string("metrics.listener") else []),
         ]
 
-    def _listings(self, metadata: MetadataCache, groups: GroupConfigManager) -> Listings:
+    def _listings(self, metadata: MetadataCache) -> Listings:
         def brokers() -> list[str]:
             return [str(broker_id) for broker_id in sorted(metadata.snapshot.brokers)]
 
@@ -85,5 +85,9 @@ class Administration:
             BROKER: brokers,
             BROKER_LOGGER: brokers,
             CLIENT_METRICS: self._client_metrics.names,
-            GROUP: groups.names,
+            GROUP: self._groups_with_configs,
         }
+
+    def _groups_with_configs(self) -> list[str]:
+        names = self._configs.names(ENTITY_TYPE)
+        return sorted(group_id_of(name) for name in names if self._configs.config(f"{ENTITY_TYPE}/{name}"))
