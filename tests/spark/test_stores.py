@@ -23,6 +23,7 @@ from twisted_kafka_spark.pipeline import exchange, rollup, store
 from twisted_kafka_spark.pipeline.job import Job, roll_up, run
 from twisted_kafka_spark.records.read import NoAccessLogError, find_sources
 from twisted_kafka_spark.runtime.folder import Folder
+from twisted_kafka_spark.stream.followed_files import files
 
 pytestmark = pytest.mark.timeout(300)
 PARTS = ("total", "apis", "clients", "topics", "versions", "time", "findings", "connections")
@@ -116,11 +117,13 @@ def test_cells_of_one_minute_in_several_files_are_merged(spark: Any, tmp_path: P
 
 def test_rollups_below_a_log_are_ignored_and_other_parquet_is_refused(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "node-1-000001.jsonl").write_text(line("Fetch", 1))
-    for folder_name in ("rollup=3", "followed=4", "grain=60"):
+    tables = ("tables/clients/date=2026-11-21/hour=08", "tables/findings/date=2026-11-21")
+    for folder_name in ("rollup=3", "followed=4", "grain=60", *tables):
         kept = tmp_path / "rollup" / folder_name / "part-0.parquet"
         kept.parent.mkdir(parents=True)
         parquet.write_table(pa.table({"at": [1]}), kept)
     assert find_sources(None, [str(tmp_path)]).parquet == []
+    assert [path.name for path in files(tmp_path).values()] == ["node-1-000001.jsonl"]
     parquet.write_table(pa.table({"at": [1]}), tmp_path / "foreign.parquet")
     with pytest.raises(NoAccessLogError, match="has no column `time`"):
         run(spark, Job(paths=[str(tmp_path / "foreign.parquet")]))

@@ -23,8 +23,8 @@ _NOT_FOR_READERS = (".", "_")
 _OPEN = re.compile(r"/\.node-\d+-\d+\.jsonl$")
 """A file that a broker still writes; only its complete lines are read."""
 _KAFKA_LOG = re.compile(r"\.log(\.\d{4}-\d\d-\d\d(-\d\d)?)?$")
-ROLLUP_FOLDER = re.compile(r"(^|/)(grain|rollup|followed)=\d+/")
-"""Rollups may be stored in the directory of a log; they are not part of it."""
+ROLLUP_FOLDER = re.compile(r"(^|/)((grain|rollup|followed)=\d+|tables/[a-z_]+/date=[\d-]+)/")
+"""Rollups and their tables may be stored in the directory of a log; they are not part of it."""
 _HOUR_FOLDERS = re.compile(r"date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 
 

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from twisted_kafka_spark.records.read import ROLLUP_FOLDER
+
 _SUFFIXES = (".jsonl", ".jsonl.zst", ".jsonl.gz", ".parquet")
 _PLAIN = ".jsonl"
 _KAFKA_LOG = re.compile(r"\.log(\.\d{4}-\d\d-\d\d(-\d\d)?|\.\d+)?$")
@@ -70,7 +72,8 @@ def files(directory: Path) -> dict[str, Path]:
         is_unfinished = path.name.startswith(".") and not name.endswith(_PLAIN)
         if name.startswith("_") or is_unfinished or not (name.endswith(_SUFFIXES) or _KAFKA_LOG.search(name)):
             continue
-        if any(part.startswith(("_", ".", "grain=", "rollup=", "followed=")) for part in path.relative_to(directory).parts[:-1]):
+        inner = path.relative_to(directory)
+        if any(part.startswith(("_", ".")) for part in inner.parts[:-1]) or ROLLUP_FOLDER.search(str(inner)):
             continue
         try:
             found.setdefault(stem(directory, path), path)
