@@ -6,17 +6,20 @@ from typing import Any
 import pytest
 
 from tests.support.eventually import eventually
-from tests.support.share_client import RawClient, ShareMember, error_of, initialize, new_topic, read_state
-from twisted_kafka.protocol.messages.configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsRequestAlterableConfig,
-    IncrementalAlterConfigsRequestAlterConfigsResource,
-    IncrementalAlterConfigsResponse,
+from tests.support.share_client import (
+    RawClient,
+    ShareMember,
+    error_of,
+    initialize,
+    new_topic,
+    read_state,
+    set_configs,
+    set_group_configs,
 )
 from twisted_kafka.testing import Broker
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
-BROKER_RESOURCE, GROUP_RESOURCE = 4, 32
+BROKER_RESOURCE = 4
 
 
 @pytest.fixture(scope="module")
@@ -31,16 +34,6 @@ def client(broker: Broker) -> Iterator[RawClient]:
         yield client
 
 
-def configure(client: RawClient, name: str, resource_type: int = GROUP_RESOURCE, **values: str) -> None:
-    configs = [
-        IncrementalAlterConfigsRequestAlterableConfig(name=key.replace("_", "."), config_operation=0, value=value)
-        for key, value in values.items()
-    ]
-    resource = IncrementalAlterConfigsRequestAlterConfigsResource(resource_type=resource_type, resource_name=name, configs=configs)
-    response = client.call(IncrementalAlterConfigsRequest(resources=[resource]), IncrementalAlterConfigsResponse, 1)
-    assert [each.error_code for each in response.responses] == [0]
-
-
 def letters(broker: Broker, topic: str, partition: int = 0) -> list[tuple[Any, Any, dict[str, str]]]:
     return [
         (record.key, record.value, {name: (value or b"").decode() for name, value in record.headers})
@@ -52,7 +45,7 @@ def test_a_rejected_record_and_one_over_the_limit_become_letters(broker: Broker,
     topic_id = new_topic(client, "orders")
     new_topic(client, "dlq.orders", errors_deadletterqueue_group_enable="true")
     initialize(client, "group", topic_id)
-    configure(
+    set_group_configs(
         client,
         "group",
         errors_deadletterqueue_topic_name="dlq.orders",
@@ -85,7 +78,7 @@ def test_letters_that_cannot_be_written_do_not_stop_the_group(broker: Broker, cl
     if topic != "dlq.nothing":
         new_topic(client, topic)
     initialize(client, source, topic_id)
-    configure(client, source, errors_deadletterqueue_topic_name=topic)
+    set_group_configs(client, source, errors_deadletterqueue_topic_name=topic)
     broker.produce(source, "rejected")
     with ShareMember(broker.bootstrap_servers, source, "one", topic_id) as one:
         eventually(lambda: one.acquired(max_wait_ms=100))
@@ -99,11 +92,11 @@ def test_topics_are_created_once_the_broker_may_do_that() -> None:
     with Broker({"share.coordinator.state.topic.num.partitions": 1}) as broker, RawClient(broker.bootstrap_servers) as client:
         topic_id = new_topic(client, "orders")
         initialize(client, "group", topic_id)
-        configure(client, "group", errors_deadletterqueue_topic_name="letters-of-orders")
-        configure(
+        set_group_configs(client, "group", errors_deadletterqueue_topic_name="letters-of-orders")
+        set_configs(
             client,
-            "",
             BROKER_RESOURCE,
+            "",
             errors_deadletterqueue_auto_create_topics_enable="true",
             errors_deadletterqueue_topic_name_prefix="letters-",
         )

@@ -5,9 +5,19 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.support.eventually import eventually
-from tests.support.share_client import RawClient, ShareMember, acquired_of, error_of, initialize, new_topic, read_state
+from tests.support.share_client import (
+    RawClient,
+    ShareMember,
+    acquired_of,
+    error_of,
+    initialize,
+    new_topic,
+    read_state,
+    set_group_configs,
+)
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.list_offsets import (
     DeleteRecordsPartition,
@@ -207,6 +217,21 @@ def test_the_acquire_mode_says_whether_the_limit_is_strict(topic: Topic, mode: i
         assert found[1] - found[0] + 1 == acquired
     with topic.member("two") as two:
         assert two.fetch(mode=9).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_group_that_reads_committed_records_gets_no_aborted_ones(topic: Topic) -> None:
+    set_group_configs(topic.client, topic.name, share_isolation_level="read_committed")
+    producer = Producer({"bootstrap.servers": topic.broker.bootstrap_servers, "transactional.id": topic.name})
+    producer.init_transactions()
+    for value, end in (("aborted", producer.abort_transaction), ("committed", producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.produce(topic.name, value, partition=0)
+        producer.flush()
+        end()
+    with topic.member("one") as one:
+        delivered = [offset for first, last, _ in one.acquired() for offset in range(first, last + 1)]
+        assert 0 not in delivered
+        assert 2 in delivered, "offsets 1 and 3 have the markers, which the member reports as gaps"
 
 
 def test_records_deleted_from_the_log_are_passed(topic: Topic) -> None:

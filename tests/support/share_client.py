@@ -7,6 +7,12 @@ from typing import Any, Self
 from tests.support.eventually import eventually
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.types import NO_UUID
+from twisted_kafka.protocol.messages.configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestAlterableConfig,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
 from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from twisted_kafka.protocol.messages.share import share_state as wire
@@ -32,6 +38,7 @@ from twisted_kafka.share.share_partition_key import coordinator_key
 
 TIMEOUT_S = 30.0
 _SHARE = 2
+_GROUP_RESOURCE = 32
 Batch = tuple[int, int, list[int]]
 """First and last offset, and the acknowledgement types."""
 State = tuple[int, int, int, int]
@@ -231,6 +238,41 @@ def initialize(
         return not response.results[0].partitions[0].error_code
 
     assert eventually(is_done)
+
+
+def set_configs(client: RawClient, resource_type: int, name: str, **values: str) -> None:
+    """Set configs, whose names have ``_`` for dots."""
+    configs = [
+        IncrementalAlterConfigsRequestAlterableConfig(name=key.replace("_", "."), config_operation=0, value=value)
+        for key, value in values.items()
+    ]
+    resource = IncrementalAlterConfigsRequestAlterConfigsResource(resource_type=resource_type, resource_name=name, configs=configs)
+    response = client.call(IncrementalAlterConfigsRequest(resources=[resource]), IncrementalAlterConfigsResponse, 1)
+    assert [each.error_code for each in response.responses] == [0]
+
+
+def set_group_configs(client: RawClient, group_id: str, **values: str) -> None:
+    set_configs(client, _GROUP_RESOURCE, group_id, **values)
+
+
+def topic_id_of(client: RawClient, name: str) -> bytes:
+    """Return the id of a topic that exists."""
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=name, topic_id=NO_UUID)])
+    topic_id: bytes = eventually(lambda: _with_leaders(client.call(asked, MetadataResponse, 12))).topic_id
+    return topic_id
+
+
+def initialize_where_it_is(client: RawClient, group_id: str, topic_id: bytes, partition: int) -> None:
+    """Initialize a share partition at its coordinator, which ``client``'s broker knows."""
+    find = FindCoordinatorRequest(key_type=_SHARE, coordinator_keys=[coordinator_key(group_id, topic_id, partition)])
+
+    def found() -> Any:
+        (coordinator,) = client.call(find, FindCoordinatorResponse, 6).coordinators
+        return None if coordinator.error_code else coordinator
+
+    coordinator = eventually(found)
+    with RawClient(f"{coordinator.host}:{coordinator.port}") as there:
+        initialize(there, group_id, topic_id, partition=partition)
 
 
 def read_state(
