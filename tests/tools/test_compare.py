@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import twisted_kafka
 from tests.support.ports import free_port
 from twisted_kafka.testing import Broker
 from twisted_kafka.tools.compare import Address, Comparison, Difference, compare
@@ -85,6 +86,28 @@ def test_a_port_where_nobody_listens_is_named(capsys: pytest.CaptureFixture[str]
     port = free_port()
     assert main(["compare", f"127.0.0.1:{port}", f"127.0.0.1:{port}", "--api", API]) == EXIT_USAGE
     assert f"127.0.0.1:{port} does not listen: start both brokers" in capsys.readouterr().err.replace(f"127.0.0.1:{port} or ", "")
+
+
+def test_a_name_without_an_address_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "nowhere.invalid:1", "nowhere.invalid:2", "--api", API]) == EXIT_USAGE
+    said = capsys.readouterr().err
+    assert "nowhere.invalid:1 or nowhere.invalid:2 cannot be reached: " in said
+    assert said.endswith("; check the addresses\n")
+
+
+def test_a_broker_that_wants_a_login_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="a" user_a="a";'
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas,
+    }
+    with twisted_kafka.Broker(settings) as broker:
+        assert main(["compare", broker.bootstrap_servers, broker.bootstrap_servers, "--api", API]) == EXIT_USAGE
+    said = capsys.readouterr().err
+    assert "closed the connection at Metadata v4: it may require a login; start both brokers with a listener in plain text" in said
 
 
 def test_the_settings_are_printed_for_a_file(capsys: pytest.CaptureFixture[str]) -> None:

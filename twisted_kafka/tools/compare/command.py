@@ -65,6 +65,10 @@ def _compare(options: argparse.Namespace) -> int:
         )
     except ConnectionRefusedError:
         raise ValueError(f"{first.text} or {second.text} does not listen: start both brokers, and check the ports") from None
+    except OSError as error:
+        raise ValueError(
+            f"{first.text} or {second.text} cannot be reached: {error.strerror or error}; check the addresses"
+        ) from None
     except StoppedError as error:
         raise ValueError(f"{error}; start both brokers with a listener in plain text") from None
     if options.output == _JSON:

@@ -52,9 +52,11 @@ def told_versions(port: int, *, host: str = LOCAL) -> Versions:
 
 
 def present_topics(port: int, *, host: str = LOCAL) -> list[str]:
-    """Return the topics of a broker but for internal ones."""
+    """Return the topics of a broker but for internal ones. Raises OSError and StoppedError."""
     answer = _asked(port, host, lambda talk: talk.ask(MetadataRequest(topics=None), 4))
-    return [] if answer is None else sorted(each.name for each in answer.topics if each.name not in INTERNAL_TOPICS)
+    if answer is None:
+        raise StoppedError(f"{host}:{port} closed the connection at Metadata v4: it may require a login")
+    return sorted(each.name for each in answer.topics if each.name not in INTERNAL_TOPICS)
 
 
 def warm(port: int, *, host: str = LOCAL) -> list[str]:
