@@ -12,6 +12,8 @@ from tests.support.oracle.apache_kafka import ApacheKafka
 from twisted_kafka.broker.personas import persona_of
 from twisted_kafka.client.one_request import ask
 from twisted_kafka.config.keys import BROKER_KEYS, TOPIC_KEYS
+from twisted_kafka.metadata.features import SUPPORTED
+from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 
@@ -72,6 +74,13 @@ def configs(port: int, version: int) -> dict[int, dict[str, tuple[str | None, bo
     return told
 
 
+def levels(port: int) -> dict[str, int]:
+    """Return the finalized levels of a broker's features."""
+    request = ApiVersionsRequest(client_software_name="personas", client_software_version="1")
+    answer: Any = ask(("127.0.0.1", port), request, 3, "personas", TIMEOUT_S)
+    return {each.name: each.max_version_level for each in answer.finalized_features}
+
+
 @pytest.mark.parametrize(("name", "version"), PERSONAS)
 def test_a_personas_configs_are_those_of_its_kafkas_broker(name: str, version: str, tmp_path: Path) -> None:
     asked = 0 if name == "0.11" else 1
@@ -79,11 +88,15 @@ def test_a_personas_configs_are_those_of_its_kafkas_broker(name: str, version: s
     kafka.start()
     try:
         theirs = configs(kafka.port, asked)
+        their_levels = levels(kafka.port) if name.startswith("4") else {}
         set_there = {key for kind in theirs.values() for key, (_, is_set) in kind.items() if is_set} | kafka.settings.keys()
     finally:
         kafka.kill()
     with twisted_kafka.Broker({"broker.id": 1}, persona=name) as broker:
-        ours = configs(int(broker.bootstrap_servers.rpartition(":")[2]), asked)
+        port = int(broker.bootstrap_servers.rpartition(":")[2])
+        ours = configs(port, asked)
+        our_levels = levels(port) if name.startswith("4") else {}
+    assert our_levels == {feature: level for feature, level in their_levels.items() if feature in SUPPORTED}
     for kind, keys in ((BROKER, BROKER_KEYS), (TOPIC, TOPIC_KEYS)):
         but = OF_AN_EMBEDDED_BROKER | OF_THE_MACHINERY | set_there
         assert ours[kind].keys() | but == theirs[kind].keys() & keys.keys() | but
