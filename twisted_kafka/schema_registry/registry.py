@@ -502,7 +502,7 @@ class Registry:
                 raise RegistryError(errors.INVALID_COMPATIBILITY, f"Invalid compatibility level. Valid values are {known}")
             given["compatibilityLevel"] = str(level).upper()
         merged = {**(self._state.own_config(subject) or {}), **given}
-        merged = {name: value for name, value in merged.items() if value is not None and name != "subject"}
+        merged = {name: value for name, value in merged.items() if value is not None}
         self._write([(config_key(subject), {**({} if subject is None else {"subject": subject}), **merged})])
         return merged
 

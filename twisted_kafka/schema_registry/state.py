@@ -38,7 +38,8 @@ class RegistryState:
         if kind == "SCHEMA":
             self._put(str(key["subject"]), int(key["version"]), None if value is None else stored_schema(value))
         elif kind == "CONFIG":
-            self._set(self._configs, subject, value)
+            own = None if value is None else {name: each for name, each in dict(value).items() if name != "subject"}
+            self._set(self._configs, subject, own)
         elif kind == "MODE":
             self._set(self._modes, subject, None if value is None else str(value["mode"]))
         elif kind == "CONTEXT" and value is not None:

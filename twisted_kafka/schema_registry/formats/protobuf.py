@@ -16,6 +16,9 @@ from twisted_kafka.schema_registry.formats.protobuf_differences import Side, dif
 from twisted_kafka.schema_registry.formats.protobuf_source import describe, imports_of, parse
 from twisted_kafka.schema_registry.formats.protobuf_text import proto_text
 
+MAX_NUMBER: Final = 536_870_911
+RESERVED_NUMBERS: Final = range(19_000, 20_000)
+"""Numbers of fields that Protobuf keeps for itself."""
 _FILE_NAME: Final = "default.proto"
 _WELL_KNOWN: Final = (
     *("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type"),
@@ -169,7 +172,11 @@ def _check(file: FileDescriptorProto, imported: Mapping[str, FileDescriptorProto
 
 
 def _check_numbers(message: Any) -> None:
-    """Raise SchemaError for a number or a name that is used twice: Protobuf's library in pure Python accepts it."""
+    """Raise SchemaError for a number or a name that is invalid or used twice: Protobuf's library in pure Python accepts it."""
+    for field in message.field:
+        if not 1 <= field.number <= MAX_NUMBER or field.number in RESERVED_NUMBERS:
+            what = f"Field number {field.number} of {message.name}.{field.name}"
+            raise SchemaError(f"{what} is not 1 to {MAX_NUMBER}, or is Protobuf's own")
     for what, values in (("number", [field.number for field in message.field]), ("name", [field.name for field in message.field])):
         twice = next((value for index, value in enumerate(values) if value in values[:index]), None)
         if twice is not None:
