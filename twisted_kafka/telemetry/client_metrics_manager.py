@@ -103,11 +103,6 @@ class ClientMetricsManager:
                 self._configs[name] = parsed
             self._generation += 1
 
-    def names(self) -> list[str]:
-        """Return the names of the subscriptions."""
-        with self._lock:
-            return sorted(self._configs)
-
     def subscribe(self, instance_id: bytes, client: Client) -> tuple[bytes, Subscription]:
         """Return the client's instance id, a new one if it has none yet, and its subscription.
 

@@ -84,10 +84,12 @@ class Administration:
             TOPIC: metadata.topic_names,
             BROKER: brokers,
             BROKER_LOGGER: brokers,
-            CLIENT_METRICS: self._client_metrics.names,
-            GROUP: self._groups_with_configs,
+            CLIENT_METRICS: lambda: self._with_configs(_CLIENT_METRICS_TYPE),
+            GROUP: lambda: [group_id_of(name) for name in self._with_configs(ENTITY_TYPE)],
         }
 
-    def _groups_with_configs(self) -> list[str]:
-        names = self._configs.names(ENTITY_TYPE)
-        return sorted(group_id_of(name) for name in names if self._configs.config(f"{ENTITY_TYPE}/{name}"))
+    def _with_configs(self, entity_type: str) -> list[str]:
+        """Return the node names of entities that have a config in the store, whether or not it has reached this broker's parts."""
+        names = sorted(self._configs.names(entity_type))
+        found = self._configs.configs(f"{entity_type}/{name}" for name in names)
+        return [name for name, config in zip(names, found, strict=True) if config]
