@@ -160,6 +160,7 @@ def submitted(cluster: Standalone, python: str, place: Path, *arguments: object,
     (place / "run.py").write_text("import sys; from twisted_kafka_spark.cli import main; sys.exit(main())\n")
     (core,) = Path(HOME, "jars").glob("spark-core_*.jar")
     settings = {"spark.pyspark.python": python, "spark.executorEnv.PYSPARK_PYTHON": python, "spark.cores.max": "1"}
+    settings |= dict.fromkeys(("spark.files", "spark.submit.pyFiles"), f"{place}/twisted_kafka_spark.zip")
     settings |= {"spark.standalone.submit.waitAppCompletion": "true", "spark.driver.extraClassPath": jars.replace(",", ":")}
     settings |= {"spark.executor.extraClassPath": jars.replace(",", ":")}
     words = [f"{HOME}/bin/spark-submit", "--master", cluster.url, "--deploy-mode", "cluster", "--driver-memory", "500m"]

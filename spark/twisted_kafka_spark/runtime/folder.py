@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_OBJECT_STORES = ("s3a", "gs", "abfs", "abfss")
+"""Schemes of stores in which a file appears when it is complete, and a rename is a copy."""
+
+
 class Folder:
     """The operations of a folder that streams and rollups need, with Hadoop's classes. Names may contain slashes.
 
@@ -28,11 +32,7 @@ class Folder:
     def write(self, name: str, content: bytes) -> None:
         """Write a file, replacing an existing one. `read` finds the old or the new contents, whenever this is interrupted."""
         new = self._at(_new(name))
-        stream = self._system.create(new, True)
-        try:
-            stream.write(bytearray(content))
-        finally:
-            stream.close()
+        self._create(new, content)
         self._system.delete(self._at(name), False)  # not every file system renames onto an existing file
         if not self._system.rename(new, self._at(name)):
             raise OSError(f"{self.url}/{name} could not be written")
@@ -44,6 +44,9 @@ class Folder:
 
     def replace(self, name: str, content: bytes) -> None:
         """Write a file, replacing an existing one, without a trace of how; on this machine a reader gets the old or the new one."""
+        if self.url.partition(":")[0] in _OBJECT_STORES:
+            self._create(self._at(name), content)
+            return
         if not self.is_of_this_machine:
             self.write(name, content)
             return
@@ -53,6 +56,13 @@ class Folder:
             new.write(content)
         os.chmod(new.name, 0o644)
         os.replace(new.name, path)
+
+    def _create(self, path: Any, content: bytes) -> None:
+        stream = self._system.create(path, True)
+        try:
+            stream.write(bytearray(content))
+        finally:
+            stream.close()
 
     def read(self, name: str) -> bytes | None:
         """Return the contents of a file, None if it does not exist."""
