@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.eventually import eventually
+from tests.support.eventually import WAIT_S, eventually
 from tests.support.share_client import (
     RawClient,
     ShareMember,
@@ -52,6 +52,7 @@ def test_a_rejected_record_and_one_over_the_limit_become_letters(broker: Broker,
         errors_deadletterqueue_copy_record_enable="true",
         share_delivery_count_limit="2",
     )
+    broker.embedded.apply_config_changes(WAIT_S)
     for value in ("rejected", "poison", "good"):
         broker.produce("orders", value, key="key")
     with ShareMember(broker.bootstrap_servers, "group", "one", topic_id) as one:
@@ -79,6 +80,7 @@ def test_letters_that_cannot_be_written_do_not_stop_the_group(broker: Broker, cl
         new_topic(client, topic)
     initialize(client, source, topic_id)
     set_group_configs(client, source, errors_deadletterqueue_topic_name=topic)
+    broker.embedded.apply_config_changes(WAIT_S)
     broker.produce(source, "rejected")
     with ShareMember(broker.bootstrap_servers, source, "one", topic_id) as one:
         eventually(lambda: one.acquired(max_wait_ms=100))
@@ -100,6 +102,7 @@ def test_topics_are_created_once_the_broker_may_do_that() -> None:
             errors_deadletterqueue_auto_create_topics_enable="true",
             errors_deadletterqueue_topic_name_prefix="letters-",
         )
+        broker.embedded.apply_config_changes(WAIT_S)
         broker.produce("orders", "rejected")
         with ShareMember(broker.bootstrap_servers, "group", "one", topic_id) as one:
             eventually(lambda: one.acquired(max_wait_ms=100))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import Producer
 
-from tests.support.eventually import eventually
+from tests.support.eventually import WAIT_S, eventually
 from tests.support.share_client import (
     RawClient,
     ShareMember,
@@ -221,6 +221,7 @@ def test_the_acquire_mode_says_whether_the_limit_is_strict(topic: Topic, mode: i
 
 def test_a_group_that_reads_committed_records_gets_no_aborted_ones(topic: Topic) -> None:
     set_group_configs(topic.client, topic.name, share_isolation_level="read_committed")
+    topic.broker.embedded.apply_config_changes(WAIT_S)
     producer = Producer({"bootstrap.servers": topic.broker.bootstrap_servers, "transactional.id": topic.name})
     producer.init_transactions()
     for value, end in (("aborted", producer.abort_transaction), ("committed", producer.commit_transaction)):

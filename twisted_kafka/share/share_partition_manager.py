@@ -120,6 +120,8 @@ class SharePartitionManager:
         with self._lock:
             sessions = self._connections.pop(connection_id, set())
         for session in sessions:
+            if session.connection_id != connection_id:
+                continue  # the member has begun again on another connection
             if self.sessions.evict(session):
                 self._release(session)
             else:
@@ -363,7 +365,7 @@ class SharePartitionManager:
                     fetched = self._acquire_of(fetch, share, asked, read, left)
                     if fetched is None:
                         again.append((index, name, share))
-                    elif fetched.acquired:
+                    elif fetched.acquired or fetched.result.error:
                         results[index] = fetched
                         left -= sum(each.last_offset - each.first_offset + 1 for each in fetched.acquired)
             if not again or left <= 0:
@@ -378,7 +380,11 @@ class SharePartitionManager:
         batches = ReadBatches(read.records, read.aborted_transactions)
         params = fetch.params
         acquisition = Acquisition(fetch.member_id, left, params.batch_size, params.is_record_limit, share.due_ns())
-        acquired = share.acquire(acquisition, asked.fetch_offset, batches, batches.aborted)
+        try:
+            acquired = share.acquire(acquisition, asked.fetch_offset, batches, batches.aborted)
+        except OSError as error:
+            _log.error("Cannot read {partition}: {error}", partition=asked.topic_partition, error=error)
+            return Fetched(Result(ErrorCode.KAFKA_STORAGE_ERROR))
         if not acquired:
             is_past = share.next_fetch_offset > asked.fetch_offset and share.can_acquire()
             return None if is_past else Fetched()

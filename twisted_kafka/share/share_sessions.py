@@ -119,16 +119,17 @@ class ShareSessionCache:
         return is_evicted
 
     def _start(self, key: SessionKey, connection_id: str, added: Sequence[PartitionId]) -> ShareSession:
-        old = self._sessions.pop(key, None)
-        if old is not None:
-            old.is_ended = True
-            self._partitions -= len(old.partitions)
-        if len(self._sessions) >= self._most_sessions:
-            raise ShareSessionLimitReachedError(f"There are {self._most_sessions} share sessions (group.share.max.share.sessions).")
-        session = ShareSession(key, connection_id)
-        self._change(session, added, ())
+        session = self._sessions.get(key)
+        if session is None:
+            if len(self._sessions) >= self._most_sessions:
+                raise ShareSessionLimitReachedError(
+                    f"There are {self._most_sessions} share sessions (group.share.max.share.sessions)."
+                )
+            session = ShareSession(key, connection_id)
+        # The same object for a member that begins again: it may do that as often as it likes.
+        session.connection_id, session.epoch = connection_id, 1
+        self._change(session, added, list(session.partitions))
         self._sessions[key] = session
-        session.epoch = 1
         return session
 
     def _session(self, key: SessionKey, epoch: int) -> ShareSession:
@@ -143,11 +144,12 @@ class ShareSessionCache:
         return session
 
     def _change(self, session: ShareSession, added: Sequence[PartitionId], forgotten: Iterable[PartitionId]) -> None:
-        before = len(session.partitions)
         for each in forgotten:
-            session.partitions.pop(each, None)
-        new = sum(each not in session.partitions for each in added)
-        if self._partitions - before + len(session.partitions) + new > MOST_PARTITIONS:
+            if each in session.partitions:
+                del session.partitions[each]
+                self._partitions -= 1
+        new = [each for each in dict.fromkeys(added) if each not in session.partitions]
+        if self._partitions + len(new) > MOST_PARTITIONS:
             raise ShareSessionLimitReachedError(f"All share sessions together may have {MOST_PARTITIONS} partitions.")
-        session.partitions.update(dict.fromkeys(added))
-        self._partitions += len(session.partitions) - before
+        session.partitions.update(dict.fromkeys(new))
+        self._partitions += len(new)
