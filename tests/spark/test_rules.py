@@ -146,3 +146,25 @@ def test_a_webhook_that_cannot_be_reached_is_reported(capsys: pytest.CaptureFixt
 
 def test_rules_that_are_not_there_change_nothing() -> None:
     assert Rules().applied([finding().as_values()], TODAY)[1] == 0
+
+
+def test_a_reader_that_has_gone_closes_the_output_and_nothing_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Gone:
+        def __init__(self, number: int) -> None:
+            self._number = number
+
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+        def fileno(self) -> int:
+            return self._number
+
+    with (tmp_path / "out").open("w") as file:
+        monkeypatch.setattr("sys.stdout", Gone(file.fileno()))
+        teller = Teller(as_json=True)
+        assert not teller.is_closed
+        teller([finding().as_values()])
+        assert teller.is_closed

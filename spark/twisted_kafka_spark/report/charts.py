@@ -171,7 +171,8 @@ def share_bar(parts: Mapping[str, float], unit: str) -> str:
 
 
 def _svg(title: str, shapes: Iterable[str]) -> str:
-    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(shapes)}</svg>'
+    svg = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(shapes)}</svg>'
+    return f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(title)}">{svg}</div>'
 
 
 def _grid(top: float, units: Units | None) -> Iterable[str]:
