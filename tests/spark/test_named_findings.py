@@ -240,3 +240,10 @@ def test_a_principal_that_reads_many_topics_is_named() -> None:
         lines += steady(range(120 + n, 121 + n), "Fetch", client_id="kcat", principal="User:new", topics=[topic(f"t{n}", 5)])
     found = named(lines, "broad-reader")
     assert (found.evidence["principal"], found.evidence["topics"][:3]) == ("User:new", "40:")
+
+
+def test_a_topic_that_is_seldom_read_is_not_unread() -> None:
+    lines = steady(range(HOURS * 60), topics=[topic("orders", 10), topic("audit", 10)])
+    lines += steady(range(HOURS * 60), "Fetch", client_id="reader", topics=[topic("orders", 10)])
+    lines += steady(range(0, 240, 15), "Fetch", client_id="reader", topics=[topic("audit", 10)])
+    assert not any(each.name == "unread-topic" for each in findings(lines))

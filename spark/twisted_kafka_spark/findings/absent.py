@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _STEADY_APIS = ("Produce", "Fetch", "OffsetCommit")
 """The APIs whose absence says something."""
 _DENSE = 0.9
-"""The share of slots with requests that a steady client has."""
+"""The share of the slots with requests of a client that sends them at random times, which a steady client has at least."""
 _SOON = 6
 """Slots before and after the begin of a silence in which other instances do more if they replace the silent one."""
 _TOGETHER = 10 * MINUTE
@@ -73,13 +74,14 @@ def _silence(grid: Grid, row: int) -> _Silence | None:
     length, has_ended = run[1] - run[0] + 1, run[1] < len(counts) - 1
     others = sorted(gap[1] - gap[0] + 1 for gap in gaps)[:-1]
     before = counts[max(int(active[0]), run[0] - limits.STEADY_SLOTS) : run[0]]
-    usual = median(before)
+    usual = float(before.mean()) if len(before) else 0.0
+    dense = _DENSE * (1 - math.exp(-usual))  # the share of slots in which requests at random times would be
     was_there = run[0] - int(active[0])
     is_steady = (
         len(before) >= limits.STEADY_SLOTS
-        and (before > 0).mean() >= _DENSE
-        and before[-6:].mean() >= usual / 2
-        and sum(others) <= (1 - _DENSE) * len(active)
+        and (before > 0).mean() >= dense
+        and before[-_SOON:].mean() >= usual / 2
+        and sum(others) <= (1 - dense) * (len(counts) - active[0])
         and was_there >= (length if has_ended else min(limits.GONE_AFTER_SLOTS, 0.6 * len(counts)))
         and (not others or length >= limits.SILENCE_BEYOND * others[-1])
     )
@@ -260,7 +262,8 @@ def unread_topics(tables: Tables, known: list[Finding]) -> Iterator[Finding]:
             continue
         first, last, requests = by_api["Fetch"]
         is_written = by_api["Produce"][1] >= end_us - limits.UNREAD_US / 4
-        if not is_written or end_us - last < limits.UNREAD_US or last - first < length_us / 3 or requests < limits.UNREAD_FETCHES:
+        missing = requests / max(last - first, 1.0) * (end_us - last)
+        if not is_written or end_us - last < limits.UNREAD_US or last - first < length_us / 3 or missing < limits.UNREAD_FETCHES:
             continue
         who = sorted(str(name[0]) for name in readers[topic])
         yield Finding(

@@ -367,7 +367,7 @@ class _Reading:
         return failed, np.array(names, np.int64), ends[failed] - 1, fields
 
     def read_topics(self, names: _Texts, errors: _Texts, ids: _Texts) -> Topics:
-        """Parse the objects of the topics; a line is rejected if one of its objects does not have the expected format."""
+        """Parse the objects of the topics; a line is rejected if the format of one of its objects is another one."""
         block, starts = self.block, self.objects
         owner = np.searchsorted(self.starts, starts, "right") - 1
         inside = self.is_ours[owner] & (starts > self.list_start[owner])
