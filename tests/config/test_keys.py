@@ -43,7 +43,7 @@ def test_exactly_the_keys_of_kafka_are_declared() -> None:
     assert set(BROKER_KEYS) - EXTENSION_KEYS - KAFKA_4_KEYS == set(BROKER_ROWS)
     assert set(KAFKA_4_ROWS) == KAFKA_4_KEYS
     assert set(GROUP_KEYS) == set(GROUP_ROWS)
-    assert set(TOPIC_KEYS) - {"errors.deadletterqueue.group.enable"} == set(TOPIC_ROWS)
+    assert set(TOPIC_KEYS) == set(TOPIC_ROWS)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ A pattern is matched against ``scenario vN: step request path``; what it names m
 import re
 from typing import NamedTuple
 
-from twisted_kafka.config.keys import KAFKA_4_KEYS, extensions
+from twisted_kafka.config.keys import KAFKA_4_KEYS, KAFKA_4_TOPIC_KEYS, extensions
 
 
 class Difference(NamedTuple):
@@ -27,7 +27,8 @@ EXPECTED: tuple[Difference, ...] = (
         "extension-keys", rf"^describe_configs v\d+: .*\.configs\.({'|'.join(re.escape(key.name) for key in extensions.KEYS)})$"
     ),
     Difference(
-        "kafka-4-keys", rf"^describe_configs v\d+: .*\.configs\.({'|'.join(re.escape(name) for name in sorted(KAFKA_4_KEYS))})$"
+        "kafka-4-keys",
+        rf"^describe_configs v\d+: .*\.configs\.({'|'.join(map(re.escape, sorted(KAFKA_4_KEYS | KAFKA_4_TOPIC_KEYS)))})$",
     ),
     Difference("both-protocols", r"^describe_configs v\d+: .*\.configs\.group\.coordinator\.rebalance\.protocols\."),
     Difference("no-zookeeper", r"^describe_configs v\d+: .*\.configs\.zookeeper\.connect\."),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from twisted_kafka.config.broker_config import Edition
-from twisted_kafka.config.keys import EXTENSION_KEYS, KAFKA_4_KEYS
+from twisted_kafka.config.keys import EXTENSION_KEYS, KAFKA_4_KEYS, KAFKA_4_TOPIC_KEYS
 from twisted_kafka.config.keys.groups import GROUP_KEYS
 
 _SINCE_2_8: Final = """
@@ -107,9 +107,7 @@ streams.rack.aware.assignment.tags streams.task.offset.interval.ms
 _SINCE_4_2: Final = "group.streams.initial.rebalance.delay.ms"
 
 _SINCE_4: Final = " ".join(
-    KAFKA_4_KEYS
-    | GROUP_KEYS.keys() - {"consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"}
-    | {"errors.deadletterqueue.group.enable"}
+    KAFKA_4_KEYS | KAFKA_4_TOPIC_KEYS | GROUP_KEYS.keys() - {"consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"}
 )
 
 

@@ -138,6 +138,9 @@ KEYS: tuple[ConfigKey, ...] = (
 )
 
 TOPIC_KEYS: tuple[TopicKey, ...] = (
+    TopicKey("errors.deadletterqueue.group.enable", BOOLEAN, False, None, MEDIUM,
+             (),
+             "Let share groups use the topic as a dead-letter topic."),
     TopicKey("max.decompressed.message.bytes", INT, MAX_ARRAY_BYTES, Between(1, MAX_ARRAY_BYTES), MEDIUM,
              (("max.decompressed.message.bytes", 1),),
              "Maximum size of a record of a compressed batch, decompressed."),
