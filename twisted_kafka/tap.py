@@ -13,7 +13,7 @@ from twisted.python import usage
 from typing_extensions import override
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.command_line import make_config
+from twisted_kafka.config.command_line import make_config, with_advice
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.properties import load_properties
 from twisted_kafka.system.log_file import log_file_observer
@@ -109,7 +109,7 @@ class Options(usage.Options):
         try:
             super().parseOptions(options)  # type: ignore[no-untyped-call]
         except (usage.UsageError, ConfigError) as error:
-            refuse(str(error))
+            refuse(with_advice(str(error), self.longOpt))
 
     @override
     def postOptions(self) -> None:

@@ -64,7 +64,8 @@ def test_a_file_may_say_where_the_log_lies(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--nonsense"], "option --nonsense not recognized"),
+        (["--xyz"], "option --xyz not recognized: --help lists the options"),
+        (["--overide", "a=b"], "option --overide not recognized: did you mean --override?"),
         (["extra"], "Unexpected argument: extra"),
         (["--override", "x"], "Invalid setting 'x': must be KEY=VALUE"),
         (["--override", "num.io.threads=0"], "Invalid value '0' for num.io.threads: must be at least 1"),

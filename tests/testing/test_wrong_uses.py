@@ -81,6 +81,10 @@ def cluster() -> Iterator[Any]:
         (lambda kafka: Cluster("2"), "the number of brokers '2' is of type str: expected a whole number"),  # type: ignore[arg-type]
         (lambda kafka: Broker(num_partitons=3), "Broker has no 'num_partitons': did you mean 'num_partitions'?"),
         (lambda kafka: Broker(persna="2.8"), "Broker has no 'persna': did you mean 'persona'?"),
+        (lambda kafka: Broker(port=9092), "Broker has no 'port': expected listeners='PLAINTEXT://127.0.0.1:9092'"),
+        (lambda kafka: kafka.wait_for_share_group("g", "Assigning"), "no share group is ever 'Assigning': the states are Stable,"),
+        (lambda kafka: kafka.produce("oders", "1"), "UNKNOWN_TOPIC_OR_PARTITION, create the topic first, or check its name"),
+        (lambda kafka: kafka.records("orders", 5), "UNKNOWN_TOPIC_OR_PARTITION, create the topic first, or check its name"),
         (lambda kafka: Broker(qwertz=1), "Broker has no 'qwertz': expected Kafka's settings, as in num_partitions=3"),
         (lambda kafka: Cluster(bokers=2), "Cluster has no 'bokers': did you mean 'brokers'?"),
         (lambda kafka: kafka.faults.add_in_order(), "there are no rules to put in order"),
@@ -116,7 +120,7 @@ def test_a_wrong_use_of_a_cluster_is_explained_at_once(cluster: Any, call: Calla
 
 
 def test_a_wait_for_a_partition_that_is_not_there_says_so(kafka: Any) -> None:
-    with pytest.raises(TimeoutError, match="the last value was 'no end: orders-9 has no offsets: UNKNOWN_TOPIC_OR_PARTITION'"):
+    with pytest.raises(TimeoutError, match="the last value was 'no end: orders-9 has no offsets: UNKNOWN_TOPIC_OR_PARTITION, "):
         kafka.wait_for_offset("orders", 9, 1, timeout_s=0.1)
 
 

@@ -101,7 +101,7 @@ def test_the_settings_of_another_broker_are_refused_as_a_start_would(
 @pytest.mark.parametrize(
     ("user", "options", "password", "said"),
     [
-        ("admin", (), "", "the password is empty"),
+        ("admin", (), "", "the password is empty: type one at the prompt, or write it to the standard input"),
         ("", (), "first", "Username must not be empty"),
         ("admin", ("--iterations", "4095"), "first", "--iterations must be from 4096 to 16384, not 4095"),
         ("admin", ("--config", "nowhere.properties"), "first", "nowhere.properties"),

@@ -1,7 +1,7 @@
 """The configuration that a command line describes, and variables named as in Kafka's container image (KIP-975)."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,3 +49,14 @@ def make_config(options: Mapping[str, Any], overrides: Sequence[str], environmen
         properties["log.dirs"] = str(data_dir / "log")
     properties.setdefault("access.log.dir", str(data_dir / "access"))
     return KafkaConfig.from_properties(properties)
+
+
+def with_advice(message: str, options: Iterable[str]) -> str:
+    """Return the text of a UsageError: for an unknown option, with the most similar one of ``options``, or how to list them."""
+    if not message.endswith(" not recognized"):
+        return message
+    from difflib import get_close_matches
+
+    wrong = message.split()[1].lstrip("-")
+    near = get_close_matches(wrong, [each.rstrip("=") for each in options], 1)
+    return f"{message}: {f'did you mean --{near[0]}?' if near else '--help lists the options'}"

@@ -393,6 +393,8 @@ def settings_of(named: Mapping[str, object], what: str) -> dict[str, object]:
     for name, value in named.items():
         key = name if "." in name else name.replace("_", ".")
         if base_key(key) is None:
+            if name == "port":
+                raise TypeError(f"{what} has no 'port': expected listeners='PLAINTEXT://127.0.0.1:{value}'")
             near = difflib.get_close_matches(name, _ARGUMENTS, 1) or [each.replace(".", "_") for each in [similar_key(key)] if each]
             advice = f"did you mean {near[0]!r}?" if near else "expected Kafka's settings, as in num_partitions=3"
             raise TypeError(f"{what} has no {name!r}: {advice}")

@@ -14,10 +14,19 @@ GROUP_STATES: Final = (
 )
 
 
+SHARE_GROUP_STATES: Final = ("Stable", "Empty", NO_GROUP)
+
+
 def check_state(state: str) -> None:
     """Raise ValueError, one line, unless ``state`` is a state of groups."""
     if state not in GROUP_STATES:
         raise ValueError(f"no group is ever {state!r}: the states are {', '.join(GROUP_STATES)}")
+
+
+def check_share_state(state: str) -> None:
+    """Raise ValueError, one line, unless ``state`` is a state of share groups."""
+    if state not in SHARE_GROUP_STATES:
+        raise ValueError(f"no share group is ever {state!r}: the states are {', '.join(SHARE_GROUP_STATES)}")
 
 
 class GroupMember(NamedTuple):

@@ -86,6 +86,7 @@ from twisted_kafka.testing.groups import (
     NO_GROUP,
     DescribedGroup,
     DescribedShareGroup,
+    check_share_state,
     check_state,
     classic_group_of,
     consumer_group_of,
@@ -730,7 +731,7 @@ class Kafka(abc.ABC):
         Raises TimeoutError with the last state and offsets, and ValueError for an unknown state.
         """
         check_may_block("kafka.wait_for_share_group")
-        check_state(state)
+        check_share_state(state)
         least = dict(offsets or {})
         wanted = f"share group {group!r} {state}" + (f" at {least} or more" if least else "")
 
@@ -899,10 +900,18 @@ def _check_offsets(offsets: Mapping[tuple[str, int], int | None]) -> None:
                 raise ValueError(f"the offset {offset} of {topic}-{partition}: expected 0 or more, or None to remove the offset")
 
 
+_REMEDIES: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "create the topic first, or check its name and the partition",
+    ErrorCode.MESSAGE_TOO_LARGE: "raise the topic's max.message.bytes",
+}
+"""What to do about an error to which the broker adds no text."""
+
+
 def check(code: int, what: str, why: str | None = None) -> None:
     """Raise BrokerError for an error code."""
     if code:
-        raise BrokerError(f"{what}: {ErrorCode(code).name}{f', {why}' if why else ''}")
+        text = why or _REMEDIES.get(ErrorCode(code))
+        raise BrokerError(f"{what}: {ErrorCode(code).name}{f', {text}' if text else ''}")
 
 
 def _text(value: object) -> str:

@@ -2,7 +2,10 @@
 
 import argparse
 from importlib import import_module
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from twisted_kafka.tools.parser import Parser
 
 _TOOLS: Final = "twisted_kafka.tools"
 _FILES: Final = ("twisted_kafka.log.directories.log_directory:LogDirectoryError", "twisted_kafka.metadata.store:StoreError")
@@ -55,7 +58,7 @@ COMMANDS: Final = {
 }
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", only: str | None) -> None:
+def add_commands(commands: "argparse._SubParsersAction[Parser]", only: str | None) -> None:
     """Add all commands; only the command ``only`` gets its options, or each one if it is None."""
     for name, command in COMMANDS.items():
         parser = commands.add_parser(name, help=command.help, description=f"{command.help[0].upper()}{command.help[1:]}.")

@@ -10,6 +10,8 @@ from twisted_kafka.tools.commands import COMMANDS, add_commands
 if TYPE_CHECKING:
     import argparse
 
+    from twisted_kafka.tools.parser import Parser
+
 EXIT_USAGE = 2
 SERVE = "serve"
 CLUSTER = "cluster"
@@ -35,13 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _run(given)
 
 
-def make_parser(only: str | None = None) -> "argparse.ArgumentParser":
+def make_parser(only: str | None = None) -> "Parser":
     """Return the parser of all commands, in which only the command ``only`` has its options, or each one if it is None."""
-    import argparse
-
     from twisted_kafka import __version__
+    from twisted_kafka.tools.parser import Parser
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="twisted-kafka",
         description="Run and prepare a Kafka broker, inspect its files, work with a cluster, and report on its requests. Many "
         "commands also work with Apache Kafka.",
@@ -59,10 +60,12 @@ def make_parser(only: str | None = None) -> "argparse.ArgumentParser":
 def parse(arguments: Sequence[str]) -> "argparse.Namespace":
     """Return the options of a command of ``commands.COMMANDS``. Raises SystemExit."""
     parser = make_parser(_command(arguments))
+    if arguments and arguments[0].startswith("-") and _command(arguments):
+        parser.error("options follow the command, as in twisted-kafka topics list -b HOST:PORT")
     options, rest = parser.parse_known_args(arguments)
     if rest:
         if not hasattr(options, "rest") or any(each.startswith("-") for each in rest):
-            parser.error(f"unrecognized arguments: {' '.join(rest)}")
+            parser.refuse(rest, arguments)
         getattr(options, options.rest).extend(rest)  # argparse gives a list only what stands together
     return options
 

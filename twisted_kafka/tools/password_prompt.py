@@ -16,7 +16,7 @@ def ask_password(user: str) -> str:
 
         password = getpass.getpass(f"Password of {user}: ")
         if getpass.getpass("Again: ") != password:
-            raise ValueError("the two passwords differ")
+            raise ValueError("the two passwords differ: run the command again")
     if not password:
-        raise ValueError("the password is empty")
+        raise ValueError("the password is empty: type one at the prompt, or write it to the standard input")
     return password

@@ -11,6 +11,7 @@ from twisted.python import usage
 from typing_extensions import override
 
 from twisted_kafka.config.broker_config import parse_overrides
+from twisted_kafka.config.command_line import with_advice
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.properties import load_properties
 from twisted_kafka.system.start_up import CLUSTER_COMMAND
@@ -77,7 +78,7 @@ class Options(usage.Options):
         try:
             super().parseOptions(words)  # type: ignore[no-untyped-call]
         except (usage.UsageError, ConfigError) as error:
-            _refuse(str(error))
+            _refuse(with_advice(str(error), self.longOpt))
 
     @override
     def postOptions(self) -> None:

@@ -1,0 +1,38 @@
+"""Wrong command lines: one line, with the most similar word or the help to read, and status 2."""
+
+import pytest
+
+from twisted_kafka.tools.main import EXIT_USAGE, main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("topic list", "twisted-kafka: argument COMMAND: invalid choice: 'topic': did you mean 'topics'?"),
+        ("topics lst", "twisted-kafka topics: argument ACTION: invalid choice: 'lst': did you mean 'list'?"),
+        ("consume t --format jsn", "twisted-kafka consume: argument -f/--format: invalid choice: 'jsn': did you mean 'json'?"),
+        (
+            "topics create t --partitons 3",
+            "twisted-kafka topics create: there is no option --partitons: did you mean --partitions?",
+        ),
+        (
+            "topics create t --partitons=3",
+            "twisted-kafka topics create: there is no option --partitons: did you mean --partitions?",
+        ),
+        ("produce t a b --xyz", "twisted-kafka produce: there is no option --xyz; see twisted-kafka produce --help"),
+        (
+            "certificates a b",
+            "twisted-kafka certificates: there is an argument too many: 'b'; see twisted-kafka certificates --help",
+        ),
+        ("", "twisted-kafka: the following arguments are required: COMMAND; see twisted-kafka --help"),
+        ("consume", "twisted-kafka consume: the following arguments are required: TOPIC; see twisted-kafka consume --help"),
+        (
+            "-b x:1 topics list",
+            "twisted-kafka: options follow the command, as in twisted-kafka topics list -b HOST:PORT; see twisted-kafka --help",
+        ),
+    ],
+)
+def test_a_wrong_command_line_is_explained_in_one_line(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments.split())
+    assert (ended.value.code, capsys.readouterr().err) == (EXIT_USAGE, f"{said}\n")
