@@ -132,6 +132,7 @@ def test_damaged_parquet_elsewhere_is_told(spark: Any, tmp_path: Path) -> None:
     assert (only["total"]["requests"], only["source"]["lines"]) == (0, {"garbled": 1})
 
 
+@pytest.mark.slow
 def test_damaged_files_of_repeated_lines_are_told_once(spark: Any, tmp_path: Path) -> None:
     path = archived(tmp_path)
     path.with_name("node-1-000002.parquet").write_bytes(path.read_bytes())
@@ -173,6 +174,7 @@ def archived(directory: Path) -> Path:
     return folder / "node-1-000001.parquet"
 
 
+@pytest.mark.slow
 def test_parquet_that_is_replaced_after_it_was_listed_is_listed_again(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

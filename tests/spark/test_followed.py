@@ -88,6 +88,7 @@ def test_a_finding_is_reported_once_even_after_a_restart(following: Following) -
     assert [found["name"] for found in following.reported] == ["error-burst"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most_cells", [aggregate.MOST_CELLS, 0])
 def test_a_finding_in_a_backlog_of_hours_is_reported(
     following: Following, monkeypatch: pytest.MonkeyPatch, most_cells: int
@@ -161,6 +162,7 @@ def test_what_cannot_be_followed_is_an_error_of_one_line(spark: Any, following: 
         streams.follow(spark, streams.Following(Source(str(tmp_path / "gone")), str(tmp_path / "rolled")))
 
 
+@pytest.mark.slow
 def test_the_written_files_have_the_declared_columns(following: Following) -> None:
     following.batch(0, minutes(0, 5))
     (path, *_) = following.directory.glob(f"{followed.FOLLOWED}/*/date=2026-11-21/hour=08/*.parquet")

@@ -14,11 +14,13 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from tests.spark.access_lines import in_transaction, line, topic
+from tests.spark.folded import document as folded_document
 from twisted_kafka_spark import cli
 from twisted_kafka_spark.cli import main
 from twisted_kafka_spark.pipeline.job import Job, run
 from twisted_kafka_spark.pipeline.rollup import Selection
 from twisted_kafka_spark.records.pieces import Piece, blocks, file_size
+from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.runtime import session
 
 pytestmark = pytest.mark.timeout(300)
@@ -160,6 +162,7 @@ def test_rollups_of_days_are_merged_without_the_logs(tmp_path: Path) -> None:
     assert {part: again[part] for part in merged} == merged
 
 
+@pytest.mark.slow
 def test_a_transaction_that_spans_two_logs_is_counted_once_however_they_are_read(tmp_path: Path) -> None:
     parts = (
         [
@@ -208,9 +211,10 @@ def test_an_hour_that_is_rolled_up_twice_is_that_hour(tmp_path: Path) -> None:
         report(folder, tmp_path, "--rollup", rolled, "--quiet")
     report(hours[9], tmp_path, "--rollup", rolled, "--quiet")
     out = tmp_path / "merged.html"
-    assert main(["report", "--merge", rolled, "--out", str(out), "--quiet"]) == 0
+    compacted = tmp_path / "compacted"
+    assert main(["report", "--merge", rolled, "--out", str(out), "--quiet", "--rollup", str(compacted)]) == 0
     assert json.loads(out.with_suffix(".json").read_text())["total"]["requests"] == 17
-    assert len(list((tmp_path / "rollup").rglob("*.parquet"))) == 2
+    assert [len(list(Path(directory).rglob("*.parquet"))) for directory in (rolled, compacted)] == [2, 2]
     later = ["--since", "2026-11-21T09:00"]
     assert main(["report", "--merge", rolled, "--out", str(out), "--quiet", *later]) == 0
     assert json.loads(out.with_suffix(".json").read_text())["total"]["requests"] == 9
@@ -266,22 +270,19 @@ def test_the_error_of_a_missing_or_old_java_is_one_line_nospark(
     assert cli.main(["report", str(log), "--out", str(tmp_path / "page.html")]) == 1
     errors = capsys.readouterr().err
     assert errors.count("\n") == 1
-    assert "Java 17 or newer" in errors
+    assert "requires Java 17 to " in errors
     assert "extra `jdk`" in errors
 
 
-def test_clients_that_a_quota_holds_back_are_in_a_table_and_a_finding(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.mkdir()
+def test_clients_that_a_quota_holds_back_are_in_a_table_and_a_finding_nospark() -> None:
     held = [line("Produce", minute, sequence=minute, client_id="held", throttle_us=45_000_000) for minute in range(10)]
     free = [line("Fetch", minute, sequence=10 + minute, client_id="free", connection="b") for minute in range(10)]
-    (log / "node-1-000001.jsonl").write_text("".join(held + free))
-    document, page = report(log, tmp_path)
-    clients = {row["client_id"]: (row["throttled"], row["throttle_us"], row["throttled_share"]) for row in document["clients"]}
+    answer = folded_document(held + free)
+    clients = {row["client_id"]: (row["throttled"], row["throttle_us"], row["throttled_share"]) for row in answer["clients"]}
     assert clients == {"held": (10, 450_000_000, round(450 / 585, 4)), "free": (0, 0, 0)}
-    (found,) = [each for each in document["findings"] if each["name"] == "throttled-client"]
+    (found,) = [each for each in answer["findings"] if each["name"] == "throttled-client"]
     assert found["evidence"]["share of its time"] == "77%"
-    held_back = page.partition("Clients that a quota holds back most")[2].partition("</table>")[0]
+    held_back = as_html(answer).partition("Clients that a quota holds back most")[2].partition("</table>")[0]
     assert "held" in held_back
     assert "free" not in held_back
 

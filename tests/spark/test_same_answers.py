@@ -98,6 +98,7 @@ def test_spark_and_the_driver_say_the_same(spark: Any, tmp_path: Path, monkeypat
     assert answers(many) == answers(few)
 
 
+@pytest.mark.slow
 def test_a_few_cells_are_merged_by_a_few_tasks(spark: Any, tmp_path: Path) -> None:
     found = rollup.cells_of_files(spark, find_sources(spark, [str(written(tmp_path / "log", 3))]), Folding(), rollup.Selection())
     before = spark.conf.get("spark.sql.shuffle.partitions")
@@ -262,6 +263,7 @@ DUCKDB_COLUMNS = str(
 )
 
 
+@pytest.mark.slow
 def test_many_topics_are_counted_although_few_are_kept(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aggregate, "MOST_NAMES_SHOWN", 20)
     monkeypatch.setattr(aggregate, "MOST_CELLS", 0)

@@ -47,6 +47,7 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "access log"
 
 
+@pytest.mark.slow
 def test_a_file_url_gives_the_same_files(spark: Any, log: Path) -> None:
     plain, url = run(spark, Job(paths=[str(log)])), run(spark, Job(paths=[log.as_uri()]))
     assert plain["total"]["requests"] == 27
@@ -159,6 +160,7 @@ def test_the_plan_reads_the_columns_and_the_times_that_are_needed(spark: Any, lo
     assert plan.count("Exchange") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("whole_plans")
 def test_a_plan_reads_the_hours_of_a_rollup_that_are_needed(spark: Any, log: Path, tmp_path: Path) -> None:
     run(spark, Job(paths=[str(log)], rollup_out=str(tmp_path / "rolled")))
@@ -179,17 +181,19 @@ def one_hour(directory: Path, node: int, requests: int) -> Path:
     return directory
 
 
-def test_logs_with_names_of_their_own_share_a_directory_of_rollups(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("runs", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_logs_with_names_of_their_own_share_a_directory_of_rollups(spark: Any, tmp_path: Path, runs: int) -> None:
     out = tmp_path / "rolled"
-    for node, requests in ((1, 5), (2, 7), (1, 6)):  # the first broker's hour is written again
+    for node, requests in ((1, 5), (2, 7), (1, 6))[:runs]:  # the first broker's hour may be written again
         log = one_hour(tmp_path / f"log-{node}-{requests}", node, requests)
         rolled(log, out, spark, rollup_source=f"broker-{node}")
     merged = run(spark, Job(paths=[str(out)], is_merge=True))
-    assert {row["node"]: row["requests"] for row in merged["listeners"]} == {1: 6, 2: 7}
+    assert {row["node"]: row["requests"] for row in merged["listeners"]} == {1: 5 if runs == 2 else 6, 2: 7}
     names = sorted(path.name.split(".")[:2] for path in out.glob("rollup=*/date=*/hour=*/*.parquet"))
-    assert names == [["cells", "broker-1"], ["cells", "broker-2"], ["more", "broker-1"]]
+    assert names == [["cells", "broker-1"], ["cells", "broker-2"], ["more", "broker-1"]][:runs]
 
 
+@pytest.mark.slow
 def test_what_retention_has_deleted_stays_in_a_rollup(spark: Any, tmp_path: Path) -> None:
     """Such as the first file of the oldest hour; what is new is added, and a line that is there is not."""
     out, log = tmp_path / "rolled", one_hour(tmp_path / "log", 1, 50)
@@ -216,6 +220,7 @@ def test_a_rollup_is_of_whole_hours() -> None:
     assert whole_hours("", "") == ("", "")
 
 
+@pytest.mark.slow
 def test_an_hour_is_its_newest_file_if_a_write_was_killed_before_it_deleted_the_others(spark: Any, tmp_path: Path) -> None:
     out = tmp_path / "rolled"
     rolled(one_hour(tmp_path / "a", 1, 5), out, spark)
@@ -250,6 +255,7 @@ def test_a_rollup_that_is_replaced_while_it_is_read_is_read_again(
     assert run(spark, Job(paths=[str(out)], is_merge=True))["total"]["requests"] == 6
 
 
+@pytest.mark.slow
 def test_what_a_killed_write_left_is_not_read_and_deleted_later(spark: Any, tmp_path: Path) -> None:
     out, log = tmp_path / "rolled", one_hour(tmp_path / "a", 1, 5)
     rolled(log, out, spark)
@@ -284,6 +290,7 @@ def test_a_rollup_of_another_version_is_an_error_of_one_line(spark: Any, tmp_pat
         run(spark, Job(paths=[str(tmp_path / "rolled")], is_merge=True))
 
 
+@pytest.mark.slow
 def test_rollups_are_compacted_into_another_directory(spark: Any, tmp_path: Path) -> None:
     sources = []
     for node in (1, 2):
@@ -295,6 +302,7 @@ def test_rollups_are_compacted_into_another_directory(spark: Any, tmp_path: Path
     assert len(list((tmp_path / "all").rglob("*.parquet"))) == 1
 
 
+@pytest.mark.slow
 def test_paths_without_a_scheme_are_those_of_the_default_file_system(spark: Any, log: Path) -> None:
     configuration = spark._jsc.hadoopConfiguration()
     configuration.set("fs.viewfs.mounttable.whole.link./access", log.as_uri())

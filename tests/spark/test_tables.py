@@ -47,11 +47,11 @@ def hour(directory: Path, hour: int, count: int) -> None:
 
 @pytest.fixture(scope="module")
 def rolled(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tables of two hours, which came in two runs."""
+    """The tables of two hours."""
     log, out = tmp_path_factory.mktemp("log"), tmp_path_factory.mktemp("out")
     for number in (8, 9):
         hour(log, number, 20 * number)
-        roll_up(spark, Job(paths=[str(log)], rollup_out=str(out), tables=Target()))
+    roll_up(spark, Job(paths=[str(log)], rollup_out=str(out), tables=Target()))
     return out / "tables"
 
 

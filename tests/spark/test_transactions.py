@@ -332,6 +332,7 @@ def test_the_finding_names_the_client_that_used_the_id_last_and_since_when_it_is
     assert found.evidence["timeout s"] == 60
 
 
+@pytest.mark.slow
 def test_a_finding_about_an_open_transaction_is_reported_while_the_log_is_followed(spark: Any, tmp_path: Path) -> None:
     following = Following(spark, tmp_path / "rolled")
     following.batch(0, [INIT, BEGIN])
