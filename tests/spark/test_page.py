@@ -127,6 +127,7 @@ def test_a_kind_with_many_findings_does_not_hide_another() -> None:
     assert text.count("* old-client: old-client number") == MOST_SHOWN
     assert f"* old-client: {40 - MOST_SHOWN} more" in text
     assert "41 findings" in text
+    assert "\n1 finding\n" in as_text(document(many[:1]), width=200)
 
 
 def test_findings_with_a_time_are_marked_and_others_are_not() -> None:

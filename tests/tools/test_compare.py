@@ -71,7 +71,8 @@ def test_a_broker_with_topics_is_left_alone(brokers: tuple[Broker, Broker], caps
     [
         ([], "name two brokers: twisted-kafka compare HOST:PORT HOST:PORT"),
         (["localhost:1", "localhost"], "'localhost' is not an address: expected HOST:PORT"),
-        (["localhost:1", "localhost:2", "--api", "fetch"], "there are no requests for 'fetch': choose from AddOffsetsToTxn, "),
+        (["localhost:1", "localhost:2", "--api", "fetch"], "there are no requests for 'fetch': did you mean 'Fetch'?"),
+        (["localhost:1", "localhost:2", "--api", "xyz"], "there are no requests for 'xyz': choose from AddOffsetsToTxn, "),
         (["localhost:1", "localhost:2", "--timeout", "0"], "--timeout must be more than 0, not 0"),
     ],
 )

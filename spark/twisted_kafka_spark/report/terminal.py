@@ -54,7 +54,7 @@ def _lines(document: Values, is_unicode: bool) -> Iterator[str]:
 
 
 def _findings(findings: Sequence[Values]) -> Iterator[str]:
-    yield f"{len(findings)} findings" if findings else "no findings"
+    yield f"{len(findings)} finding{'s' if len(findings) > 1 else ''}" if findings else "no findings"
     for of_kind in by_kind(findings):
         for found in of_kind[:MOST_SHOWN]:
             yield f"* {found['name']}: {found['title']}"

@@ -114,6 +114,7 @@ def test_quotas(cli: Cli) -> None:
     assert (
         "the quotas could be changed" in cli.ok("quotas", "alter", "--default-user", "-s", "consumer_byte_rate=1", "--dry-run").text
     )
+    assert "; quotas are producer_byte_rate, consumer_" in cli.fails("quotas", "alter", *both, "-s", "producer_byterate=1")
     assert "this would delete 1 quota;" in cli.fails("quotas", "delete", *both)
     assert cli.ok("quotas", "delete", *both, "-y").lines == ["deleted 1 quota"]
     eventually(lambda: not cli.json("quotas", "list", "--user", user))

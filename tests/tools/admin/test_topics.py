@@ -80,6 +80,12 @@ def test_a_misspelt_topic_gets_the_name_that_was_meant(cli: Cli) -> None:
     assert cli.fails("topics", "delete", "qqqq-*", "-y").endswith("list the topics with twisted-kafka topics list")
 
 
+def test_a_misspelt_setting_gets_the_key_that_was_meant(cli: Cli) -> None:
+    name = f"{cli.prefix}-misspelt"
+    assert cli.fails("topics", "create", name, "-c", "retention.mss=3").endswith(": did you mean 'retention.ms'?")
+    assert cli.fails("topics", "create", name, "-c", "qwertz=3").endswith("configs describe topic NAME --all lists the keys")
+
+
 def test_old_records_are_deleted(cli: Cli) -> None:
     name = cli.topic("-p", "1")
     cli.ok("produce", name, "a", "b", "c")

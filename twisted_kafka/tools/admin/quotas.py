@@ -103,7 +103,10 @@ def _change(options: argparse.Namespace, session: Session, operations: Sequence[
     def step() -> None:
         for result in session.ask_controller(request).entries:
             if result.error_code:
-                raise problem("quotas", result.error_code, result.error_message)
+                error = problem("quotas", result.error_code, result.error_message)
+                if {each.key for each in operations} - set(_KEYS.split(", ")):
+                    error.args = (f"{error}; quotas are {_KEYS}",)
+                raise error
 
     session.retrying(step)
 

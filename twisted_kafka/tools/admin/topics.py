@@ -1,7 +1,7 @@
 """``twisted-kafka topics``: list, describe, create, alter and delete topics, and delete their records."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from twisted_kafka.protocol.compiler.types import NO_UUID, uuid_text
@@ -190,6 +190,8 @@ def _create(options: argparse.Namespace, session: Session, output: Output) -> No
             if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and options.if_not_exists:
                 output.done(f"{result.name} exists already", topic=result.name, action="none")
             elif error is not None:
+                if result.error_code == ErrorCode.INVALID_CONFIG:
+                    error.args = (f"{error}{_similar_key(configs)}",)
                 output.problem(error)
             else:
                 _report_created(result, output, is_checked=options.dry_run)
@@ -197,6 +199,19 @@ def _create(options: argparse.Namespace, session: Session, output: Output) -> No
             raise again
 
     session.retrying(step)
+
+
+def _similar_key(configs: Iterable[CreatableTopicConfig]) -> str:
+    """Return which of Kafka's keys the first unknown one looks like, or an empty text if none is unknown."""
+    from difflib import get_close_matches
+
+    from twisted_kafka.config.keys import TOPIC_KEYS
+
+    for each in configs:
+        if each.name not in TOPIC_KEYS:
+            near = get_close_matches(each.name, TOPIC_KEYS, 1)
+            return f": did you mean {near[0]!r}?" if near else "; twisted-kafka configs describe topic NAME --all lists the keys"
+    return ""
 
 
 def _report_created(result: Any, output: Output, *, is_checked: bool) -> None:

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any, Final
 
 from twisted_kafka.tools.compare.answers import ABSENT
@@ -50,7 +51,10 @@ def _compare(options: argparse.Namespace) -> int:
     known = {each.api for each in all_scenarios()}
     for api in options.api:
         if api not in known:
-            raise ValueError(f"there are no requests for {api!r}: choose from {', '.join(sorted(known))}")
+            near = get_close_matches(api.lower(), [each.lower() for each in known], 1)
+            similar = [each for each in known if each.lower() in near]
+            advice = f"did you mean {similar[0]!r}?" if similar else f"choose from {', '.join(sorted(known))}"
+            raise ValueError(f"there are no requests for {api!r}: {advice}")
     if options.timeout <= 0:
         raise ValueError(f"--timeout must be more than 0, not {options.timeout:g}")
     first, second = (Address(*parse_address(text)) for text in (options.first, options.second))
