@@ -42,7 +42,7 @@ class StoreSettings:
         try:
             found = Path(self.location).stat()
         except OSError as error:
-            raise ConfigError(f"Cannot read {self.prefix}.location {self.location}: {error.strerror}") from None
+            raise self._unreadable(error) from None
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def read(self) -> bytes:
@@ -50,7 +50,13 @@ class StoreSettings:
         try:
             return Path(self.location or "").read_bytes()
         except OSError as error:
-            raise ConfigError(f"Cannot read {self.prefix}.location {self.location}: {error.strerror}") from None
+            raise self._unreadable(error) from None
+
+    def _unreadable(self, error: OSError) -> ConfigError:
+        text = f"Cannot read {self.prefix}.location {self.location}: {error.strerror}"
+        if isinstance(error, FileNotFoundError):
+            text += "; twisted-kafka certificates DIR makes certificates for a first try"
+        return ConfigError(text)
 
 
 @dataclass(frozen=True, slots=True)
