@@ -43,9 +43,9 @@ MAY_TRANSFER_A_PART = {
     "network/connection/transport.py": "a socket takes what it has room for; the rest is sent later",
     "network/loop/reactors.py": "a pipe that wakes a thread",
     "network/loop/wake_up_timer.py": "a timer's counter",
+    "system/buffers.py": "file_io completes it",
     "system/file_io.py": "completes it",
     "system/foreign.py": "file_io completes it",
-    "system/positions.py": "file_io completes it",
     "tools/test_server.py": "waits for the end of standard input",
 }
 COORDINATORS = ("coordinator", "group_coordinator", "transaction_coordinator")

@@ -1,14 +1,49 @@
-"""Copies, reads and writes of buffers, which may be large."""
+"""Copies, reads and writes of buffers, which may be large.
 
+A read or write at a position of a file is the system's (POSIX), or a seek under a lock (Windows). No module reads or writes such a
+file in another way: the file's own position means nothing.
+"""
+
+import os
 import socket
+import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
 from twisted_kafka.system.interpreter import EMULATES_C_API
-from twisted_kafka.system.positions import AnyBuffer
+from twisted_kafka.system.platform import HAS_POSITIONS
+
+AnyBuffer = bytes | bytearray | memoryview
 
 COPIED_BYTES: Final = 64 * 1024
 """Most bytes that are copied to be sent in one system call, where the system cannot gather them."""
+
+if HAS_POSITIONS:
+
+    def pread(fd: int, size_bytes: int, position: int) -> bytes:
+        """Read with the present ``os.pread``, which simulated disks of tests replace."""
+        return os.pread(fd, size_bytes, position)
+
+    def _pwrite(fd: int, data: AnyBuffer, position: int, /) -> int:
+        """Write with the present ``os.pwrite``, which simulated disks of tests replace."""
+        return os.pwrite(fd, data, position)
+
+else:
+    _LOCKS: Final = [threading.Lock() for _ in range(64)]
+    """Held from a seek to the end of the transfer: one for each descriptor, shared by every 64th."""
+
+    def pread(fd: int, size_bytes: int, position: int) -> bytes:
+        """Read at most ``size_bytes`` at a position; raises OSError."""
+        with _LOCKS[fd % len(_LOCKS)]:
+            os.lseek(fd, position, os.SEEK_SET)
+            return os.read(fd, size_bytes)
+
+    def _pwrite(fd: int, data: AnyBuffer, position: int, /) -> int:
+        """Write at a position; return how many bytes were written. Raises OSError."""
+        with _LOCKS[fd % len(_LOCKS)]:
+            os.lseek(fd, position, os.SEEK_SET)
+            return os.write(fd, data)
+
 
 if EMULATES_C_API:
     from twisted_kafka.system.foreign import copy_into, join, pwrite, receive, to_bytes
@@ -18,7 +53,7 @@ if EMULATES_C_API:
         return view
 
 else:
-    from twisted_kafka.system.positions import pwrite
+    pwrite = _pwrite
 
     def to_bytes(data: AnyBuffer) -> bytes:
         """Return the content as ``bytes``."""
@@ -61,4 +96,4 @@ else:  # Windows
         return connection.send(b"".join(copied) if copied else parts[0], flags)
 
 
-__all__ = ["AnyBuffer", "copy_into", "join", "pwrite", "receive", "send_gathered", "to_bytes", "to_read"]
+__all__ = ["AnyBuffer", "copy_into", "join", "pread", "pwrite", "receive", "send_gathered", "to_bytes", "to_read"]

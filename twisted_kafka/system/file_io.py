@@ -13,9 +13,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from twisted_kafka.system.buffers import AnyBuffer, pwrite
+from twisted_kafka.system.buffers import AnyBuffer, pread, pwrite
 from twisted_kafka.system.platform import HAS_POSITIONS
-from twisted_kafka.system.positions import pread
 
 _CAN_LOAD: Final = sys.platform == "linux" and hasattr(os, "sendfile")
 
