@@ -168,7 +168,11 @@ def test_an_assignor() -> None:
         joining |= {"server_assignor": "one-active", "topic_partitions": []}
 
         def join(member_id: str) -> list[list[int]]:
-            answer = wire.send(ConsumerGroupHeartbeatRequest(**joining, member_id=member_id), 1)
+            def answered() -> Any:
+                answer = wire.send(ConsumerGroupHeartbeatRequest(**joining, member_id=member_id), 1)
+                return None if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else answer
+
+            answer = eventually(answered)
             assert answer.error_code == 0, answer.error_message
             return [each.partitions for each in answer.assignment.topic_partitions]
 

@@ -23,10 +23,11 @@ from tests.support.oracle.authorization_matrix import (
 )
 from tests.support.oracle.authorization_samples import SAMPLES, Sample
 from twisted_kafka import Broker
+from twisted_kafka.broker.personas import persona_of
 from twisted_kafka.tools.compare.preparation import warm
 
-LAST = {0: 11, 3: 12, 26: 4, 27: 1, 28: 4, 45: 0, 60: 1}
-"""The last versions of Apache Kafka 3.9, where this broker has later ones."""
+SERVED = persona_of("3.9").served
+"""The versions of Apache Kafka 3.9, which was asked; this broker serves later ones, too."""
 
 
 @contextmanager
@@ -46,7 +47,8 @@ def guarded_broker(folder: Path) -> Iterator[tuple[Broker, Guarded]]:
 def said(broker: Broker, guarded: Guarded, sample: Sample) -> dict[str, dict[str, list[str]]]:
     """Return what is answered to a sample, by standing."""
     low, high = broker.supported_apis[sample.key]
-    first, last = max(low, sample.versions[0]), min(LAST.get(sample.key, high), sample.versions[1])
+    high = min(high, SERVED.get(sample.key, (low, high))[1])
+    first, last = max(low, sample.versions[0]), min(high, sample.versions[1])
     versions = range(first, last + 1)
     return {each.name: digest(answers(guarded, sample, each, versions), first) for each in standings(sample)}
 

@@ -261,13 +261,18 @@ def ask(broker: Broker, request: Any, version: int) -> Any:
     return one_request.ask((host, int(port)), request, version, "cordons", 10)
 
 
-def cordon(broker: Broker, directories: str) -> None:
+def cordon(broker: Broker, directories: str, expected: set[Path]) -> None:
     change = IncrementalAlterConfigsRequestAlterableConfig(name="cordoned.log.dirs", value=directories)
     resource = IncrementalAlterConfigsRequestAlterConfigsResource(
         resource_type=4, resource_name=str(broker.broker_id), configs=[change]
     )
     (answer,) = ask(broker, IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
     assert answer.error_code == 0
+    eventually(lambda: cordoned(broker) == {str(path) for path in expected})
+
+
+def cordoned(broker: Broker) -> set[str]:
+    return {each.log_dir for each in ask(broker, DescribeLogDirsRequest(topics=None), 5).results if each.is_cordoned}
 
 
 def create(broker: Broker, name: str) -> int:
@@ -279,15 +284,13 @@ def create(broker: Broker, name: str) -> int:
 def test_cordoned_directories_get_no_new_replicas(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
     with Broker(properties(tmp_path)) as broker:
-        cordon(broker, str(first))
-        described = ask(broker, DescribeLogDirsRequest(topics=None), 5).results
-        assert {each.log_dir: each.is_cordoned for each in described} == {str(first): True, str(second): False}
+        cordon(broker, str(first), {first})
         assert create(broker, "t") == 0
         assert (partitions_in(first), partitions_in(second)) == (set(), set(range(PARTITIONS)))
         moved = AlterReplicaLogDirTopic(name="t", partitions=[0])
         request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(first), topics=[moved])])
         assert ask(broker, request, 2).results[0].partitions[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        cordon(broker, "*")
+        cordon(broker, "*", {first, second})
         assert create(broker, "u") == ErrorCode.INVALID_REPLICATION_FACTOR
-        cordon(broker, "")
+        cordon(broker, "", set())
         assert create(broker, "u") == 0
