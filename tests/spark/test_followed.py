@@ -38,6 +38,7 @@ def minutes(first: int, end: int, each: int = 5) -> list[str]:
     return [line("Fetch", minute, topics=[topic("orders", 1)]) for minute in range(first, end) for _ in range(each)]
 
 
+@pytest.mark.slow
 def test_batches_add_up_and_a_repeated_one_counts_once(following: Following) -> None:
     following.batch(0, minutes(0, 3), minutes(2, 10))
     following.batch(1, minutes(2, 3, each=1), minutes(9, 11))  # minute 2 is late

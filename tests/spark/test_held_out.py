@@ -25,6 +25,7 @@ def test_what_is_planted_has_a_finding() -> None:
     assert set(MAKERS) <= set(NAMES)
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_day_whose_lines_are_read(tmp_path: Path) -> None:
     texts = []
     for number in range(2):
