@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twisted_kafka_spark.cells import bundles, histogram, kinds, security, shards, transactions
-from twisted_kafka_spark.cells.kinds import KINDS, SERVED, TIMES
+from twisted_kafka_spark.cells.kinds import HOUR_S, KINDS, SERVED, TIMES
 from twisted_kafka_spark.cells.security import GROUP_REFUSAL, PLAIN_PROTOCOLS
 from twisted_kafka_spark.cells.seen import Origin, Seen
 from twisted_kafka_spark.records.clocks import HOUR_US, MINUTE_US, NOBODY, WRITTEN, note_skews
@@ -52,7 +52,8 @@ _MOST_TABLES = 100
 """The maximum number of tables of cells that a task keeps before it merges them."""
 
 _BY_IDENTITY = ("listeners", "versions", "software")
-_BY_IDENTITY_WITH_ENDS = ("principals", "clients", "connections", "persons")
+_BY_IDENTITY_WITH_ENDS = ("principals", "clients", "connections", "addresses")
+"""Kinds of an hour whose keys depend on the identity of a request."""
 _MOVING_APIS = ("Produce", "Fetch")
 """The APIs that cells of kind `nodes` distinguish."""
 READ = "read"
@@ -237,6 +238,11 @@ class _Rows:
         keys = {"error": _deduplicated(frame.error), "group_id": frame.group}
         return cls(frame.time_us // _MICROSECOND, frame.identity, frame.identities, frame.weight, keys)
 
+    def chosen(self, places: Numbers) -> _Rows:
+        """Return the rows at some places."""
+        keys = {name: Coded(column.codes[places], column.values) for name, column in self.keys.items()}
+        return _Rows(self.seconds[places], self.identity[places], self.identities, self.weight[places], keys)
+
     def coded(self, name: str) -> Coded:
         """Return a key's column."""
         if name in self.keys:
@@ -246,14 +252,19 @@ class _Rows:
 
 def _group(rows: _Rows, keys: Sequence[str], at: Numbers) -> tuple[Numbers, Numbers]:
     """Return the first row of each group, and the group of each row."""
-    low = int(at.min())
-    code, size = at - low, int(at.max()) - low + 1
     parts: list[tuple[Numbers, int]] = []
     who = [name for name in keys if name in IDENTITY and name not in rows.keys]
     if who:
         number, count = _numbered(rows.identities, who)
         parts.append((number[rows.identity], count))
     parts += [(rows.keys[name].codes, max(1, len(rows.keys[name].values))) for name in keys if name not in who]
+    return _combined(at, parts)
+
+
+def _combined(at: Numbers, parts: Sequence[tuple[Numbers, int]]) -> tuple[Numbers, Numbers]:
+    """Group rows by their times and codes, each with a bound; return the first row of each group, and the group of each row."""
+    low = int(at.min())
+    code, size = at - low, int(at.max()) - low + 1
     for codes, count in parts:
         if size * count > LARGEST_CODE:
             first, code = distinct(code, size)
@@ -294,13 +305,18 @@ def _cells(
         codes, values = rows.coded(key)
         columns[key] = values.take(pa.array(codes[first]))
     for name, values in {"requests": rows.weight, **measures}.items():
-        columns[name] = pa.array(np.bincount(group, weights=values, minlength=len(first)).astype(np.int64))
+        columns[name] = pa.array(_sums(group, values, len(first)))
     for name, values in (extremes or {}).items():
         columns[name] = pa.array(_extreme(name, first, group, values))
     return kind, pa.table(columns)
 
 
 _LOWEST = {measure.name for measure in kinds.MEASURES if measure.merge == "min"}
+
+
+def _sums(group: Numbers, values: Numbers, count: int) -> Numbers:
+    found: Numbers = np.bincount(group, weights=values, minlength=count).astype(np.int64)
+    return found
 
 
 def _extreme(name: str, first: Numbers, group: Numbers, values: Numbers) -> Numbers:
@@ -364,30 +380,51 @@ def _failed_logins(frame: Frame, failed: Numbers, grain_s: int) -> tuple[str, pa
 def _cells_of_requests(frame: Frame, grain_s: int, group_by: Sequence[str]) -> bundles.Cells:
     rows, measures = _Rows.of(frame), _measures(frame)
     traffic = {name: values for name, values in measures.items() if name in KINDS["traffic"].measures}
-    longest = {"max_us": frame.amounts["total_us"]}
-    ends = {"first_us": frame.time_us, "last_us": frame.time_us}
+    longest, ends, addresses = {"max_us": frame.amounts["total_us"]}, _ends(frame), security.addresses(frame)
     made = [_cells("traffic", rows, traffic, grain_s, longest)]
-    made += [_cells(kind, rows, _of(kind, measures), grain_s) for kind in _BY_IDENTITY]
-    made += [_cells(kind, rows, _of(kind, measures), grain_s, ends) for kind in _BY_IDENTITY_WITH_ENDS]
-    made.append(_of_addresses(frame, rows, measures, grain_s, ends))
+    by_identity = _Rows(rows.seconds, rows.identity, rows.identities, rows.weight, {"note": addresses})
+    made += _of_identities(by_identity, measures, ends, grain_s)
+    made.append(_cells("persons", rows, _of("persons", measures), grain_s, ends))
     made.append(_of_nodes(frame, rows, measures, grain_s))
     if group_by:
         made.append(_grouped_by(frame, rows, measures, grain_s, group_by))
+    made += _of_some(frame, rows, measures, addresses, grain_s)
     made += _histograms(frame, rows, measures, grain_s)
-    made += _of_some(frame, grain_s)
     if len(frame.topics.parent):
         made += _topics(frame, grain_s)
     return made
 
 
+def _of_identities(
+    rows: _Rows, measures: dict[str, Numbers], ends: dict[str, Numbers], grain_s: int
+) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the cells of kinds of an hour whose keys depend on the identity."""
+    added = {name for kind in (*_BY_IDENTITY, *_BY_IDENTITY_WITH_ENDS) for name in KINDS[kind].measures}
+    each, sums, extremes = _by_hour(rows, {name: values for name, values in measures.items() if name in added}, ends, grain_s)
+    for kind in _BY_IDENTITY:
+        yield _cells(kind, each, _of(kind, sums), grain_s)
+    for kind in _BY_IDENTITY_WITH_ENDS:
+        yield _cells(kind, each, _of(kind, sums), grain_s, extremes)
+
+
+def _by_hour(
+    rows: _Rows, measures: dict[str, Numbers], extremes: dict[str, Numbers], grain_s: int
+) -> tuple[_Rows, dict[str, Numbers], dict[str, Numbers]]:
+    """Add up the rows of an hour that have the same identity and keys; return those rows, their measures and their extremes.
+
+    Kinds of an hour whose keys are some of these are folded from far fewer rows then.
+    """
+    parts = [(rows.identity, rows.identities.num_rows)]
+    parts += [(column.codes, max(1, len(column.values))) for column in rows.keys.values()]
+    first, group = _combined(rows.seconds // (grain_s or HOUR_S), parts)
+    each = rows.chosen(first)
+    each.weight = _sums(group, rows.weight, len(first))
+    sums = {name: _sums(group, values, len(first)) for name, values in measures.items()}
+    return each, sums, {name: _extreme(name, first, group, values) for name, values in extremes.items()}
+
+
 def _with(rows: _Rows, **keys: Coded) -> _Rows:
     return _Rows(rows.seconds, rows.identity, rows.identities, rows.weight, {**rows.keys, **keys})
-
-
-def _of_addresses(
-    frame: Frame, rows: _Rows, measures: dict[str, Numbers], grain_s: int, ends: dict[str, Numbers]
-) -> tuple[str, pa.Table]:
-    return _cells("addresses", _with(rows, note=security.addresses(frame)), _of("addresses", measures), grain_s, ends)
 
 
 def _of_nodes(frame: Frame, rows: _Rows, measures: dict[str, Numbers], grain_s: int) -> tuple[str, pa.Table]:
@@ -453,7 +490,9 @@ def _coarse(column: Coded) -> Coded:
     return Coded((numbers - low)[column.codes].astype(np.int64), pa.array(np.arange(low, int(numbers[-1]) + 1, dtype=np.int32)))
 
 
-def _of_some(frame: Frame, grain_s: int) -> Iterator[tuple[str, pa.Table]]:
+def _of_some(
+    frame: Frame, rows: _Rows, measures: dict[str, Numbers], addresses: Coded, grain_s: int
+) -> Iterator[tuple[str, pa.Table]]:
     """Yield the cells of kinds that are about some of the requests only."""
     has_failed = _failed(frame.error) > 0
     of_request = {
@@ -465,25 +504,29 @@ def _of_some(frame: Frame, grain_s: int) -> Iterator[tuple[str, pa.Table]]:
         "plain_text": _is(frame, lambda api, version, protocol: protocol in PLAIN_PROTOCOLS),
     }
     for kind, wanted in of_request.items():
-        chosen = frame.chosen(wanted)
-        if len(chosen):
-            yield _cells(kind, _Rows.of(chosen), _of(kind, _measures(chosen)), grain_s)
-            if kind == "errors":
-                yield _failures(chosen, grain_s)
+        places = np.flatnonzero(wanted)
+        if len(places):
+            yield _cells(kind, rows.chosen(places), _at(places, _of(kind, measures)), grain_s)
+    if has_failed.any():
+        yield _failures(frame.chosen(has_failed), Coded(addresses.codes[has_failed], addresses.values), grain_s)
     has_group = frame.group.values.is_valid().to_numpy(zero_copy_only=False)[frame.group.codes]
     is_change = _is(frame, lambda api, *_: api in ADMINISTRATION)
     for kind, wanted, note in (("members", has_group, frame.member), ("administration", is_change, _subjects(frame, is_change))):
-        if wanted.any():
-            chosen = frame.chosen(wanted)
-            rows = _with(_Rows.of(chosen), note=_deduplicated(Coded(note.codes[wanted], note.values)))
-            yield _cells(kind, rows, _of(kind, _measures(chosen)), grain_s, _ends(chosen))
+        places = np.flatnonzero(wanted)
+        if len(places):
+            mine = _with(rows.chosen(places), note=_deduplicated(Coded(note.codes[places], note.values)))
+            yield _cells(kind, mine, _at(places, _of(kind, measures)), grain_s, _at(places, _ends(frame)))
+
+
+def _at(places: Numbers, measures: dict[str, Numbers]) -> dict[str, Numbers]:
+    return {name: values[places] for name, values in measures.items()}
 
 
 def _ends(frame: Frame) -> dict[str, Numbers]:
     return {"first_us": frame.time_us, "last_us": frame.time_us}
 
 
-def _failures(failed: Frame, grain_s: int) -> tuple[str, pa.Table]:
+def _failures(failed: Frame, addresses: Coded, grain_s: int) -> tuple[str, pa.Table]:
     """Return the cells of failed requests, each with the first of its topics that failed, or its first topic."""
     topics = failed.topics
     codes = np.full(len(failed), len(topics.topic.values))
@@ -491,7 +534,7 @@ def _failures(failed: Frame, grain_s: int) -> tuple[str, pa.Table]:
     bad = np.flatnonzero(_failed(topics.error))[::-1]
     codes[topics.parent[bad]] = topics.topic.codes[bad]
     topic = Coded(codes, pa.concat_arrays([topics.topic.values, pa.nulls(1, pa.string())]))
-    rows = _with(_Rows.of(failed), topic=_deduplicated(topic), note=security.addresses(failed))
+    rows = _with(_Rows.of(failed), topic=_deduplicated(topic), note=addresses)
     return _cells("failures", rows, {}, grain_s, _ends(failed))
 
 
@@ -547,27 +590,26 @@ def _topics(frame: Frame, grain_s: int) -> Iterator[tuple[str, pa.Table]]:
     topics = frame.topics
     parent, weight = topics.parent, frame.weight[topics.parent]
     keys = {"topic": _deduplicated(topics.topic), "error": _deduplicated(topics.error)}
-    seconds = frame.time_us[parent] // _MICROSECOND
-    moved = {name: values * weight for name, values in (("records", topics.records), ("bytes", topics.bytes))}
-    rows = _Rows(seconds, frame.identity[parent], frame.identities, weight, keys)
+    keys["group_id"] = Coded(frame.group.codes[parent], frame.group.values)
+    time_us = frame.time_us[parent]
+    rows = _Rows(time_us // _MICROSECOND, frame.identity[parent], frame.identities, weight, keys)
     ids = _Partitions(topics.partitions.values)
-    yield _cells("topics", rows, moved, grain_s, {"partitions": ids.highest[topics.partitions.codes] + 1})
     named = (ids.counts[topics.partitions.codes] > 0) & _is(frame, lambda api, *_: api in ("Produce", "Fetch"))[parent]
     if named.any():
         yield "partitions", _of_partitions(rows, topics.partitions.codes, topics.bytes, np.flatnonzero(named), ids, grain_s)
-    moving = np.flatnonzero(_is(frame, lambda api, *_: api in LINEAGE_APIS)[parent])
+    moved = {"records": topics.records * weight, "bytes": topics.bytes * weight}
+    most = {"partitions": ids.highest[topics.partitions.codes] + 1, "first_us": time_us, "last_us": time_us}
+    each, sums, extremes = _by_hour(rows, moved, most, grain_s)
+    yield _cells("topics", each, sums, grain_s, {"partitions": extremes.pop("partitions")})
+    has_failed = _failed(each.keys["error"])
+    sums["failed"] = has_failed * each.weight
+    moves = pc.is_in(frame.identities.column("api"), pa.array(sorted(LINEAGE_APIS))).to_numpy()
+    moving = np.flatnonzero(moves[each.identity])
     if len(moving):
-        of_topic = keys | {"group_id": Coded(frame.group.codes[parent], frame.group.values)}
-        mine = {name: Coded(column.codes[moving], column.values) for name, column in of_topic.items()}
-        inner = _Rows(seconds[moving], frame.identity[parent[moving]], frame.identities, weight[moving], mine)
-        sums = {name: values[moving] for name, values in moved.items()} | {"failed": _failed(mine["error"]) * weight[moving]}
-        time_us = frame.time_us[parent[moving]]
-        yield _cells("lineage", inner, sums, grain_s, {"first_us": time_us, "last_us": time_us})
-    failed = np.flatnonzero(_failed(topics.error))
+        yield _cells("lineage", each.chosen(moving), _at(moving, sums), grain_s, _at(moving, extremes))
+    failed = np.flatnonzero(has_failed)
     if len(failed):
-        mine = {name: Coded(column.codes[failed], column.values) for name, column in keys.items()}
-        inner = _Rows(seconds[failed], frame.identity[parent[failed]], frame.identities, weight[failed], mine)
-        yield _cells("topic_errors", inner, {}, grain_s)
+        yield _cells("topic_errors", each.chosen(failed), {}, grain_s)
 
 
 class _Partitions:
