@@ -190,6 +190,11 @@ def test_a_bad_acknowledgement_changes_nothing(batches: Sequence[Acknowledgement
     assert runs_of(records) == before
 
 
+def test_nothing_is_acknowledged_while_nothing_is_in_flight() -> None:
+    with pytest.raises(InvalidRecordStateError):
+        InFlightRecords(0).acknowledge("a", [batch(0, 2, ACCEPT)], LIMITS, 0)
+
+
 class Sent:
     def __init__(self, first: int, last: int, *types: int) -> None:
         self.first_offset, self.last_offset, self.acknowledge_types = first, last, types

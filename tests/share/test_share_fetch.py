@@ -25,6 +25,7 @@ from twisted_kafka.protocol.messages.list_offsets import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from twisted_kafka.protocol.messages.share.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest, ShareFetchResponse
 from twisted_kafka.testing import Broker
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
@@ -169,6 +170,36 @@ def test_a_partition_that_is_forgotten_is_not_fetched(make: Callable[..., Topic]
         one.forget(1)
         topic.produce("c", partition=1)
         eventually(lambda: one.acquired(max_wait_ms=100) == [])
+
+
+def test_a_partition_that_comes_back_is_in_the_response(topic: Topic) -> None:
+    """Even without records, and once only: so the client knows that the broker has it."""
+    with topic.member("one") as one:
+        assert len(one.fetch(max_wait_ms=0).responses) == 1
+        assert one.fetch(max_wait_ms=0).responses == []
+        one.forget(0)
+        added = [FetchTopic(topic_id=topic.topic_id, partitions=[FetchPartition(partition_index=0)])]
+        request = ShareFetchRequest(group_id=topic.name, member_id="one", share_session_epoch=one.epoch, topics=added)
+        assert len(one.call(request, ShareFetchResponse, 2).responses) == 1
+        assert one.fetch(epoch=one.epoch + 1, max_wait_ms=0).responses == []
+
+
+def test_a_partition_without_acknowledgements_is_not_in_the_response(topic: Topic) -> None:
+    with topic.member("one") as one:
+        one.fetch(max_wait_ms=0)
+        answer = one.acknowledge()
+        assert (answer.error_code, answer.responses) == (0, [])
+
+
+def test_the_last_fetch_may_name_partitions(topic: Topic) -> None:
+    topic.produce("a")
+    added = [FetchTopic(topic_id=topic.topic_id, partitions=[FetchPartition(partition_index=0)])]
+    request = ShareFetchRequest(group_id=topic.name, member_id="one", share_session_epoch=-1, topics=added)
+    with topic.member("one") as one, topic.member("two") as two:
+        assert one.call(request, ShareFetchResponse, 2).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+        assert one.acquired() == [(0, 0, 1)]
+        assert one.call(request, ShareFetchResponse, 2).error_code == 0
+        assert two.acquired() == [(0, 0, 2)]
 
 
 def test_each_delivery_counts_and_the_last_one_ends_in_the_archive(topic: Topic) -> None:

@@ -135,4 +135,4 @@ def _offset(summary: Summary, end: EndOffset | None) -> ShareOffset:
 
 def _check_id(group_id: str) -> None:
     if not group_id:
-        raise InvalidGroupIdError("The group id is empty.")
+        raise InvalidGroupIdError("The group id is invalid: it is empty.")

@@ -316,6 +316,8 @@ class InFlightRecords:
     def _check(self, member_id: str, batch: AcknowledgementBatch, acknowledged_to: int) -> None:
         first = max(batch.first_offset, self.start_offset)
         index = self._index_of(first)
+        if not self._runs:
+            raise InvalidRecordStateError("Batch record not found. No records are in flight.")
         if index == len(self._runs):
             raise InvalidRequestError("Batch record not found. The first offset in request is past acquired records.")
         if self._runs[index].first > batch.last_offset:

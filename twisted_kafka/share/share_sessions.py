@@ -39,7 +39,7 @@ SessionKey = tuple[str, str]
 class ShareSession:
     """The partitions that a member fetches from this broker."""
 
-    __slots__ = ("connection_id", "epoch", "is_ended", "key", "partitions")
+    __slots__ = ("connection_id", "epoch", "is_ended", "key", "partitions", "unanswered")
 
     def __init__(self, key: SessionKey, connection_id: str) -> None:
         self.key = key
@@ -47,6 +47,8 @@ class ShareSession:
         self.epoch = 1
         """The epoch of the next request."""
         self.partitions: dict[PartitionId, None] = {}
+        self.unanswered: set[PartitionId] = set()
+        """Partitions that the next response has even without records: new ones, and ones whose last response was an error."""
         self.is_ended = False
 
     def rotated(self) -> list[PartitionId]:
@@ -147,9 +149,11 @@ class ShareSessionCache:
         for each in forgotten:
             if each in session.partitions:
                 del session.partitions[each]
+                session.unanswered.discard(each)
                 self._partitions -= 1
         new = [each for each in dict.fromkeys(added) if each not in session.partitions]
         if self._partitions + len(new) > MOST_PARTITIONS:
             raise ShareSessionLimitReachedError(f"All share sessions together may have {MOST_PARTITIONS} partitions.")
         session.partitions.update(dict.fromkeys(new))
+        session.unanswered.update(new)
         self._partitions += len(new)

@@ -92,8 +92,6 @@ class ShareFetchApis:
         if epoch == INITIAL_EPOCH and acknowledged:
             raise InvalidRequestError("The first ShareFetch of a session has no acknowledgements.")
         forgotten = [(topic.topic_id, each) for topic in request.forgotten_topics_data for each in topic.partitions]
-        if epoch == FINAL_EPOCH and not acknowledged and added:
-            raise InvalidRequestError("The last ShareFetch of a session adds no partitions.")
         key = group_id, member_id
         session = self._shares.sessions.fetch(key, epoch, context.connection_id, added, forgotten)
         self._keep(context, session)
@@ -101,19 +99,19 @@ class ShareFetchApis:
 
         def fetch(results: Acknowledged) -> "Answer | Future[Answer]":
             if epoch == FINAL_EPOCH:
-                return then(self._shares.end_session(session), lambda _: self._fetched(context, request, {}, results))
+                return then(self._shares.end_session(session), lambda _: self._fetched(context, request, session, {}, results))
             named = self._named(context, session.rotated())
             targets = [(identity, name) for identity, name in named if isinstance(name, TopicPartition)]
             refused = {identity: Fetched(Result(name)) for identity, name in named if isinstance(name, ErrorCode)}
             if request.is_renew_ack:
-                return self._fetched(context, request, {}, results)
+                return self._fetched(context, request, session, {}, results)
             fetching = self._shares.fetch(group_id, member_id, params, targets)
             if isinstance(fetching, ShareFetchAnswer):
                 context.give_up = fetching.give_up
 
             def respond(found: list[Fetched]) -> Answer:
                 data = dict(zip((identity for identity, _ in targets), found, strict=False))
-                return self._fetched(context, request, {**data, **refused}, results)
+                return self._fetched(context, request, session, {**data, **refused}, results)
 
             return when_done(fetching, respond)
 
@@ -127,7 +125,12 @@ class ShareFetchApis:
         group_id, member_id = self._begin(context, request)
         session = self._shares.sessions.acknowledge((group_id, member_id), request.share_session_epoch)
         self._keep(context, session)
-        named = [(topic.topic_id, partition) for topic in request.topics for partition in topic.partitions]
+        named = [
+            (topic.topic_id, partition)
+            for topic in request.topics
+            for partition in topic.partitions
+            if partition.acknowledgement_batches
+        ]
 
         def respond(results: Acknowledged) -> ShareAcknowledgeResponse:
             return self._acknowledged(context, request, results)
@@ -238,13 +241,17 @@ class ShareFetchApis:
             name = self._replicas.metadata.topic_name(topic.topic_id)
             answered = ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=[])
             for asked in topic.partitions:
-                result = results[topic.topic_id, asked.partition_index]
+                result = results.get((topic.topic_id, asked.partition_index))
+                if result is None:
+                    continue
                 data = ShareAcknowledgeResponsePartitionData(
                     partition_index=asked.partition_index, error_code=result.error, error_message=result.message
                 )
                 if result.error in _MOVED and name is not None:
                     data.current_leader = _leader(hints, TopicPartition(name, asked.partition_index))
                 answered.partitions.append(data)
+            if not answered.partitions:
+                continue
             responses.append(answered)
             _note(context, name or topic.topic_id.hex(), answered.partitions, 0)
         return ShareAcknowledgeResponse(
@@ -256,20 +263,26 @@ class ShareFetchApis:
     # fetching
 
     def _fetched(
-        self, context: RequestContext, request: ShareFetchRequest, found: dict[PartitionId, Fetched], results: Acknowledged
+        self,
+        context: RequestContext,
+        request: ShareFetchRequest,
+        session: ShareSession,
+        found: dict[PartitionId, Fetched],
+        results: Acknowledged,
     ) -> Answer:
-        """Return the response: partitions with records or an error, and those of acknowledgements.
-
-        The first response of a session has all partitions, as Kafka's.
-        """
-        is_first = request.share_session_epoch == INITIAL_EPOCH
+        """Return the response: partitions with records or an error, those of acknowledgements, and new ones of the session."""
         hints = LeaderHints(self._replicas, context.listener_name)
         topics: dict[bytes, ShareFetchableTopicResponse] = {}
         size_bytes = 0
         for identity in dict.fromkeys([*found, *results]):
             fetched, result = found.get(identity, Fetched()), results.get(identity)
-            if not (is_first or fetched.result.error or fetched.acquired or result is not None):
+            is_new = identity in found and identity in session.unanswered
+            if not (is_new or fetched.result.error or fetched.acquired or result is not None):
                 continue
+            if fetched.result.error and identity in session.partitions:
+                session.unanswered.add(identity)
+            elif identity in found:
+                session.unanswered.discard(identity)
             topic_id, index = identity
             topic = topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id=topic_id, partitions=[]))
             data = _data(index, fetched, result or OK)
