@@ -16,6 +16,11 @@ from twisted_kafka.tools.compare.talk import Scenario
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900)]
 
 VERSION = "4.4.0"
+ONE_SHARE_COORDINATOR = {
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.num.partitions": 3,
+    "share.coordinator.state.topic.min.isr": 1,
+}
 KRAFTS_OWN = {55, 64, 80, 81}
 """APIs of the metadata quorum."""
 
@@ -24,8 +29,17 @@ KRAFTS_OWN = {55, 64, 80, 81}
 def kafka_4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     if java_library("kafka_2.13", VERSION) is None:
         pytest.skip("Java or Maven is not installed")
-    settings = SETTINGS | BOTH_PROTOCOLS
+    settings = SETTINGS | BOTH_PROTOCOLS | ONE_SHARE_COORDINATOR
     broker = ApacheKafka(tmp_path_factory.mktemp("kafka-4"), kraft=True, version=VERSION, **settings)
+    with running(broker):
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
+    """This broker with share groups."""
+    settings = {**SETTINGS, "broker.id": 1, "group.coordinator.rebalance.protocols": "classic,consumer,share"}
+    broker = ServedBroker(tmp_path_factory.mktemp("ours-4") / "data", *[f"{key}={value}" for key, value in settings.items()])
     with running(broker):
         yield broker
 

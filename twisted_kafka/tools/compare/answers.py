@@ -107,6 +107,8 @@ UNORDERED = {
     ("AlterUserScramCredentialsResponse", "results"): "user",
     ("DescribeUserScramCredentialsResponse", "results"): "user",
     ("DescribeUserScramCredentialsResult", "credential_infos"): "mechanism",
+    ("ShareFetchableTopicResponse", "partitions"): "partition_index",
+    ("ShareAcknowledgeTopicResponse", "partitions"): "partition_index",
 }
 """Lists that Apache Kafka fills from a hash table, and the field by which they are sorted before a comparison."""
 
@@ -152,6 +154,8 @@ def _plain_struct(struct: Any) -> dict[str, Any]:
             fields[name] = "<place>"
         elif name in ("error_message", "batch_index_error_message"):
             fields[name] = ErrorText(value or "", has_failed)
+        elif name == "acknowledge_error_message":
+            fields[name] = ErrorText(value or "", bool(struct.acknowledge_error_code))
         elif name != "throttle_time_ms":
             fields[name] = plain(value, name)
     return fields

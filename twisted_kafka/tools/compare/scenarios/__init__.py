@@ -7,7 +7,17 @@ from twisted_kafka.tools.compare.talk import SCENARIOS, SCENARIOS_OF_KAFKA_4, Sc
 
 _MODULES: Final = {
     "administration": ("acls", "admin", "broker_keys", "configs", "quotas", "sasl", "two_mistakes"),
-    "kafka_4": ("administration", "compressed", "identity", "offsets", "topic_ids"),
+    "kafka_4": (
+        "administration",
+        "compressed",
+        "identity",
+        "offsets",
+        "share_fetches",
+        "share_groups",
+        "share_offsets",
+        "share_states",
+        "topic_ids",
+    ),
     "cluster": ("cluster", "control"),
     "coordinators": ("consumer_groups", "coordinator", "errors", "groups", "members", "transactions"),
     "records": ("data", "formats", "log_dirs", "two_mistakes_data"),
