@@ -114,8 +114,11 @@ def try_out(files: dict[str, Path], version: str, python: str, folder: Path) -> 
 
 
 def try_report(report: Path, pip: list[str], twisted_kafka: str, folder: Path) -> None:
-    """Install the report beside the broker, without Spark: the command hands over to it."""
+    """Install the report beside the broker, without Spark, which is large: the command hands over to it. It is not for PyPy."""
+    if run([pip[0], "-c", "import sys; print(sys.implementation.name)"], folder) != "cpython\n":
+        return
     run([*pip, "install", "--no-deps", str(report)], folder, BUILD_TIMEOUT_S)
+    run([*pip, "install", "numpy", "pyarrow"], folder, BUILD_TIMEOUT_S)
     printed = run([twisted_kafka, "report", "--help"], folder)
     assert printed.startswith("usage: twisted-kafka report "), printed
 
