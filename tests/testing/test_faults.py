@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from twisted_kafka.client.one_request import ask
+from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.testing import Broker, BrokerError, Cluster, Kafka, Rule
 from twisted_kafka.testing.faults import Arrival
+from twisted_kafka.testing.injection import Fault
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
@@ -50,6 +52,18 @@ def values(kafka: Kafka) -> list[bytes | None]:
 def heartbeat(broker: Broker) -> int:
     host, port = broker.bootstrap_servers.split(":")
     return int(ask((host, int(port)), HeartbeatRequest(group_id="g", member_id="m"), 3, "raw", 20).error_code)
+
+
+def test_a_wait_for_a_rule_that_holds_ends_when_a_release_finds_the_answer() -> None:
+    fault = Fault(Rule(api="Heartbeat", hold=True))
+    released: list[str] = []
+    assert fault.takes(Arrival(ApiKey.HEARTBEAT, 4, "shop", "User:a", "c", (), ("g",), None))
+    with pytest.raises(TimeoutError):
+        fault.wait_for(1, timeout_s=0.01)
+    fault.hold(fault, lambda: released.append("answer"))
+    fault.wait_for(1)
+    fault.release()
+    assert released == ["answer"]
 
 
 def test_a_dropped_request_is_not_handled_and_its_connection_stays(broker: Broker) -> None:

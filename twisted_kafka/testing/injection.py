@@ -30,6 +30,8 @@ class BaseRule(abc.ABC):
     times: int | None
     probability: float
     seed: int
+    hold: bool
+    hold_request: bool
 
     @abc.abstractmethod
     def matches(self, arrival: Any) -> bool:
@@ -122,6 +124,7 @@ class Fault(Generic[R]):
         """The number of requests whose outcome it changed."""
         self.firings: deque[str] = deque(maxlen=MAX_FIRINGS)
         """A line for each of these requests, as in ``Produce v9 from shop orders-0``."""
+        self._held_ever = 0
 
     def takes(self, arrival: Any) -> bool:
         """Whether the fault fires for this request. Called with the lock of its Faults."""
@@ -146,11 +149,15 @@ class Fault(Generic[R]):
         return self._most is not None and self.fired >= self._most
 
     def wait_for(self, fired: int = 1, timeout_s: float = 10.0) -> None:
-        """Wait until the rule has fired this often. Raises TimeoutError, which says how often it has."""
+        """Wait until the rule has fired this often; if it holds requests or answers, until it holds those: ``release`` finds them.
+
+        Raises TimeoutError, which says how often it has fired.
+        """
         check_may_block("fault.wait_for")
+        is_holding = self.rule.hold or self.rule.hold_request
         due_ns = SystemClock.monotonic_ns() + int(timeout_s * 1e9)
         with self._lock:
-            while self.fired < fired:
+            while (self._held_ever if is_holding else self.fired) < fired:
                 left_s = (due_ns - SystemClock.monotonic_ns()) / 1e9
                 if left_s <= 0 or is_cancelled():
                     raise TimeoutError(f"waited {timeout_s:g} s for {fired} firings: {self}")
@@ -181,6 +188,8 @@ class Fault(Generic[R]):
         Connections bound the number of held requests.
         """
         with self._lock:
+            self._held_ever += 1
+            self._lock.notify_all()
             if self._held is not None:
                 self._held.append((owner, call))
                 return
