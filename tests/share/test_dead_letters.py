@@ -1,6 +1,5 @@
 """Records that a share group gives up on, and the letters about them in its dead-letter topic (KIP-1191)."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,18 +19,6 @@ from twisted_kafka.testing import Broker
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 BROKER_RESOURCE = 4
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker({"share.coordinator.state.topic.num.partitions": 1}) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def client(broker: Broker) -> Iterator[RawClient]:
-    with RawClient(broker.bootstrap_servers) as client:
-        yield client
 
 
 def letters(broker: Broker, topic: str, partition: int = 0) -> list[tuple[Any, Any, dict[str, str]]]:

@@ -1,7 +1,7 @@
 """ShareFetch and ShareAcknowledge of a broker, asked over connections as members do."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -31,18 +31,6 @@ from twisted_kafka.testing import Broker
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 LOCK_MS = 30_000
 _names = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker({"share.coordinator.state.topic.num.partitions": 1}) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def client(broker: Broker) -> Iterator[RawClient]:
-    with RawClient(broker.bootstrap_servers) as client:
-        yield client
 
 
 class Topic(NamedTuple):

@@ -102,32 +102,9 @@ class ShareMember(RawClient):
         self.partitions = partitions
         self.epoch = 0
 
-    def fetch(
-        self,
-        *acknowledged: Batch,
-        max_wait_ms: int = 500,
-        max_records: int = 500,
-        batch_size: int = 500,
-        mode: int = 0,
-        renews: bool = False,
-        epoch: int | None = None,
-        version: int = 2,
-        partition: int = 0,
-        min_bytes: int = 1,
-    ) -> Any:
-        """Send ShareFetch; return the response. ``acknowledged`` are of ``partition``."""
-        self.send_fetch(
-            *acknowledged,
-            max_wait_ms=max_wait_ms,
-            max_records=max_records,
-            batch_size=batch_size,
-            mode=mode,
-            renews=renews,
-            epoch=epoch,
-            version=version,
-            partition=partition,
-            min_bytes=min_bytes,
-        )
+    def fetch(self, *acknowledged: Batch, version: int = 2, **options: Any) -> Any:
+        """Send ShareFetch with the options of ``send_fetch``; return the response."""
+        self.send_fetch(*acknowledged, version=version, **options)
         return self.received_fetch(version)
 
     def received_fetch(self, version: int = 2) -> Any:
@@ -146,6 +123,7 @@ class ShareMember(RawClient):
         partition: int = 0,
         min_bytes: int = 1,
     ) -> None:
+        """Send ShareFetch. ``acknowledged`` are of ``partition``."""
         sent = self.epoch if epoch is None else epoch
         partitions = []
         if sent == 0:
