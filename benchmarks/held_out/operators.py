@@ -33,7 +33,7 @@ SOURCES: dict[str, str] = {
 
 @dataclass(slots=True)
 class Expected:
-    """What operators want to be told. `who`: alternatives of evidence that name it; `first`, `last`: minutes of the day."""
+    """The answer that operators want. `who`: alternatives of evidence that name it; `first`, `last`: minutes of the day."""
 
     kind: str
     source: str

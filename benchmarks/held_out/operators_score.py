@@ -39,7 +39,7 @@ def findings_of(lines: list[str]) -> list[Finding]:
 
 
 def days(seeds: range, quiet_share: float) -> Iterator[tuple[int, list[Expected], int, list[Finding]]]:
-    """Yield each seed with what is planted in its day, the number of lines and the findings."""
+    """Yield each seed with the incidents of its day, the number of lines and the findings."""
     for seed in seeds:
         draw = np.random.default_rng(seed)
         day = quiet(draw)

@@ -160,7 +160,7 @@ def findings_of_days(hourly: DataFrame, changes: Mapping[str, float]) -> list[tu
 
     day = sf.floor(sf.col("hour") * HOUR_S / DAY_S).alias("day")
     some, of_day = hourly.where(_is_one_of(KINDS_FOR_FINDINGS)), dict(changes)
-    # Not a partial: pyspark looks at the annotations of what it gets, and fails for one.
+    # Not a partial: pyspark reads the annotations of its argument, and fails for one.
     days = some.groupBy(day).applyInArrow(lambda cells: _found_in_day(of_day, cells), _FINDING_DDL)
     rows = days.orderBy(sf.desc("weight"), "finding").limit(MOST_FINDINGS).collect()
     return [(f"{moment(row['day_s']):%Y-%m-%d}", Finding(**json.loads(row["finding"]))) for row in rows]

@@ -36,7 +36,7 @@ class Target:
 
     @property
     def registry(self) -> "SchemaRegistry":
-        """The schema registry. Raises ControlError if there is none."""
+        """The schema registry. Raises ControlError if the target has no registry."""
         if self._registry is None:
             raise ControlError(409, "no schema registry runs: start test-server with --schema-registry")
         return self._registry
