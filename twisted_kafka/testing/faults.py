@@ -18,7 +18,7 @@ from twisted_kafka.protocol.compiler.types import uuid_from_text
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.server.error_counts import error_places
 from twisted_kafka.testing.answers import DISK_ERRORS, LEADER_APIS
-from twisted_kafka.testing.injection import BaseFaults, BaseRule
+from twisted_kafka.testing.injection import BaseFaults, BaseRule, check_outcome
 from twisted_kafka.testing.requests import api_key, api_name, sender_of
 from twisted_kafka.testing.subjects import Partition, apis_that_name
 
@@ -35,8 +35,6 @@ _EXCLUSIVE: Final = (
     *("hold_request", "call"),
 )
 """A rule has at most one of these. Each can be combined with ``delay_ms`` or ``hold``, unless the request is not handled."""
-_WITHOUT_ANSWER: Final = ("lose_request", "hold_request", "call")
-"""These cannot be combined with ``delay_ms`` or ``hold``."""
 
 
 def _no_topic(topic_id: bytes) -> str | None:
@@ -250,13 +248,7 @@ def _check_subjects(rule: Rule) -> None:
 
 def _check_action(rule: Rule, key: ApiKey | None) -> None:
     chosen = [name for name in _EXCLUSIVE if getattr(rule, name) or (name == "leader" and rule.leader is not None)]
-    later = [name for name in ("delay_ms", "hold") if getattr(rule, name)]
-    if len(chosen) > 1:
-        raise ValueError(f"a rule does one of {' and '.join(chosen)}: make two rules")
-    if not chosen and not later:
-        raise ValueError(f"a rule that does nothing: give one of {', '.join((*_EXCLUSIVE, 'delay_ms', 'hold'))}")
-    if len(later) > 1 or (later and (rule.close == "before" or set(chosen) & set(_WITHOUT_ANSWER))):
-        raise ValueError(f"{later[-1]} cannot be combined with {' and '.join([*chosen, *later[:-1]])}")
+    check_outcome(rule, _EXCLUSIVE, chosen)
     if rule.topic_id is not None:
         _check_topic_id(rule)
     for name in ("delay_ms", "throttle_ms"):

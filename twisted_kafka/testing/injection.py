@@ -6,7 +6,7 @@ import itertools
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
@@ -21,6 +21,10 @@ MAX_RULES: Final = 1000
 """At most this many rules are in force."""
 MAX_FIRINGS: Final = 100
 """Only this many of a fault's latest firings are kept."""
+_LATER: Final = ("delay_ms", "hold")
+"""When an answer is sent: fields of each kind of rule."""
+_WITHOUT_ANSWER: Final = frozenset({"lose_request", "hold_request", "call"})
+"""Outcomes that cannot be combined with these."""
 
 
 class BaseRule(abc.ABC):
@@ -30,6 +34,7 @@ class BaseRule(abc.ABC):
     times: int | None
     probability: float
     seed: int
+    close: str | None
     hold: bool
     hold_request: bool
 
@@ -84,6 +89,17 @@ class BaseRule(abc.ABC):
     @override
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in self.as_mapping().items())
+
+
+def check_outcome(rule: BaseRule, exclusive: Sequence[str], chosen: Sequence[str]) -> None:
+    """Raise ValueError unless a rule does something, with at most one of the ``exclusive`` outcomes; it has the ``chosen``."""
+    later = [name for name in _LATER if getattr(rule, name)]
+    if len(chosen) > 1:
+        raise ValueError(f"a rule does one of {' and '.join(chosen)}: make two rules")
+    if not chosen and not later:
+        raise ValueError(f"a rule that does nothing: give one of {', '.join((*exclusive, *_LATER))}")
+    if len(later) > 1 or (later and (rule.close == "before" or not _WITHOUT_ANSWER.isdisjoint(chosen))):
+        raise ValueError(f"{later[-1]} cannot be combined with {' and '.join([*chosen, *later[:-1]])}")
 
 
 def _plain(value: Any) -> Any:

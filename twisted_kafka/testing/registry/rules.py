@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from twisted_kafka.schema_registry.api import ROUTES
 from twisted_kafka.schema_registry.errors import status_of
-from twisted_kafka.testing.injection import BaseFaults, BaseRule
+from twisted_kafka.testing.injection import BaseFaults, BaseRule, check_outcome
 
 __tracebackhide__ = True
 
@@ -26,7 +26,6 @@ MAX_DELAY_MS: Final = 86_400_000
 """A day."""
 _EXCLUSIVE: Final = ("error", "close", "lose_request", "lose_response", "half_response", "corrupt_response", "hold_request", "call")
 """A rule has at most one of these. Each can be combined with ``delay_ms`` or ``hold``, unless the request is not handled."""
-_WITHOUT_ANSWER: Final = ("lose_request", "hold_request", "call")
 _METHODS: Final = ("GET", "POST", "PUT", "DELETE")
 
 
@@ -122,13 +121,7 @@ class RegistryRule(BaseRule):
 
     def _check_action(self) -> None:
         chosen = [name for name in _EXCLUSIVE if getattr(self, name)]
-        later = [name for name in ("delay_ms", "hold") if getattr(self, name)]
-        if len(chosen) > 1:
-            raise ValueError(f"a rule does one of {' and '.join(chosen)}: make two rules")
-        if not chosen and not later:
-            raise ValueError(f"a rule that does nothing: give one of {', '.join((*_EXCLUSIVE, 'delay_ms', 'hold'))}")
-        if len(later) > 1 or (later and (self.close == "before" or set(chosen) & set(_WITHOUT_ANSWER))):
-            raise ValueError(f"{later[-1]} cannot be combined with {' and '.join([*chosen, *later[:-1]])}")
+        check_outcome(self, _EXCLUSIVE, chosen)
         if not 0 <= self.delay_ms <= MAX_DELAY_MS:
             raise ValueError(f"delay_ms={self.delay_ms}: expected 0 to {MAX_DELAY_MS}")
         if self.close is not None and self.close not in CLOSE_TIMES:
