@@ -54,7 +54,8 @@ $(VENV)/.spark-installed: $(RUN_INSTALLED)
 	$(INSTALL) --editable './spark[jdk]'
 	touch $@
 
-$(VENV)/.dev-installed: $(VENV)/.installed
+# mypy checks the report against Spark's own types: without pyspark, it would find other errors.
+$(VENV)/.dev-installed: $(VENV)/.installed $(VENV)/.spark-installed
 	$(INSTALL) 'twisted_kafka[dev]'
 	touch $@
 

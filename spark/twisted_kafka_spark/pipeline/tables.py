@@ -71,9 +71,10 @@ class Tables:
             raise ValueError("--format iceberg requires --table CATALOG.NAMESPACE")
         if form not in _PACKAGES:
             return
-        sources: Any = self._spark._jvm.org.apache.spark.sql.execution.datasources.DataSource  # type: ignore[union-attr]
+        spark: Any = self._spark
+        sources = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
         try:
-            sources.lookupDataSource(form, self._spark._jsparkSession.sessionState().conf())
+            sources.lookupDataSource(form, spark._jsparkSession.sessionState().conf())
         except Py4JJavaError:
             raise ValueError(f"this Spark has no {form}: add it with --conf spark.jars.packages={_PACKAGES[form]}") from None
 
