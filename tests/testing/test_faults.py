@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -13,8 +13,7 @@ from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, 
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.testing import Broker, BrokerError, Cluster, Kafka, Rule
-from twisted_kafka.testing.faults import Arrival
-from twisted_kafka.testing.injection import Fault
+from twisted_kafka.testing.faults import Arrival, Faults
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
@@ -54,16 +53,66 @@ def heartbeat(broker: Broker) -> int:
     return int(ask((host, int(port)), HeartbeatRequest(group_id="g", member_id="m"), 3, "raw", 20).error_code)
 
 
+HEARTBEAT = Arrival(ApiKey.HEARTBEAT, 4, "shop", "User:a", "c", (), ("g",), None)
+
+
 def test_a_wait_for_a_rule_that_holds_ends_when_a_release_finds_the_answer() -> None:
-    fault = Fault(Rule(api="Heartbeat", hold=True))
+    rules = Faults([Rule(api="Heartbeat", hold=True)])
+    (fault,) = rules
     released: list[str] = []
-    assert fault.takes(Arrival(ApiKey.HEARTBEAT, 4, "shop", "User:a", "c", (), ("g",), None))
+    firing = rules.choose(HEARTBEAT)
+    assert firing is not None
     with pytest.raises(TimeoutError):
         fault.wait_for(1, timeout_s=0.01)
-    fault.hold(fault, lambda: released.append("answer"))
+    firing.hold(fault, lambda: released.append("answer"))
     fault.wait_for(1)
     fault.release()
     assert released == ["answer"]
+
+
+def test_a_wait_for_a_rule_that_delays_ends_when_the_clock_has_the_answer() -> None:
+    rules = Faults([Rule(api="Heartbeat", delay_ms=1000, times=1)])
+    (fault,) = rules
+    due: list[Callable[[], object]] = []
+    fired_when_due: list[int] = []
+    firing = rules.choose(HEARTBEAT)
+    assert firing is not None
+    assert rules.choose(HEARTBEAT) is None  # one request at most
+    assert (fault.fired, fault.is_finished) == (0, True)
+
+    def later(delay_ms: float, call: Callable[[], object]) -> None:
+        assert (delay_ms, fault.fired) == (1000, 0)
+        due.append(call)
+
+    firing.delay(later, 1000, lambda: fired_when_due.append(fault.fired))
+    fault.wait_for(1)
+    due[0]()
+    assert (fired_when_due, fault.fired, list(fault.firings)) == ([1], 1, ["Heartbeat v4 from shop group g"])
+
+
+def test_a_rule_has_not_fired_before_its_answer_waits_for_the_clock(broker: Broker) -> None:
+    fired_before: list[int] = []
+    codes: list[int] = []
+
+    def decide(request: Arrival) -> Mapping[str, Any]:
+        fired_before.append(fault.fired)
+        return {"delay_ms": 60_000}
+
+    asking = threading.Thread(target=lambda: codes.append(heartbeat(broker)))
+    with broker.clock.held(), broker.faults.inject(api="Heartbeat", call=decide) as fault:
+        asking.start()
+        fault.wait_for(1)
+        assert not broker.requests.of("Heartbeat")
+        broker.clock.advance(minutes=1)
+        asking.join(20)
+    assert (fired_before, len(codes)) == ([0], 1)
+
+
+def test_requests_to_all_brokers_of_a_cluster_have_one_time(cluster: Cluster) -> None:
+    with cluster.clock.held():
+        for broker in cluster:
+            heartbeat(broker)
+    assert len({each.arrived_ms for each in cluster.requests.of("Heartbeat")}) == 1
 
 
 def test_a_dropped_request_is_not_handled_and_its_connection_stays(broker: Broker) -> None:
@@ -121,7 +170,7 @@ def test_a_firing_is_waited_for_also_in_a_loop(broker: Broker) -> None:
 
 def test_a_function_answers_delays_or_lets_pass(broker: Broker) -> None:
     seen: list[Arrival] = []
-    may_pass = threading.Event()
+    is_asked, may_pass = threading.Event(), threading.Event()
 
     def decide(request: Arrival) -> HeartbeatResponse | Mapping[str, Any] | None:
         seen.append(request)
@@ -129,6 +178,7 @@ def test_a_function_answers_delays_or_lets_pass(broker: Broker) -> None:
             return HeartbeatResponse(error_code=42)
         if len(seen) == 2:
             return {"error": "REBALANCE_IN_PROGRESS", "delay_ms": 1}
+        is_asked.set()
         may_pass.wait(20)
         return None
 
@@ -137,8 +187,8 @@ def test_a_function_answers_delays_or_lets_pass(broker: Broker) -> None:
         waiting: list[int] = []
         thread = threading.Thread(target=lambda: waiting.append(heartbeat(broker)))
         thread.start()
-        fault.wait_for(3)
-        assert not waiting
+        assert is_asked.wait(20)
+        assert (waiting, fault.fired) == ([], 2)
         may_pass.set()
         thread.join(20)
     assert waiting == [16]

@@ -114,7 +114,7 @@ class Broker(Kafka):
         self._rules = read_rules(rules)
         self._last_servers = ""  # for while it is stopped
         self.clock = clock if clock is not None else Clock()
-        self._made_ns = self.clock.monotonic_ns()
+        self.made_ns = self.clock.monotonic_ns() if cluster is None else cluster.made_ns
         served = None if persona is None else persona_of(persona).served.get
         self.faults = checked_faults(self._rules, served, lambda: [self.broker_id] if self._last_servers else [])
         self.requests = Requests(None if cluster is None else cluster.requests)
@@ -138,7 +138,7 @@ class Broker(Kafka):
             raise
 
     def _embed(self) -> None:
-        self._interceptor = Interceptor(self._each_faults, self.requests, self.clock, lambda: self.broker_id, self._made_ns)
+        self._interceptor = Interceptor(self._each_faults, self.requests, self.clock, lambda: self.broker_id, self.made_ns)
         self._broker = EmbeddedBroker(
             self._properties, data_dir=self._data_dir, clock=self.clock, persona=self._persona, interceptor=self._interceptor
         )

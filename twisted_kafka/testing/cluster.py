@@ -92,6 +92,7 @@ class Cluster(Kafka):
             if key in properties:
                 raise ValueError(f"{key} is the cluster's to set")
         self.clock = clock if clock is not None else Clock()
+        self.made_ns = self.clock.monotonic_ns()
         self.network = Faults()
         self.requests = Requests()
         copies = min(_MOST_COPIES, brokers)

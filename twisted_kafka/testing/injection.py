@@ -35,8 +35,6 @@ class BaseRule(abc.ABC):
     probability: float
     seed: int
     close: str | None
-    hold: bool
-    hold_request: bool
 
     @abc.abstractmethod
     def matches(self, arrival: Any) -> bool:
@@ -118,6 +116,36 @@ R = TypeVar("R", bound=BaseRule)
 _numbers: Final = itertools.count(1)
 
 
+class Firing(Generic[R]):
+    """One request that a rule was chosen for. It counts once the outcome is changed, or the change is held or scheduled.
+
+    So a test that has waited for the fault can release it or advance the clock: nothing is still on its way.
+    """
+
+    def __init__(self, fault: "Fault[R]", arrival: Any) -> None:
+        self.fault = fault
+        self.arrival = arrival
+        self.has_counted = False
+
+    def count(self) -> None:
+        """Count it, unless it counts already. Called before the answer is sent: a client that has it finds the fault fired."""
+        self.fault.count(self)
+
+    def hold(self, owner: object, call: Callable[[], object]) -> None:
+        """Call ``call`` when the rule is released or removed (``Fault.hold``)."""
+        self.fault.hold(owner, call, self)
+
+    def delay(self, later: Callable[[float, Callable[[], object]], object], delay_ms: float, call: Callable[[], object]) -> None:
+        """Give ``call`` to a timer, whose ``later`` takes a delay and a function."""
+
+        def when_due() -> None:
+            self.count()
+            call()
+
+        later(delay_ms, when_due)
+        self.count()
+
+
 class Fault(Generic[R]):
     """A rule in force, and how often it has fired."""
 
@@ -136,44 +164,52 @@ class Fault(Generic[R]):
         """The fault's number, unique in this process."""
         self.matched = 0
         """The number of requests that the rule matched."""
+        self._taken = 0
         self.fired = 0
-        """The number of requests whose outcome it changed."""
+        """The number of requests whose outcome it changed. What it holds or delays counts once it is held or with the clock."""
         self.firings: deque[str] = deque(maxlen=MAX_FIRINGS)
         """A line for each of these requests, as in ``Produce v9 from shop orders-0``."""
-        self._held_ever = 0
 
     def takes(self, arrival: Any) -> bool:
-        """Whether the fault fires for this request. Called with the lock of its Faults."""
+        """Whether the fault is to fire for this request. Called with the lock of its Faults."""
         if self.follows is not None and not self.follows.is_finished:
             return False
         if not self.rule.known_for(arrival).matches(arrival):
             return False
         self.matched += 1
-        if self.matched < self._first or self.fired == self._most:
+        if self.matched < self._first or self._taken == self._most:
             return False
         if self.rule.probability < 1 and self._random.random() >= self.rule.probability:
             return False
-        with self._lock:
-            self.fired += 1
-            self.firings.append(str(arrival))
-            self._lock.notify_all()
+        self._taken += 1
         return True
+
+    def count(self, firing: Firing[R]) -> None:
+        """Count a firing once."""
+        with self._lock:
+            self._count(firing)
+
+    def _count(self, firing: Firing[R]) -> None:
+        if not firing.has_counted:
+            firing.has_counted = True
+            self.fired += 1
+            self.firings.append(str(firing.arrival))
+            self._lock.notify_all()
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has fired as often as it can."""
-        return self._most is not None and self.fired >= self._most
+        """Whether it takes no further request."""
+        return self._most is not None and self._taken >= self._most
 
     def wait_for(self, fired: int = 1, timeout_s: float = 10.0) -> None:
-        """Wait until the rule has fired this often; if it holds requests or answers, until it holds those: ``release`` finds them.
+        """Wait until ``fired`` is this number. ``release`` then finds what is held, and a clock that is advanced what is delayed.
 
         Raises TimeoutError, which says how often it has fired.
         """
         check_may_block("fault.wait_for")
-        is_holding = self.rule.hold or self.rule.hold_request
         due_ns = SystemClock.monotonic_ns() + int(timeout_s * 1e9)
         with self._lock:
-            while (self._held_ever if is_holding else self.fired) < fired:
+            while self.fired < fired:
                 left_s = (due_ns - SystemClock.monotonic_ns()) / 1e9
                 if left_s <= 0 or is_cancelled():
                     raise TimeoutError(f"waited {timeout_s:g} s for {fired} firings: {self}")
@@ -198,14 +234,14 @@ class Fault(Generic[R]):
         for _, call in held:
             call()
 
-    def hold(self, owner: object, call: Callable[[], object]) -> None:
-        """Call ``call`` when the rule is removed or ``owner`` stops; at once if it is removed already.
+    def hold(self, owner: object, call: Callable[[], object], firing: Firing[R] | None = None) -> None:
+        """Call ``call`` when the rule is removed or ``owner`` stops; at once if it is removed already. Counts ``firing``.
 
         Connections bound the number of held requests.
         """
         with self._lock:
-            self._held_ever += 1
-            self._lock.notify_all()
+            if firing is not None:
+                self._count(firing)
             if self._held is not None:
                 self._held.append((owner, call))
                 return
@@ -343,12 +379,12 @@ class BaseFaults(abc.ABC, Generic[R]):
         lines = "".join(f"\n  {fault}" for fault in self._faults)
         return f"<{len(self._faults)} rules{':' if lines else ''}{lines}>"
 
-    def choose(self, arrival: Any) -> Fault[R] | None:
-        """Return the fault that fires for this request."""
+    def choose(self, arrival: Any) -> Firing[R] | None:
+        """Return the firing of the rule for this request."""
         if not self._faults:
             return None
         with self._lock:
-            return next((fault for fault in self._faults if fault.takes(arrival)), None)
+            return next((Firing(fault, arrival) for fault in self._faults if fault.takes(arrival)), None)
 
     def _rule_of(self, rule: "R | Mapping[str, Any]") -> R:
         if isinstance(rule, self.rule_type):

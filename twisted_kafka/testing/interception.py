@@ -23,7 +23,7 @@ from twisted_kafka.server.error_responses import answers_each, error_response, m
 from twisted_kafka.server.interception import IRequestHandling, MakeApis
 from twisted_kafka.testing.answers import DISK_ERRORS, claim_leader, spoil_fetch, spoil_offsets
 from twisted_kafka.testing.faults import Arrival, Call, Faults, Rule
-from twisted_kafka.testing.injection import Fault
+from twisted_kafka.testing.injection import Fault, Firing
 from twisted_kafka.testing.requests import RecordedRequest, Requests, api_name
 from twisted_kafka.testing.subjects import FetchSessions, Partition, groups_of, partitions_of, split, topic_ids_of
 from twisted_kafka.timing.clock import IClock
@@ -45,7 +45,7 @@ class _Exchange:
     arrival: Arrival
     arrived_ns: int
     rule: Rule | None
-    fault: Fault[Rule] | None = None
+    firing: Firing[Rule] | None = None
     refused: Message | None = None
     """The answer for the part of the request that is not handled."""
     closes: bool = False
@@ -90,9 +90,9 @@ class Interceptor:
                 self._timer.start()
             self._timer.add(delay_ms, call)
 
-    def choose(self, arrival: Arrival) -> Fault[Rule] | None:
-        """Return the fault that fires for this request."""
-        return next((fault for faults in self._faults if (fault := faults.choose(arrival)) is not None), None)
+    def choose(self, arrival: Arrival) -> Firing[Rule] | None:
+        """Return the firing of the first rule for this request."""
+        return next((firing for faults in self._faults if (firing := faults.choose(arrival)) is not None), None)
 
     def stop(self) -> None:
         """Release the requests that a disk has stalled, and drop delayed responses."""
@@ -132,15 +132,15 @@ class Handling:
             return
         arrival = self._arrival(request)
         arrived_ns = self._interceptor.clock.monotonic_ns()
-        fault = self._interceptor.choose(arrival)
-        rule = None if fault is None else fault.rule.known_for(arrival)
+        firing = self._interceptor.choose(arrival)
+        rule = None if firing is None else firing.fault.rule.known_for(arrival)
         answer: Message | None = None
-        if fault is not None and rule is not None and rule.call is not None:
-            answer, rule = called(fault, rule.call, arrival)
-        exchange = _Exchange(arrival, arrived_ns, rule, fault)
+        if firing is not None and rule is not None and rule.call is not None:
+            answer, rule = called(firing.fault, rule.call, arrival)
+        exchange = _Exchange(arrival, arrived_ns, rule, firing)
         self._responses.expect(request, exchange)
-        if fault is not None and rule is not None and (rule.disk == "stalled" or rule.hold_request):
-            self._stall(request, fault)
+        if firing is not None and rule is not None and (rule.disk == "stalled" or rule.hold_request):
+            self._stall(request, firing)
             return
         try:
             if answer is not None:
@@ -157,7 +157,7 @@ class Handling:
             self._responses.forget(request)
             raise
 
-    def _stall(self, request: Request, fault: Fault[Rule]) -> None:
+    def _stall(self, request: Request, firing: Firing[Rule]) -> None:
         frame = bytes(request.frame)  # a copy: the handler's bytes are used again when this returns
 
         def go_on() -> None:
@@ -170,7 +170,7 @@ class Handling:
             finally:
                 request.frame = b""
 
-        fault.hold(self._interceptor, lambda: self._responses.send_callback(go_on, request))
+        firing.hold(self._interceptor, lambda: self._responses.send_callback(go_on, request))
 
     def _handle_part(self, request: Request, exchange: _Exchange, rule: Rule) -> None:
         """Handle the partitions that the rule does not refuse; keep the answer for the others."""
@@ -239,7 +239,9 @@ class Responses:
 
     def forget(self, request: Request) -> None:
         """Expect no answer to this request any more."""
-        self._expected.pop(request, None)
+        exchange = self._expected.pop(request, None)
+        if exchange is not None and exchange.firing is not None:
+            exchange.firing.count()
 
     def answer_error(self, request: Request, message: Message, code: ErrorCode) -> None:
         """Answer an error; close the connection if the request expects no answer."""
@@ -301,12 +303,21 @@ class Responses:
             self._record(request, exchange, response, outcome, size_bytes)
             self._channel.send_response(request, parts, size_bytes, kind, is_claimed=True)
 
+        self._when_due(exchange, send)
+
+    def _when_due(self, exchange: _Exchange, send: Callable[[], object]) -> None:
+        rule, firing = exchange.rule, exchange.firing
+        if firing is not None and rule is not None and self._interceptor.frozen is None:
+            if rule.delay_ms:
+                firing.delay(self._interceptor.later, rule.delay_ms, send)
+                return
+            if rule.hold:
+                firing.hold(self._interceptor, send)
+                return
+        if firing is not None:
+            firing.count()
         if self._interceptor.frozen is not None:
             self._interceptor.frozen.hold(self._interceptor, send)
-        elif rule is not None and rule.delay_ms:
-            self._interceptor.later(rule.delay_ms, send)
-        elif rule is not None and rule.hold and exchange.fault is not None:
-            exchange.fault.hold(self._interceptor, send)
         else:
             send()
 
@@ -371,7 +382,7 @@ class Responses:
                 response,
                 ErrorCode(code).name if code else None,
                 outcome,
-                None if exchange.fault is None else str(exchange.fault.rule),
+                None if exchange.firing is None else str(exchange.firing.fault.rule),
                 since(exchange.arrived_ns),
                 since(self._interceptor.clock.monotonic_ns()),
                 request.request_bytes + size_bytes,

@@ -148,6 +148,8 @@ class Kafka(abc.ABC):
 
     clock: Clock
     """The brokers' clock."""
+    made_ns: int
+    """When it was made, by its clock. The times of requests count from here, for all brokers of a cluster."""
     faults: Faults
     """The rules for requests to any of the brokers."""
     _rules: Sequence[Rule]

@@ -66,7 +66,7 @@ class RecordedRequest(BaseRequest):
     fault: str | None
     """The rule that changed the outcome."""
     arrived_ms: float
-    """Since the broker was made, by its clock."""
+    """Since the broker was made, or its cluster, by its clock."""
     answered_ms: float
     size_bytes: int
 

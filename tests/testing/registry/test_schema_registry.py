@@ -211,14 +211,20 @@ def test_a_held_request_is_handled_when_the_test_says_so(registry: SchemaRegistr
 
 def test_delays_are_by_the_brokers_clock(broker: Broker, registry: SchemaRegistry) -> None:
     answers = []
+    fired_before = []
+
+    def decide(request: Any) -> Any:
+        fired_before.append(fault.fired)  # else the clock could be advanced before the answer waits for it
+        return {"delay_ms": 60_000}
+
     asking = threading.Thread(target=lambda: answers.append(get(f"{registry.url}/config")))
-    with broker.clock.held(), registry.faults.inject(api="getTopLevelConfig", delay_ms=60_000) as fault:
+    with broker.clock.held(), registry.faults.inject(api="getTopLevelConfig", call=decide) as fault:
         asking.start()
         fault.wait_for(1)
         assert not registry.requests
         broker.clock.advance(minutes=1)
         asking.join(20)
-    assert answers[0][0] == 200
+    assert (answers[0][0], fired_before) == (200, [0])
     assert registry.requests[0].answered_ms - registry.requests[0].arrived_ms >= 60_000
 
 

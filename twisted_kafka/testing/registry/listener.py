@@ -17,7 +17,7 @@ from twisted_kafka.schema_registry.errors import RegistryError, status_of
 from twisted_kafka.schema_registry.registry import Registry
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.http_server import MAX_BODY_BYTES, MAX_UNDER_WAY, HttpRequest, HttpServer
-from twisted_kafka.testing.injection import Fault
+from twisted_kafka.testing.injection import Fault, Firing
 from twisted_kafka.testing.registry.requests import RegistryRequest, RegistryRequests
 from twisted_kafka.testing.registry.rules import RegistryAnswer, RegistryArrival, RegistryFaults, RegistryRule
 from twisted_kafka.timing.timer import Timer
@@ -40,7 +40,7 @@ class _Exchange:
     """Why it names no operation."""
     arrived_ns: int
     size_bytes: int
-    fault: Fault[RegistryRule] | None = None
+    firing: Firing[RegistryRule] | None = None
     rule: RegistryRule | None = None
 
 
@@ -131,16 +131,16 @@ class Listener:
         return _Exchange(request, arrival, asked, refused, self._clock.monotonic_ns(), len(body))
 
     def _choose(self, exchange: _Exchange) -> None:
-        exchange.fault = fault = self._faults.choose(exchange.arrival)
-        exchange.rule = rule = None if fault is None else fault.rule
+        exchange.firing = firing = self._faults.choose(exchange.arrival)
+        exchange.rule = rule = None if firing is None else firing.fault.rule
         answer: RegistryAnswer | None = None
-        if fault is not None and rule is not None and rule.call is not None:
-            answer, exchange.rule = _called(fault, exchange.arrival)
+        if firing is not None and rule is not None and rule.call is not None:
+            answer, exchange.rule = _called(firing.fault, exchange.arrival)
             rule = exchange.rule
         if rule is None:
             self._answer(exchange, answer or self._handled(exchange))
-        elif fault is not None and rule.hold_request:
-            fault.hold(self, lambda: self._server.pool.callInThread(lambda: self._answer(exchange, self._handled(exchange))))
+        elif firing is not None and rule.hold_request:
+            firing.hold(self, lambda: self._server.pool.callInThread(lambda: self._answer(exchange, self._handled(exchange))))
         elif rule.lose_request:
             self._finish(exchange, None, "dropped", lambda: None)
         elif rule.close == "before":
@@ -182,18 +182,21 @@ class Listener:
         def finish() -> None:
             self._finish(exchange, answer, outcome, send, len(body))
 
-        if rule is not None and rule.delay_ms:
+        firing = exchange.firing
+        if firing is not None and rule is not None and rule.delay_ms:
             passed_ms = (self._clock.monotonic_ns() - exchange.arrived_ns) / 1e6
-            self._later(max(0.0, rule.delay_ms - passed_ms), finish)
-        elif rule is not None and rule.hold and exchange.fault is not None:
-            exchange.fault.hold(self, finish)
+            firing.delay(self._later, max(0.0, rule.delay_ms - passed_ms), finish)
+        elif firing is not None and rule is not None and rule.hold:
+            firing.hold(self, finish)
         else:
             finish()
 
     def _finish(
         self, exchange: _Exchange, answer: RegistryAnswer | None, outcome: str, send: Callable[[], object], size_bytes: int = 0
     ) -> None:
-        # Recorded first: a client that has its answer finds its request.
+        # Counted and recorded first: a client that has its answer finds its request, and that the rule has fired.
+        if exchange.firing is not None:
+            exchange.firing.count()
         arrival, body = exchange.arrival, None if answer is None else answer.body
         self._requests.add(
             RegistryRequest(
@@ -210,7 +213,7 @@ class Listener:
                 body,
                 body.get("error_code") if isinstance(body, Mapping) else None,
                 outcome,
-                None if exchange.fault is None else str(exchange.fault.rule),
+                None if exchange.firing is None else str(exchange.firing.fault.rule),
                 arrival.client,
                 arrival.user_agent,
                 (exchange.arrived_ns - self._made_ns) / 1e6,
