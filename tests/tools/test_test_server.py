@@ -172,7 +172,8 @@ def test_several_brokers_are_a_cluster_in_which_one_is_killed(start: Any, folder
     assert control.post("/topics/orders/records", records=["1"])["offset"] == 0
     fault = control.post("/faults", api="Produce", delay_ms=1)
     assert len(control.post(f"/brokers/{partition['leader']}/kill")["brokers"]) == 2
-    assert control.get("/topics/orders")["partitions"][0]["leader"] != partition["leader"]
+    leader = control.post("/waits", leader_of="orders", timeout_s=30)["seen"]
+    assert control.get("/topics/orders")["partitions"][0]["leader"] == leader != partition["leader"]
     assert [each["value"] for each in control.get("/topics/orders/records")["records"]] == ["1"]
     control.post(f"/brokers/{partition['leader']}/start")
     assert [each["id"] for each in control.get("/faults")["faults"]] == [fault["id"]]

@@ -162,6 +162,7 @@ def test_a_group_is_told_and_waited_for(broker: Broker, control: ControlClient) 
     assert control.post("/waits", group="billing", lag=3, topic="orders")["seen"] == 3
     assert control.post("/waits", group="billing", topic="orders", committed=1)["seen"] == 1
     assert control.post("/waits", topic="orders", offset=2)["seen"] == 3
+    assert control.post("/waits", leader_of="orders", partition=1)["seen"] == broker.broker_id
     control.post("/clock/advance", seconds=11)
     assert control.post("/waits", group="billing", state="Empty")["seen"] == "Empty"
 
@@ -248,7 +249,13 @@ def test_a_reset_forgets_all_but_the_rules_of_the_start_and_keeps_the_address() 
         ("POST", "/topics/none/records", {"records": [{"values": 1}]}, 400, "a record has 'values': expected key, value"),
         ("POST", "/topics/none/records", {"records": [3]}, 400, "3 is no value: expected a text, null or {'base64': ...}"),
         ("POST", "/topics/none/records", {"records": [{"headers": {}}]}, 400, "headers of a record: expected pairs"),
-        ("POST", "/waits", {"group": "g"}, 400, "a wait is for one of state, offset, committed, lag, requests, not for nothing"),
+        (
+            "POST",
+            "/waits",
+            {"group": "g"},
+            400,
+            "a wait is for one of state, offset, committed, lag, leader_of, requests, not for nothing",
+        ),
         ("POST", "/waits", {"group": "g", "lag": 0, "timeout_s": 1e9}, 400, "timeout_s is 1000000000.0: expected 0 to 300"),
         ("POST", "/waits", {"requests": {"api": "X"}}, 400, "there is no API 'X'"),
         ("POST", "/clock/advance", {}, 400, "no time is given: expected some of ms, seconds, minutes, hours, days"),

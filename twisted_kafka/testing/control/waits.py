@@ -1,4 +1,4 @@
-"""Waiting over HTTP for the state of a group, an offset, a lag or requests. An answer of 504 has the last state seen."""
+"""Waiting over HTTP for the state of a group, an offset, a lag, a leader or requests. An answer of 504 has the last state seen."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
@@ -14,23 +14,22 @@ MAX_WAIT_S: Final = 300.0
 USUAL_WAIT_S: Final = 10.0
 _LOOK_S: Final = 0.05
 _SHOWN_REQUESTS: Final = 20
-_KINDS: Final = ("state", "offset", "committed", "lag", "requests")
 
 
 def wait(call: Call) -> Any:
     """Wait at most ``timeout_s`` (10) for one of these conditions; return the final state as ``seen``.
 
     ``state`` of a ``group``; at least ``offset`` as the end of ``topic`` and ``partition``; at least ``committed`` by ``group`` for
-    ``topic`` and ``partition``; at most ``lag`` of a ``group`` (in ``topic``); at least ``count`` (1) ``requests``, selected like
-    the query of GET /requests.
+    ``topic`` and ``partition``; at most ``lag`` of a ``group`` (in ``topic``); a running leader of the topic ``leader_of`` and
+    ``partition``, whose id is ``seen``; at least ``count`` (1) ``requests``, selected like the query of GET /requests.
     """
     given = call.given
     timeout_s = given.take("timeout_s", float, USUAL_WAIT_S)
     if not 0 <= timeout_s <= MAX_WAIT_S:
         raise bad(f"timeout_s is {timeout_s}: expected 0 to {MAX_WAIT_S:g}")
-    chosen = [kind for kind in _KINDS if given.has(kind)]
+    chosen = [kind for kind in _CONDITIONS if given.has(kind)]
     if len(chosen) != 1:
-        raise bad(f"a wait is for one of {', '.join(_KINDS)}, not for {' and '.join(chosen) or 'nothing'}")
+        raise bad(f"a wait is for one of {', '.join(_CONDITIONS)}, not for {' and '.join(chosen) or 'nothing'}")
     condition = _CONDITIONS[chosen[0]](call.target, given)
     given.end()
     return {"wanted": condition.wanted, "seen": _wait(call.target, condition, timeout_s)}
@@ -92,6 +91,15 @@ def _for_lag(target: Target, given: Fields) -> _Condition:
     return _Condition(wanted, lambda: target.kafka.lag(group, topic), lambda seen: seen is not None and seen <= lag)
 
 
+def _for_leader(target: Target, given: Fields) -> _Condition:
+    topic, partition = given.take("leader_of", str), given.number("partition", 0)
+
+    def look() -> int:
+        return int(target.kafka.partition_state(topic, partition).leader_id)
+
+    return _Condition(f"a running leader of {topic}-{partition}", look, lambda seen: seen in target.brokers())
+
+
 def _for_requests(target: Target, given: Fields) -> _Condition:
     filters, count = given.take("requests", dict), given.number("count", 1)
     for broker in target.brokers().values():
@@ -109,5 +117,6 @@ _CONDITIONS: Final[Mapping[str, Callable[[Target, Fields], _Condition]]] = {
     "offset": _for_offset,
     "committed": _for_committed,
     "lag": _for_lag,
+    "leader_of": _for_leader,
     "requests": _for_requests,
 }
