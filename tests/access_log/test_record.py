@@ -10,6 +10,7 @@ from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request_context import (
     ConnectionInfo,
     ResourceKind,
+    ShareCount,
     TransactionNote,
     TransactionOutcome,
 )
@@ -129,6 +130,37 @@ def test_a_transaction_that_no_request_ends_has_a_line_without_a_request(lines: 
         ("sequence", NOW_MS * 1000),
     ]
     assert json.loads(lines.line(request()))["sequence"] == NOW_MS * 1000 + 1
+
+
+def test_counts_of_a_share_groups_records_are_after_the_group(lines: LineMaker) -> None:
+    made = request()
+    made.context.group = "g", "m", 4
+    for records, most in ((10, 2), (5, 1)):
+        made.context.note_share("orders", ShareCount.DELIVERY_COUNT, most)
+        made.context.note_share("orders", ShareCount.ACQUIRED, records)
+    made.context.note_share("orders", ShareCount.REDELIVERED, 0)
+    for topic in ("a", "b"):
+        made.context.note_share(topic, ShareCount.GAP, 1)
+    made.context.note_decision(ResourceKind.GROUP, "g", "Read", True)
+    found = json.loads(lines.line(made))
+    assert list(found)[-7:] == ["group_id", "member_id", "generation", "share", "share_left_out", "decisions", "sequence"]
+    assert found["share"] == [{"topic": "orders", "acquired": 15, "delivery_count": 2}, {"topic": "a", "gap": 1}]
+    assert found["share_left_out"] == 1
+
+
+def test_records_that_are_lost_without_a_request_have_a_line(lines: LineMaker) -> None:
+    line = lines.share_line(("g", "m", -1), [("a", (3,), 0, 0, 0)], {"a": {ShareCount.EXPIRED: 7, ShareCount.OVER_LIMIT: 2}})
+    assert line.endswith("}\n")
+    assert list(json.loads(line).items()) == [
+        ("v", 2),
+        ("time", "2023-11-14T22:13:20.123Z"),
+        ("node", 3),
+        ("topics", [{"topic": "a", "partitions": 1, "records": 0, "bytes": 0, "error": None, "partition_ids": [3]}]),
+        ("group_id", "g"),
+        ("member_id", "m"),
+        ("share", [{"topic": "a", "expired": 7, "over_limit": 2}]),
+        ("sequence", NOW_MS * 1000),
+    ]
 
 
 def test_what_else_a_request_is_about_is_between_topics_and_number(lines: LineMaker) -> None:

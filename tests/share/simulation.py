@@ -90,7 +90,7 @@ class Leader:
         environment = SharePartitionEnvironment(
             world.bench.clock, world.bench.timer, Network(world), lambda group_id: world.configs, lambda group_id: False
         )
-        self.share = SharePartition(KEY, epoch, environment, lambda configs: 0, lambda: None, lambda: None)
+        self.share = SharePartition(KEY, epoch, environment, lambda configs: 0, lambda: None, lambda: None, lambda lost: None)
         self.share.initialize().add_done_callback(self.initialized)
 
     def initialized(self, done: "Future[Result]") -> None:

@@ -8,8 +8,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from twisted_kafka.protocol.errors import InvalidRecordStateError, InvalidRequestError
-from twisted_kafka.share.acknowledgements import ACCEPT, GAP, REJECT, RELEASE, RENEW, AcknowledgementBatch, acknowledgements_of
-from twisted_kafka.share.in_flight_records import Acquired, Acquisition, Change, InFlightRecords, Limits, PersistedBatch
+from twisted_kafka.share.acknowledgements import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    AcknowledgementBatch,
+    acknowledgements_of,
+    counts_of,
+)
+from twisted_kafka.share.in_flight_records import (
+    Acquired,
+    Acquisition,
+    Change,
+    Expired,
+    InFlightRecords,
+    Limits,
+    PersistedBatch,
+)
 from twisted_kafka.share.record_state import RecordState
 
 AVAILABLE, ACQUIRED, ARCHIVED = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ARCHIVED
@@ -95,7 +112,7 @@ def test_a_renewed_lock_lasts_longer_and_is_not_written() -> None:
     records.acquire(want(due_ns=100), LIMITS, 0, [(0, 9)])
     change = acknowledge(records, batch(5, 9, RENEW))
     assert (change.batches, change.renewed) == ([], 5)
-    assert records.expire(100, LIMITS) == [PersistedBatch(0, 4, AVAILABLE, 1)]
+    assert records.expire(100, LIMITS) == ([PersistedBatch(0, 4, AVAILABLE, 1)], {"a": Expired(5, 0)})
     assert records.next_due_ns == 200
 
 
@@ -106,7 +123,8 @@ def test_a_record_over_the_limit_is_given_up(has_dead_letters: bool) -> None:
     records = InFlightRecords(0)
     for count in (1, 2):
         assert records.acquire(want(), limits, 0, [(0, 0)]) == [Acquired(0, 0, count)]
-        (written,) = records.expire(100, limits)
+        (written,), lost = records.expire(100, limits)
+        assert lost == {"a": Expired(1, int(count == 2))}
         assert written == PersistedBatch(0, 0, AVAILABLE if count == 1 else end, count)
     assert records.acquire(want(), limits, 0, [(0, 0)]) == []
     if has_dead_letters:
@@ -220,7 +238,7 @@ def test_malformed_batches_are_refused(sent: list[Any]) -> None:
 def test_types_may_be_given_for_each_offset() -> None:
     (found,) = acknowledgements_of([Sent(3, 6, 1, 1, 3, 4)], RENEW) or []
     assert list(found.ranges()) == [(3, 4, 1), (5, 5, 3), (6, 6, 4)]
-    assert list(found.counts()) == [(1, 2), (3, 1), (4, 1)]
+    assert counts_of([found, found]) == {1: 4, 3: 2, 4: 2}
 
 
 OFFSETS = 24
@@ -299,7 +317,7 @@ class EveryOffset(RuleBasedStateMachine):
     @rule(ns=st.integers(1, 12))
     def wait(self, ns: int) -> None:
         self.now_ns += ns
-        for each in self.records.expire(self.now_ns, self.limits):
+        for each in self.records.expire(self.now_ns, self.limits)[0]:
             for offset in range(each.first_offset, each.last_offset + 1):
                 del self.owners[offset]
                 if each.state.is_terminal:

@@ -23,6 +23,7 @@ from twisted_kafka_spark.records.schema import (
     DECISION_FIELDS,
     FIELDS,
     RESOURCE_FIELDS,
+    SHARE_FIELDS,
     TOPIC_FIELDS,
     TRANSACTION_FIELDS,
     markdown_table,
@@ -259,6 +260,7 @@ def test_the_documentation_has_the_fields() -> None:
     document = (ROOT / "docs" / "access-log" / "format.md").read_text()
     assert markdown_table(FIELDS) in document
     assert markdown_table(TOPIC_FIELDS) in document
+    assert markdown_table(SHARE_FIELDS) in document
     assert markdown_table(RESOURCE_FIELDS) in document
     assert markdown_table(DECISION_FIELDS) in document
     assert markdown_table(TRANSACTION_FIELDS) in document

@@ -1,6 +1,6 @@
 """The access log as an observer of requests: formats a line for each and queues it for the writer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from twisted_kafka.access_log.archive import PARQUET, Archive
@@ -13,13 +13,14 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request import Request
-from twisted_kafka.network.requests.request_context import TopicNote, TransactionNote
+from twisted_kafka.network.requests.request_context import GroupNote, ShareCounts, TopicNote, TransactionNote
 from twisted_kafka.system.installation import install_command
 from twisted_kafka.timing.clock import IClock
 
 
 class AccessLog:
-    """Writes one line per completed request, and one per transaction that ends without one; keys ``access.log.*``."""
+    """Writes one line per completed request, per transaction that ends without one, and per member of a share group that loses
+    records without one; keys ``access.log.*``."""
 
     def __init__(self, writer: AccessLogWriter, lines: LineMaker, archive: Archive, sampler: Sampler | None = None) -> None:
         self.writer = writer
@@ -45,6 +46,10 @@ class AccessLog:
     def transaction_ended(self, transaction: TransactionNote, topics: Sequence[TopicNote]) -> None:
         """Queue the line of a transaction's end that no request's line has, such as a timeout. May be called on any thread."""
         self.writer.add(self._lines.own_line(transaction, topics))
+
+    def records_lost(self, group: GroupNote, topics: Sequence[TopicNote], shares: Mapping[str, ShareCounts]) -> None:
+        """Queue the line of records that a share group's member has lost without a request. May be called on any thread."""
+        self.writer.add(self._lines.share_line(group, topics, shares))
 
     def publish_to(self, publish: Callable[[Sequence[str]], int]) -> None:
         """Pass written lines to ``publish`` too, which returns how many it could not append."""

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Final
 
+from twisted_kafka.network.requests.request_context import ShareCount
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -34,6 +36,7 @@ def arrow_schema() -> "pa.Schema":
         ]
     )
     resource = pa.struct([("type", text), ("name", text)])
+    share = pa.struct([("topic", text), *((str(each), long) for each in ShareCount)])
     decision = pa.struct([("type", text), ("name", text), ("operation", text), ("allowed", pa.bool_())])
     transaction = pa.struct([("id", text), ("outcome", text), ("duration_ms", long), ("timeout_ms", number)])
     return pa.schema(
@@ -53,6 +56,8 @@ def arrow_schema() -> "pa.Schema":
             ("group_id", text),
             ("member_id", text),
             ("generation", number),
+            ("share", pa.list_(share)),
+            ("share_left_out", number),
             ("resources", pa.list_(resource)),
             ("resources_left_out", number),
             ("decisions", pa.list_(decision)),

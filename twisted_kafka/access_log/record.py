@@ -20,6 +20,8 @@ from twisted_kafka.network.requests.request_context import (
     RequestContext,
     ResourceKind,
     ResourceNote,
+    ShareCount,
+    ShareCounts,
     TopicNote,
     TransactionNote,
 )
@@ -41,7 +43,7 @@ _END: Final = "}\n"
 _WEIGHTED_END: Final = ',"weight":%d}\n'
 
 LIST_BYTES: Final = 32_768
-"""Most bytes of a line's list of topics, and of its list of resources. The line has the number of omitted elements."""
+"""Most bytes of each list of a line: topics, resources, share ... The line has the number of omitted elements."""
 
 KEPT_CHARACTERS: Final = 512
 """A connection keeps the part that its lines share if it is no longer than this, with the client id."""
@@ -116,6 +118,8 @@ class LineMaker:
             topics = f'{topics},"acks":{context.acks}'
         if context.group is not None:
             topics += self._groups.get(context.group) or self._group(context.group)
+        if context.shares is not None:
+            topics += self._shares(context.shares)
         if context.resources is not None:
             topics += self._resources(list(context.resources))
         if context.decisions is not None:
@@ -137,6 +141,13 @@ class LineMaker:
         return (
             f'{self._start_of(self._wall_ms())}"node":{self._node_id},"topics":{self._topics(topics)}{self._transaction(transaction)},'
             f'"sequence":{self._next_number()}{_END}'
+        )
+
+    def share_line(self, group: GroupNote, topics: Sequence[TopicNote], shares: Mapping[str, ShareCounts]) -> str:
+        """Return the line of records that a share group's member has lost without a request, with a newline."""
+        return (
+            f'{self._start_of(self._wall_ms())}"node":{self._node_id},"topics":{self._topics(topics)}'
+            f'{self._groups.get(group) or self._group(group)}{self._shares(shares)},"sequence":{self._next_number()}{_END}'
         )
 
     def _start_of(self, now_ms: int) -> str:
@@ -194,6 +205,11 @@ class LineMaker:
         self._groups.put(note, text)
         return text
 
+    def _shares(self, notes: Mapping[str, ShareCounts]) -> str:
+        shown, count = _joined([_share(topic, counts) for topic, counts in islice(notes.items(), self._max_topics)])
+        omitted = len(notes) - count
+        return f',"share":[{shown}]' if not omitted else f',"share":[{shown}],"share_left_out":{omitted}'
+
     def _resources(self, notes: Sequence[ResourceNote]) -> str:
         shown, count = _joined([self._resource(*note) for note in notes[: self._max_topics]])
         omitted = len(notes) - count
@@ -245,6 +261,11 @@ class LineMaker:
         if len(ids) == len(partitions):
             self._elements.put(note, text)
         return text
+
+
+def _share(topic: str, counts: ShareCounts) -> str:
+    shown = "".join(f',"{each}":{counts[each]}' for each in ShareCount if each in counts)
+    return f'{{"topic":{_text(topic)}{shown}}}'
 
 
 def _text(value: str) -> str:

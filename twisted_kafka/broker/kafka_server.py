@@ -79,9 +79,9 @@ from twisted_kafka.server.apis.transactions.transaction_notes import end_note, t
 from twisted_kafka.server.diagnoses import Diagnoses
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
 from twisted_kafka.server.request_throttler import RequestThrottler
-from twisted_kafka.share.assembly import Letters, make_share_partition_manager
+from twisted_kafka.share.assembly import Letters, OtherThreads, make_share_partition_manager
 from twisted_kafka.share.dead_letter_queue import DEAD_LETTERS_SINCE, ENABLE_KEY, DeadLetterTopics
-from twisted_kafka.share.share_partition_manager import SharePartitionManager
+from twisted_kafka.share.share_partition_manager import OnLost, SharePartitionManager
 from twisted_kafka.share_coordinator.assembly import make_share_coordinator
 from twisted_kafka.share_coordinator.share_coordinator import ShareCoordinator
 from twisted_kafka.share_coordinator.state_persister import StatePersister
@@ -447,9 +447,15 @@ class KafkaServer:
 
         topics = DeadLetterTopics(lambda topic: configs.topic_config(topic).get(ENABLE_KEY) == "true", create)
         letters = Letters(lambda: features.level(SHARE_VERSION) >= DEAD_LETTERS_SINCE, topics, running.share_client)
-        configs_of, later = groups.group_config_manager.share, data_plane.request_channel.send_callback
         running.share_partitions = made = make_share_partition_manager(
-            self.config, replicas, running.persister, configs_of, timer, self.metrics, later, letters
+            self.config,
+            replicas,
+            running.persister,
+            groups.group_config_manager.share,
+            OtherThreads(timer, data_plane.request_channel.send_callback),
+            self.metrics,
+            letters,
+            _on_lost(running.access_log),
         )
         return made
 
@@ -639,6 +645,11 @@ def _on_end(access_log: AccessLog | None) -> OnEnd:
     if access_log is None:
         return ignore_end
     return lambda end: access_log.transaction_ended(end_note(end), list(topic_notes(end)))
+
+
+def _on_lost(access_log: AccessLog | None) -> OnLost:
+    """Return the function that logs records which a share group's member has lost without a request."""
+    return (lambda *_: None) if access_log is None else access_log.records_lost
 
 
 def _give_up_leaderships(running: Running, cluster: ClusterParts) -> None:

@@ -34,9 +34,14 @@ class AcknowledgementBatch(NamedTuple):
             yield first, last, kind
             first = last + 1
 
-    def counts(self) -> Iterator[tuple[int, int]]:
-        """Yield types with the number of records that have them."""
-        return ((kind, last - first + 1) for first, last, kind in self.ranges())
+
+def counts_of(batches: Sequence[AcknowledgementBatch]) -> dict[int, int]:
+    """Return the number of records by type."""
+    counts: dict[int, int] = {}
+    for batch in batches:
+        for first, last, kind in batch.ranges():
+            counts[kind] = counts.get(kind, 0) + last - first + 1
+    return counts
 
 
 def acknowledgements_of(batches: Sequence[Any], most_type: int) -> list[AcknowledgementBatch] | None:

@@ -12,7 +12,7 @@ from twisted_kafka.share.dead_letter_queue import DeadLetterQueue, DeadLetterSet
 from twisted_kafka.share.persister import IPersister
 from twisted_kafka.share.share_metrics import ShareGroupMetrics
 from twisted_kafka.share.share_partition import SharePartitionEnvironment
-from twisted_kafka.share.share_partition_manager import SharePartitionManager
+from twisted_kafka.share.share_partition_manager import OnLost, SharePartitionManager
 from twisted_kafka.share.share_sessions import ShareSessionCache
 from twisted_kafka.timing.timer import Timer
 
@@ -25,20 +25,28 @@ class Letters(NamedTuple):
     client: IBrokerClient
 
 
+class OtherThreads(NamedTuple):
+    """Run functions on threads that may read from logs and append: at a time, and at once."""
+
+    timer: Timer
+    later: Callable[[Callable[[], None]], None]
+
+
 def make_share_partition_manager(
     config: KafkaConfig,
     replicas: ReplicaManager,
     persister: IPersister,
     configs_of: Callable[[str], ShareGroupConfigs],
-    timer: Timer,
+    threads: OtherThreads,
     registry: MetricsRegistry,
-    later: Callable[[Callable[[], None]], None],
     letters: Letters,
+    lost: OnLost,
 ) -> SharePartitionManager:
     """Build the manager.
 
-    ``configs_of`` returns a group's configs. ``timer`` and ``later`` run functions on threads that may read and append.
+    ``configs_of`` returns a group's configs. ``lost`` is called for records that members lose without a request.
     """
+    timer, later = threads
     clock = registry.clock
     settings = DeadLetterSettings(
         lambda: config.string("errors.deadletterqueue.topic.name.prefix"),
@@ -54,4 +62,4 @@ def make_share_partition_manager(
     sessions = ShareSessionCache(config.int("group.share.max.share.sessions"), registry)
     environment = SharePartitionEnvironment(clock, timer, persister, configs_of, has_dead_letters)
     metrics = ShareGroupMetrics(registry)
-    return SharePartitionManager(replicas, environment, sessions, metrics, later, queue.undeliverable)
+    return SharePartitionManager(replicas, environment, sessions, metrics, later, queue.undeliverable, lost)

@@ -113,14 +113,24 @@ class Run:
         return rest
 
 
+class Expired(NamedTuple):
+    """A member's records whose locks have expired."""
+
+    records: int
+    over_limit: int
+    """How many of them are not delivered again, as their delivery count has reached the limit."""
+
+
 class Change:
     """A change that the persister has to confirm: the runs with a pending state, and what to write."""
 
-    __slots__ = ("batches", "renewed", "runs")
+    __slots__ = ("batches", "over_limit", "renewed", "runs")
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
         self.batches: list[PersistedBatch] = []
+        self.over_limit = 0
+        """Released records that are not delivered again, as their delivery count has reached the limit."""
         self.renewed = 0
         """Records whose locks were renewed: that is not persisted."""
 
@@ -351,6 +361,7 @@ class InFlightRecords:
                 change.renewed += len(run)
             else:
                 change.add(run, _state_after(kind, run.count, limits), run.count)
+                change.over_limit += _over_limit(kind, run, limits)
 
     def release(self, member_id: str, limits: Limits) -> Change:
         """Begin to give back all records that a member has acquired: it has gone. As in Kafka, that delivery counts."""
@@ -358,6 +369,7 @@ class InFlightRecords:
         for run in self._runs:
             if run.state is ACQUIRED and run.pending is None and run.member_id == member_id:
                 change.add(run, _state_after(RELEASE, run.count, limits), run.count)
+                change.over_limit += _over_limit(RELEASE, run, limits)
         self.complete_count += _complete(change)
         return change
 
@@ -373,17 +385,23 @@ class InFlightRecords:
             run.member_id, run.due_ns = NO_MEMBER, _NEVER_NS
         self._coalesce()
 
-    def expire(self, now_ns: int, limits: Limits) -> list[PersistedBatch]:
-        """Take back records whose locks have expired; return what to write. It takes effect even if it cannot be written."""
+    def expire(self, now_ns: int, limits: Limits) -> tuple[list[PersistedBatch], dict[str, Expired]]:
+        """Take back records whose locks have expired. That takes effect even if it cannot be written.
+
+        Returns what to write, and what each member has lost.
+        """
         batches = []
+        lost: dict[str, Expired] = {}
         for run in self._runs:
             if run.state is ACQUIRED and run.pending is None and run.due_ns <= now_ns:
                 state = _state_after(RELEASE, run.count, limits)
+                records, over_limit = lost.get(run.member_id, _NONE_EXPIRED)
+                lost[run.member_id] = Expired(records + len(run), over_limit + _over_limit(RELEASE, run, limits))
                 self._move(run, state)
                 batches.append(PersistedBatch(run.first, run.last, state, run.count))
         if batches:
             self._coalesce()
-        return batches
+        return batches, lost
 
     # dead letters
 
@@ -493,6 +511,7 @@ class InFlightRecords:
 
 
 _LEAST_TO_COALESCE: Final = 2
+_NONE_EXPIRED: Final = Expired(0, 0)
 
 
 class _Collected:
@@ -525,6 +544,11 @@ def _last_of(run: Run) -> int:
 def _complete(change: Change) -> int:
     """Return for how many records of a change, as far as they are still in flight, the delivery will be complete."""
     return sum(len(run) for run in change.runs if not run.is_gone and run.pending is not None and run.pending.is_terminal)
+
+
+def _over_limit(kind: int, run: Run, limits: Limits) -> int:
+    """Return how many records of an acquired run have had their last delivery, if they are given back."""
+    return len(run) if kind == RELEASE and run.count >= limits.delivery_count_limit else 0
 
 
 def _state_after(kind: int, delivery_count: int, limits: Limits) -> RecordState:

@@ -1,9 +1,10 @@
 """The metrics of share groups on the partitions' leaders, under Kafka's names (ShareGroupMetrics, DelayedShareFetchMetrics)."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.share.acknowledgements import TYPE_NAMES, AcknowledgementBatch
+from twisted_kafka.share.acknowledgements import TYPE_NAMES
 
 TYPE: Final = "ShareGroupMetrics"
 
@@ -19,13 +20,12 @@ class ShareGroupMetrics:
         self._loads = registry.histogram(TYPE, "PartitionLoadTimeMs")
         self._expirations = registry.meter("DelayedShareFetchMetrics", "ExpiresPerSec")
 
-    def acknowledged(self, batches: list[AcknowledgementBatch]) -> None:
-        """Count the records of acknowledgements; gaps do not count."""
-        for batch in batches:
-            for kind, count in batch.counts():
-                meter = self._acknowledgements.get(kind)
-                if meter is not None:
-                    meter.mark(count)
+    def acknowledged(self, counts: Mapping[int, int]) -> None:
+        """Count acknowledged records by type; gaps do not count."""
+        for kind, count in counts.items():
+            meter = self._acknowledgements.get(kind)
+            if meter is not None:
+                meter.mark(count)
 
     def loaded(self, took_ms: float) -> None:
         """Record the time to read a share partition's state."""

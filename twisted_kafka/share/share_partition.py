@@ -24,7 +24,15 @@ from twisted_kafka.protocol.errors import (
 )
 from twisted_kafka.protocol.messages.share import share_state as wire
 from twisted_kafka.share.acknowledgements import AcknowledgementBatch
-from twisted_kafka.share.in_flight_records import Acquired, Acquisition, Change, InFlightRecords, Limits, PersistedBatch
+from twisted_kafka.share.in_flight_records import (
+    Acquired,
+    Acquisition,
+    Change,
+    Expired,
+    InFlightRecords,
+    Limits,
+    PersistedBatch,
+)
 from twisted_kafka.share.persister import IPersister
 from twisted_kafka.share.record_state import RecordState
 from twisted_kafka.share.share_partition_key import SharePartitionKey
@@ -66,6 +74,10 @@ class Result(NamedTuple):
 
     error: ErrorCode
     message: str | None = None
+    returned: int = 0
+    """Records that were taken back, as their member has gone."""
+    over_limit: int = 0
+    """Records that are not delivered again, as their delivery count has reached the limit."""
 
 
 OK: Final = Result(ErrorCode.NONE)
@@ -107,11 +119,12 @@ class SharePartition:
         reset_offset: Callable[[ShareGroupConfigs], int],
         changed: Callable[[], object],
         undeliverable: Callable[[], object],
+        expired: Callable[[dict[str, Expired]], object],
     ) -> None:
         """``reset_offset`` finds the start offset of a new group with these configs; it may read the log.
 
         ``changed`` is called when records became available or there is room for more, ``undeliverable`` when records are on
-        their way to the dead-letter queue.
+        their way to the dead-letter queue, ``expired`` when locks have expired, with what each member has lost.
         """
         self.key = key
         self.leader_epoch = leader_epoch
@@ -120,6 +133,7 @@ class SharePartition:
         self._reset_offset = reset_offset
         self._changed = changed
         self._undeliverable = undeliverable
+        self._expired = expired
         self._lock = threading.Lock()
         self._fetch_lock = threading.Lock()
         self._is_wanted = False
@@ -288,18 +302,18 @@ class SharePartition:
             if change.renewed:
                 self._set_timer()
             request = self._write_request(change.batches)
-        return self._persist(change, request)
+        return self._persist(change, request, 0)
 
     def release(self, member_id: str) -> "Future[Result]":
-        """Give back all records that a member has acquired."""
+        """Give back all records that a member has acquired; the result has their number."""
         with self._lock:
             if self._state is not SharePartitionState.ACTIVE:
                 return completed(OK)
             change = self._records.release(member_id, self._limits())
             request = self._write_request(change.batches)
-        return self._persist(change, request)
+        return self._persist(change, request, sum(len(run) for run in change.runs))
 
-    def _persist(self, change: Change, request: wire.WriteShareGroupStateRequest) -> "Future[Result]":
+    def _persist(self, change: Change, request: wire.WriteShareGroupStateRequest, returned: int) -> "Future[Result]":
         if not change.runs:
             return completed(OK)
 
@@ -311,7 +325,7 @@ class SharePartition:
                 self._set_timer()
             self._changed()
             self._look_for_dead_letters()
-            return result
+            return result if result.error else OK._replace(returned=returned, over_limit=change.over_limit)
 
         return then(self._environment.persister.write_state(request), written)
 
@@ -374,13 +388,14 @@ class SharePartition:
             if self._state is not SharePartitionState.ACTIVE or self._timer_due_ns != due_ns:
                 return
             self._timer_entry = None
-            batches = self._records.expire(self._environment.clock.monotonic_ns(), self._limits())
+            batches, lost = self._records.expire(self._environment.clock.monotonic_ns(), self._limits())
             self._set_timer()
             request = self._write_request(batches)
         if batches:
             self._write(batches, request)
             self._changed()
             self._look_for_dead_letters()
+            self._expired(lost)
 
     # dead letters
 

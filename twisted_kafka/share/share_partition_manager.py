@@ -5,7 +5,7 @@ has fenced it, and when its group has no session on this broker any more: nothin
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Final
@@ -14,6 +14,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.config.group_configs import ShareGroupConfigs
 from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.network.requests.request_context import GroupNote, ShareCount, ShareCounts, TopicNote
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollowerError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.fetch_data import (
@@ -26,12 +27,12 @@ from twisted_kafka.replication.partition.fetch_data import (
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.share.acknowledgements import AcknowledgementBatch
 from twisted_kafka.share.delayed_share_fetch import DelayedShareFetch, Fetched, ShareFetchAnswer, ShareFetchParams
-from twisted_kafka.share.in_flight_records import Acquisition
+from twisted_kafka.share.in_flight_records import Acquisition, Expired
 from twisted_kafka.share.share_metrics import ShareGroupMetrics
 from twisted_kafka.share.share_partition import OK, Result, SharePartition, SharePartitionEnvironment, SharePartitionState
 from twisted_kafka.share.share_partition_key import SharePartitionKey
 from twisted_kafka.share.share_records import ReadBatches
-from twisted_kafka.share.share_sessions import PartitionId, ShareSession, ShareSessionCache
+from twisted_kafka.share.share_sessions import PartitionId, SessionKey, ShareSession, ShareSessionCache
 from twisted_kafka.waiting.futures import completed, gather, then
 
 READ_COMMITTED: Final = "read_committed"
@@ -48,6 +49,11 @@ _NOT_LOADED: Final = Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 Target = tuple[PartitionId, TopicPartition]
 """A partition of a request, and its name."""
 
+Returned = list[tuple[TopicPartition, Result]]
+"""The partitions in which a member that has gone still had records, with their numbers."""
+
+OnLost = Callable[[GroupNote, Sequence[TopicNote], Mapping[str, ShareCounts]], object]
+"""Takes the group and member, the topics' partitions, and how many records the member has lost of each topic."""
 
 _log = Logger()
 
@@ -85,10 +91,12 @@ class SharePartitionManager:
         metrics: ShareGroupMetrics,
         later: Callable[[Callable[[], None]], None],
         undeliverable: Callable[[SharePartition, TopicPartition], object],
+        lost: OnLost,
     ) -> None:
         """``later`` runs a function on another thread, which may read from logs.
 
-        ``undeliverable`` is called when a share partition has records that are on their way to the dead-letter queue.
+        ``undeliverable`` is called when a share partition has records that are on their way to the dead-letter queue, ``lost`` when
+        a member has lost records without a request.
         """
         self.sessions = sessions
         self.metrics = metrics
@@ -96,6 +104,7 @@ class SharePartitionManager:
         self._environment = environment
         self._later = later
         self._undeliverable = undeliverable
+        self._lost = lost
         self._lock = threading.Lock()
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
         self._names: dict[SharePartitionKey, TopicPartition] = {}
@@ -123,28 +132,51 @@ class SharePartitionManager:
             if session.connection_id != connection_id:
                 continue  # the member has begun again on another connection
             if self.sessions.evict(session):
-                self._release(session)
+                then(self._release(session), partial(self._report, session.key))
             else:
                 self._forget(session)
 
-    def end_session(self, session: ShareSession) -> "Future[None]":
+    def end_session(self, session: ShareSession) -> "Future[Returned]":
         """End a session; the future is done when the records that its member still had are released."""
         if not self.sessions.end(session):
-            return completed(None)
+            return completed([])
         return self._release(session)
 
-    def _release(self, session: ShareSession) -> "Future[None]":
+    def _release(self, session: ShareSession) -> "Future[Returned]":
         """Release the records of an ended session's member, and drop share partitions that no session uses."""
         group_id, member_id = session.key
         with self._lock:
-            held = [self._partitions.get(SharePartitionKey(group_id, *each)) for each in session.partitions]
-        released: list[Result | Future[Result]] = [each.release(member_id) for each in held if each is not None]
+            keys = [SharePartitionKey(group_id, *each) for each in session.partitions]
+            held = [(self._names[key], self._partitions[key]) for key in keys if key in self._partitions]
+        released: list[Result | Future[Result]] = [each.release(member_id) for _, each in held]
 
-        def done(_: list[Result]) -> None:
+        def done(results: list[Result]) -> Returned:
             self._forget(session)
+            return [(name, result) for (name, _), result in zip(held, results, strict=True) if result.returned]
 
         ended = gather(released, done)
-        return ended if isinstance(ended, Future) else completed(None)
+        return ended if isinstance(ended, Future) else completed(ended)
+
+    def _report(self, key: SessionKey, returned: Returned) -> None:
+        """Report the records of a member whose connection was closed."""
+        lost: dict[str, ShareCounts] = {}
+        partitions: dict[str, list[int]] = {}
+        for name, result in returned:
+            counts = lost.setdefault(name.topic, {ShareCount.RETURNED: 0})
+            counts[ShareCount.RETURNED] += result.returned
+            if result.over_limit:
+                counts[ShareCount.OVER_LIMIT] = counts.get(ShareCount.OVER_LIMIT, 0) + result.over_limit
+            partitions.setdefault(name.topic, []).append(name.partition)
+        if lost:
+            self._lost((*key, -1), [(topic, tuple(ids), 0, 0, 0) for topic, ids in partitions.items()], lost)
+
+    def _expired(self, group_id: str, name: TopicPartition, lost: dict[str, Expired]) -> None:
+        """Report the records of members whose locks have expired."""
+        for member_id, (records, over_limit) in lost.items():
+            counts = {ShareCount.EXPIRED: records}
+            if over_limit:
+                counts[ShareCount.OVER_LIMIT] = over_limit
+            self._lost((group_id, member_id, -1), [(name.topic, (name.partition,), 0, 0, 0)], {name.topic: counts})
 
     def _forget(self, session: ShareSession) -> None:
         group_id = session.key[0]
@@ -207,6 +239,7 @@ class SharePartitionManager:
             partial(self._reset_offset, name),
             partial(self._check_later, key),
             lambda: self._undeliverable(made, name),
+            partial(self._expired, key.group_id, name),
         )
         with self._lock:
             if not self._follows_leaders:
@@ -272,9 +305,7 @@ class SharePartitionManager:
             return completed(_NOT_LOADED)
 
         def done(result: Result) -> Result:
-            if not result.error:
-                self.metrics.acknowledged(batches)
-            elif result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            if result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self._drop(key, found)  # the persister has another leader or a newer state: the next fetch reads it
             return result
 

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any
 from twisted_kafka_spark.records import kafka_log
 from twisted_kafka_spark.records.clocks import Clock, Skew, Skews, latest_us
 from twisted_kafka_spark.records.pieces import head
-from twisted_kafka_spark.records.schema import DECISION_FIELDS, FIELDS, RESOURCE_FIELDS, TOPIC_FIELDS, TRANSACTION_FIELDS, Field
+from twisted_kafka_spark.records.schema import (
+    DECISION_FIELDS,
+    FIELDS,
+    RESOURCE_FIELDS,
+    SHARE_FIELDS,
+    TOPIC_FIELDS,
+    TRANSACTION_FIELDS,
+    Field,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,7 +107,7 @@ class Records:
         return batch.filter(timed)
 
 
-_ELEMENTS = (TOPIC_FIELDS, RESOURCE_FIELDS, DECISION_FIELDS)
+_ELEMENTS = (TOPIC_FIELDS, SHARE_FIELDS, RESOURCE_FIELDS, DECISION_FIELDS)
 """The fields of the elements of lists."""
 
 

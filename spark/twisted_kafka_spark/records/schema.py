@@ -85,6 +85,31 @@ DECISION_FIELDS: tuple[Field, ...] = (
 )
 """The fields of an element of `decisions`."""
 
+SHARE_FIELDS: tuple[Field, ...] = (
+    Field("topic", "string", "string", "the topic's name, or its id in hex if the topic no longer exists"),
+    Field("acquired", "bigint", "int", "records that the member acquired"),
+    Field("redelivered", "bigint", "int", "those of them that had been delivered before"),
+    Field("delivery_count", "bigint", "int", "the highest delivery count of an acquired record"),
+    Field(
+        "accept", "bigint", "int", "records that were accepted; like the next four, only those whose acknowledgement took effect"
+    ),
+    Field("release", "bigint", "int", "records that were released"),
+    Field("reject", "bigint", "int", "records that were rejected"),
+    Field("renew", "bigint", "int", "records whose acquisition locks were renewed"),
+    Field("gap", "bigint", "int", "offsets that were acknowledged as gaps: they have no record"),
+    Field("refused", "bigint", "int", "records whose acknowledgement failed, because the member's lock had expired for example"),
+    Field("expired", "bigint", "int", "records whose acquisition locks expired"),
+    Field("returned", "bigint", "int", "records that the member still had when its share session ended"),
+    Field(
+        "over_limit",
+        "bigint",
+        "int",
+        "released, returned or expired records that are not delivered again: their delivery count has reached the limit",
+    ),
+)
+"""The fields of an element of ``share``, in order; a count that is 0 is absent."""
+
+_SHARE_DDL = ", ".join(f"{field.name}: {field.ddl}" for field in SHARE_FIELDS)
 _DECISION_DDL = ", ".join(f"{field.name}: {field.ddl}" for field in DECISION_FIELDS)
 _RESOURCE_DDL = ", ".join(f"{field.name}: {field.ddl}" for field in RESOURCE_FIELDS)
 _TOPIC_DDL = ", ".join(f"{field.name}: {field.ddl}" for field in TOPIC_FIELDS)
@@ -146,6 +171,19 @@ FIELDS: tuple[Field, ...] = (
     Field("group_id", "string", "string", "the group; present only if the request is about one. Since version 2"),
     Field("member_id", "string", "string", "the member of the group, if the request names one. Since version 2"),
     Field("generation", "int", "int", "the generation, or the member's epoch, if the request names one. Since version 2"),
+    Field(
+        "share",
+        f"array<struct<{_SHARE_DDL}>>",
+        "array",
+        "what happened to a share group's records, by topic; present only if something did. Since version 2",
+    ),
+    Field(
+        "share_left_out",
+        "int",
+        "int",
+        "number of elements of `share` that are not listed; present only if there are more than `access.log.max.topics`. "
+        "Since version 2",
+    ),
     Field(
         "resources",
         f"array<struct<{_RESOURCE_DDL}>>",

@@ -41,6 +41,27 @@ DecisionNote = tuple[ResourceKind, str, str]
 """A question to the authorizer: the type and the name of a resource, and the operation by Kafka's name, ``DescribeConfigs``."""
 
 
+class ShareCount(StrEnum):
+    """The counts of a topic's records in a share group that the access log has; docs/access-log/format.md defines them."""
+
+    ACQUIRED = "acquired"
+    REDELIVERED = "redelivered"
+    DELIVERY_COUNT = "delivery_count"
+    """The highest one of acquired records, not a count of records."""
+    ACCEPT = "accept"
+    RELEASE = "release"
+    REJECT = "reject"
+    RENEW = "renew"
+    GAP = "gap"
+    REFUSED = "refused"
+    EXPIRED = "expired"
+    RETURNED = "returned"
+    OVER_LIMIT = "over_limit"
+
+
+ShareCounts = dict[ShareCount, int]
+
+
 class TransactionOutcome(StrEnum):
     """How a transaction ended."""
 
@@ -134,6 +155,7 @@ class RequestContext:
         "is_special",
         "refusal",
         "resources",
+        "shares",
         "topics",
         "transaction",
     )
@@ -155,6 +177,8 @@ class RequestContext:
         """Set by Produce."""
         self.resources: dict[ResourceNote, None] | None = None
         """Further resources that the request is about, in order."""
+        self.shares: dict[str, ShareCounts] | None = None
+        """Counts of a share group's records, by topic. Set by ShareFetch and ShareAcknowledge."""
         self.decisions: dict[DecisionNote, bool] | None = None
         """What the authorizer was asked, with its answers, in order; None if it was not asked."""
         self.error = 0
@@ -187,6 +211,16 @@ class RequestContext:
         if self.resources is None:
             self.resources = {}
         self.resources[kind, name] = None
+
+    def note_share(self, topic: str, count: ShareCount, records: int) -> None:
+        """Record for the access log what happened to records in a share group: add them to a count, if there are any."""
+        if not records:
+            return
+        if self.shares is None:
+            self.shares = {}
+        counts = self.shares.setdefault(topic, {})
+        before = counts.get(count, 0)
+        counts[count] = max(before, records) if count is ShareCount.DELIVERY_COUNT else before + records
 
     def note_decision(self, kind: ResourceKind, name: str, operation: str, is_allowed: bool) -> None:
         """Record for the access log what the authorizer decided about a resource."""

@@ -39,12 +39,13 @@ from twisted_kafka.replication.partition.topic_stats import (
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
+from twisted_kafka.server.apis.share.share_notes import note_acknowledged, note_acquired, note_partitions, note_returned
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import Measured, api
-from twisted_kafka.share.acknowledgements import REJECT, RENEW, acknowledgements_of
+from twisted_kafka.share.acknowledgements import REJECT, RENEW, acknowledgements_of, counts_of
 from twisted_kafka.share.delayed_share_fetch import Fetched, ShareFetchAnswer, ShareFetchParams
 from twisted_kafka.share.share_partition import OK, Result
-from twisted_kafka.share.share_partition_manager import SharePartitionManager, Target
+from twisted_kafka.share.share_partition_manager import Returned, SharePartitionManager, Target
 from twisted_kafka.share.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, PartitionId, ShareSession
 from twisted_kafka.waiting.futures import and_then, gather, then, when_done
 
@@ -99,7 +100,12 @@ class ShareFetchApis:
 
         def fetch(results: Acknowledged) -> "Answer | Future[Answer]":
             if epoch == FINAL_EPOCH:
-                return then(self._shares.end_session(session), lambda _: self._fetched(context, request, session, {}, results))
+
+                def ended(returned: Returned) -> Answer:
+                    note_returned(context, returned)
+                    return self._fetched(context, request, session, {}, results)
+
+                return then(self._shares.end_session(session), ended)
             named = self._named(context, session.rotated())
             targets = [(identity, name) for identity, name in named if isinstance(name, TopicPartition)]
             refused = {identity: Fetched(Result(name)) for identity, name in named if isinstance(name, ErrorCode)}
@@ -138,7 +144,12 @@ class ShareFetchApis:
         def end(results: Acknowledged) -> "ShareAcknowledgeResponse | Future[ShareAcknowledgeResponse]":
             if request.share_session_epoch != FINAL_EPOCH:
                 return respond(results)
-            return then(self._shares.end_session(session), lambda _: respond(results))
+
+            def ended(returned: Returned) -> ShareAcknowledgeResponse:
+                note_returned(context, returned)
+                return respond(results)
+
+            return then(self._shares.end_session(session), ended)
 
         return and_then(self._acknowledge(context, session, named, request.is_renew_ack), end)
 
@@ -212,10 +223,12 @@ class ShareFetchApis:
         stats = self._replicas.stats
         identities = [(topic_id, partition.partition_index) for topic_id, partition in asked]
         values: list[Result | Future[Result]] = []
+        counted: list[tuple[str, dict[int, int]]] = []
         for (identity, name), (_, partition) in zip(self._named(context, identities), asked, strict=True):
             stats.all_topics.mark(SHARE_ACKNOWLEDGEMENT_REQUESTS, 1)
             if isinstance(name, ErrorCode):
                 values.append(Result(name))
+                counted.append(("", {}))
                 continue
             stats.mark(name.topic, SHARE_ACKNOWLEDGEMENT_REQUESTS, 1)
             batches = acknowledgements_of(partition.acknowledgement_batches, RENEW if is_renew_ack else REJECT)
@@ -223,11 +236,15 @@ class ShareFetchApis:
                 values.append(Result(ErrorCode.INVALID_REQUEST, "The acknowledgement batches are malformed."))
             else:
                 values.append(self._shares.acknowledge(group_id, member_id, identity, batches))
+            counted.append((name.topic, counts_of(batches or ())))
 
         def done(results: list[Result]) -> Acknowledged:
-            for result in results:
+            for result, (topic, counts) in zip(results, counted, strict=True):
                 if result.error:
                     stats.all_topics.mark(FAILED_SHARE_ACKNOWLEDGEMENTS, 1)
+                else:
+                    self._shares.metrics.acknowledged(counts)
+                note_acknowledged(context, topic, counts, result)
             return dict(zip(identities, results, strict=True))
 
         return gather(values, done)
@@ -253,7 +270,7 @@ class ShareFetchApis:
             if not answered.partitions:
                 continue
             responses.append(answered)
-            _note(context, name or topic.topic_id.hex(), answered.partitions, 0)
+            note_partitions(context, name or topic.topic_id.hex(), answered.partitions, 0)
         return ShareAcknowledgeResponse(
             acquisition_lock_timeout_ms=self._configs_of(request.group_id or "").record_lock_duration_ms,
             responses=responses,
@@ -290,10 +307,14 @@ class ShareFetchApis:
             if name is not None and (data.error_code in _MOVED or data.acknowledge_error_code in _MOVED):
                 data.current_leader = _leader(hints, TopicPartition(name, index))
             topic.partitions.append(data)
+            if fetched.acquired:
+                note_acquired(context, name or topic_id.hex(), fetched.acquired)
             size_bytes += self._count(name, fetched)
         for topic_id, topic in topics.items():
             name = self._replicas.metadata.topic_name(topic_id)
-            _note(context, name or topic_id.hex(), topic.partitions, sum(len(each.records or b"") for each in topic.partitions))
+            note_partitions(
+                context, name or topic_id.hex(), topic.partitions, sum(len(each.records or b"") for each in topic.partitions)
+            )
         response = ShareFetchResponse(
             acquisition_lock_timeout_ms=self._configs_of(request.group_id or "").record_lock_duration_ms,
             responses=list(topics.values()),
@@ -353,12 +374,6 @@ def _data(index: int, fetched: Fetched, acknowledged: Result) -> ShareFetchRespo
             AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count) for first, last, count in fetched.acquired
         ],
     )
-
-
-def _note(context: RequestContext, topic: str, partitions: Sequence[Any], size_bytes: int) -> None:
-    """Record for the access log a topic, its partitions and the first error."""
-    error = next((each.error_code for each in partitions if each.error_code), 0)
-    context.note_topic(topic, tuple(each.partition_index for each in partitions), 0, size_bytes, error)
 
 
 def _leader(hints: LeaderHints, partition: TopicPartition) -> LeaderIdAndEpoch:
