@@ -12,6 +12,8 @@ from tests.support.oracle.apache_kafka import ApacheKafka
 from tests.support.oracle.authorization_matrix import (
     Guarded,
     answers,
+    common_versions,
+    compared,
     digest,
     in_order,
     make_certificates,
@@ -19,11 +21,11 @@ from tests.support.oracle.authorization_matrix import (
     recorded,
     settings,
     standings,
+    versions_of,
 )
 from tests.support.oracle.authorization_samples import KRAFT_SAMPLES, SAMPLES, Sample
 from tests.support.oracle.compared import BOTH_PROTOCOLS, running
 from tests.support.ports import free_port
-from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.tools.compare.answers import differences
 from twisted_kafka.tools.compare.scenarios.administration.acls import guarded_acls, guarded_acls_bad
 from twisted_kafka.tools.compare.talk import Talk
@@ -85,37 +87,25 @@ def test_the_answers_are_those_of_kraft(guarded_kraft: tuple[Guarded, Guarded], 
     compare(guarded_kraft, sample, is_recorded=False)
 
 
-def versions_of(broker: Guarded) -> dict[int, tuple[int, int]]:
-    talk = Talk(broker.port, "versions")
-    answer = talk.ask(ApiVersionsRequest(client_software_name="oracle", client_software_version="1"), 3)
-    talk.close()
-    return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-
-
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 def test_the_answers_are_kafkas(guarded: tuple[Guarded, Guarded], sample: Sample) -> None:
     compare(guarded, sample, is_recorded=True)
 
 
 def compare(brokers: tuple[Guarded, Guarded], sample: Sample, *, is_recorded: bool) -> None:
-    kafka, ours = brokers
-    served = [versions_of(each)[sample.key] for each in brokers]
-    first = max(sample.versions[0], *(low for low, _ in served))
-    last = min(sample.versions[1], *(high for _, high in served))
+    versions = common_versions(brokers, sample)
     found = []
     for standing in standings(sample):
-        versions = range(first, last + 1)
-        both = [answers(each, sample, standing, versions) for each in (kafka, ours)]
+        both = [answers(each, sample, standing, versions) for each in brokers]
         if is_recorded:
-            assert recorded()[sample.name][standing.name] == digest(both[0], first), "python -m tests.broker.authorization_record"
-        for (step, expected), (_, said) in zip(*both, strict=True):
-            for path, kafkas, our in differences(in_order(expected), in_order(said)):
-                where = f"{sample.name} {standing.name}: {step} {path}"
-                difference = next((each for each in DENIED if each.matches(where)), None)
-                if difference is None:
-                    found.append(f"{where}: Kafka {kafkas!r}, here {our!r}")
-                else:
-                    SEEN.add(difference)
+            record = digest(both[0], versions[0])
+            assert recorded()[sample.name][standing.name] == record, "python -m tests.broker.authorization_record"
+        for where, kafkas, our in compared(sample, standing, both):
+            difference = next((each for each in DENIED if each.matches(where)), None)
+            if difference is None:
+                found.append(f"{where}: Kafka {kafkas!r}, here {our!r}")
+            else:
+                SEEN.add(difference)
     RAN.add(sample.name)
     assert not found, "\n" + "\n".join(found)
 

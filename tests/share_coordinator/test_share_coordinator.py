@@ -99,6 +99,15 @@ def test_a_write_that_comes_late_does_not_move_the_start_offset_back(bench: Shar
     assert state_of(bench.read()) == (1, 5, [(5, 9, ACKNOWLEDGED, 1)])
 
 
+def test_the_count_of_complete_deliveries_is_that_of_the_last_start_offset(bench: ShareBench) -> None:
+    """An old version of the request has no count (-1), and Kafka writes a late count no more than a late start offset."""
+    bench.initialize(start_offset=0)
+    for start_offset, count in ((0, -1), (0, 5), (0, -1), (0, 3), (-1, 7), (4, -1), (4, 1), (2, 9), (6, 0)):
+        bench.write((9, 9, ACKNOWLEDGED, 1), start_offset=start_offset, count=count)
+    written = [(record.value.start_offset, record.value.delivery_complete_count) for record in bench.records()]
+    assert written == [(0, 0), (0, 0), (0, 5), (0, 5), (0, 5), (0, 5), (4, -1), (4, 1), (4, 1), (6, 0)]
+
+
 def test_a_deleted_state_leaves_a_tombstone(bench: ShareBench) -> None:
     bench.initialize()
     bench.write((0, 4, ACKNOWLEDGED, 1))

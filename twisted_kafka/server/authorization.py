@@ -1,9 +1,10 @@
 """The authorization of the API families, with an authorizer or without (Kafka: AuthHelper)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
+from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ClusterAuthorizationError, ErrorCode, KafkaError
 from twisted_kafka.security.authorizer.acl_types import CLUSTER_NAME, SUPPORTED_OPERATIONS, AclOperation, ResourceType
 from twisted_kafka.security.authorizer.interfaces import Action
@@ -11,8 +12,13 @@ from twisted_kafka.security.authorizer.interfaces import Action
 OPERATIONS_NOT_ASKED: Final = -(2**31)
 """The mask of operations in responses to requests that did not ask for it."""
 
-ALL_OPERATIONS: Final = {kind: sum(1 << each for each in operations) for kind, operations in SUPPORTED_OPERATIONS.items()}
-"""The mask of all operations that a type of resource has."""
+GROUP_CONFIGS_SINCE: Final[Mapping[int, int]] = {
+    ApiKey.DESCRIBE_GROUPS: 6,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
+    ApiKey.SHARE_GROUP_DESCRIBE: 1,
+    ApiKey.STREAMS_GROUP_DESCRIBE: 0,
+}
+"""The versions from which on answers have the rights to the configs of groups: clients of Kafka 3.9 do not know these rights."""
 
 REFUSALS: Final = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -131,7 +137,16 @@ class NoAuthorization:
 
     def authorized_operations(self, context: RequestContext, resource_type: ResourceType, name: str) -> int:
         """Return all operations."""
-        return ALL_OPERATIONS[resource_type]
+        return sum(1 << each for each in _operations(context, resource_type))
+
+
+def _operations(context: RequestContext, resource_type: ResourceType) -> tuple[AclOperation, ...]:
+    """Return the operations that the answer to a request may name."""
+    operations = SUPPORTED_OPERATIONS[resource_type]
+    since = GROUP_CONFIGS_SINCE.get(context.api_key)
+    if resource_type is ResourceType.GROUP and since is not None and context.api_version >= since:
+        return *operations, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS
+    return operations
 
 
 def _remembers_nothing(context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
@@ -210,7 +225,7 @@ class Authorization:
 
     def authorized_operations(self, context: RequestContext, resource_type: ResourceType, name: str) -> int:
         """Return the codes of the allowed operations on a resource as bits."""
-        operations = SUPPORTED_OPERATIONS[resource_type]
+        operations = _operations(context, resource_type)
         answers = self._authorize(context, [Action(each, resource_type, name, logs_denied=False) for each in operations])
         return sum(1 << each for each, allowed in zip(operations, answers, strict=True) if allowed)
 

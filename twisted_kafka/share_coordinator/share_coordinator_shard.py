@@ -166,10 +166,7 @@ class ShareCoordinatorShard:
         failure = self._unknown(key)
         if failure is not None:
             return failure
-        # A write that was sent again may come after its successor: within a state epoch, the start offset never goes back.
-        if change.start_offset != UNCHANGED:
-            change = change._replace(start_offset=max(change.start_offset, before.start_offset))
-        return self._write([self._change_record(key, before, change)])
+        return self._write([self._change_record(key, before, before.in_order(change))])
 
     def read_state(self, key: SharePartitionKey, leader_epoch: int) -> Found | Write[Found]:
         """Return the state to the partition's leader; writes with an older leader epoch are refused from now on."""

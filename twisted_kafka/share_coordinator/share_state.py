@@ -45,6 +45,16 @@ class ShareState(NamedTuple):
     updates: int = 0
     """Update records since the last snapshot."""
 
+    def in_order(self, change: ShareChange) -> ShareChange:
+        """Return a change that moves neither the start offset nor, at the same one, the complete count back.
+
+        A write that was sent again may come after its successor. A start offset or a count of -1 is the least one.
+        """
+        start_offset, count = max(
+            (self.start_offset, self.delivery_complete_count), (change.start_offset, change.delivery_complete_count)
+        )
+        return change._replace(start_offset=start_offset, delivery_complete_count=count)
+
     def changed(self, change: ShareChange) -> "ShareState":
         """Return the state after a change."""
         start_offset = self.start_offset if change.start_offset == UNCHANGED else change.start_offset

@@ -29,6 +29,7 @@ from twisted_kafka.protocol.messages.acls import (
     DeleteAclsRequest,
     DescribeAclsRequest,
 )
+from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -36,7 +37,7 @@ from twisted_kafka.protocol.messages.offsets import (
 )
 from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest
 from twisted_kafka.security.authorizer.acl_types import PatternType, PermissionType
-from twisted_kafka.tools.compare.answers import ErrorText
+from twisted_kafka.tools.compare.answers import ErrorText, differences
 from twisted_kafka.tools.compare.data_requests import fill
 from twisted_kafka.tools.compare.preparation import SETTINGS
 from twisted_kafka.tools.compare.talk import Talk
@@ -212,6 +213,28 @@ def in_order(value: Any) -> Any:
 
 def rank(struct: dict[str, Any]) -> str:
     return repr([(name, value) for name, value in struct.items() if not isinstance(value, ErrorText)])
+
+
+def versions_of(broker: Guarded) -> dict[int, tuple[int, int]]:
+    """Return the versions of each API that a broker serves."""
+    talk = Talk(broker.port, "versions")
+    answer = talk.ask(ApiVersionsRequest(client_software_name="oracle", client_software_version="1"), 3)
+    talk.close()
+    return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+
+
+def common_versions(brokers: tuple[Guarded, Guarded], sample: Sample) -> range:
+    """Return the versions of a sample that both brokers serve."""
+    served = [versions_of(each)[sample.key] for each in brokers]
+    first = max(sample.versions[0], *(low for low, _ in served))
+    return range(first, min(sample.versions[1], *(high for _, high in served)) + 1)
+
+
+def compared(sample: Sample, standing: Standing, both: list[list[tuple[str, Any]]]) -> Iterator[tuple[str, object, object]]:
+    """Yield the places where Apache Kafka's answers and this broker's differ."""
+    for (step, expected), (_, said) in zip(*both, strict=True):
+        for path, kafkas, our in differences(in_order(expected), in_order(said)):
+            yield f"{sample.name} {standing.name}: {step} {path}", kafkas, our
 
 
 def digest(answered: Iterable[tuple[str, Any]], first: int) -> dict[str, list[str]]:

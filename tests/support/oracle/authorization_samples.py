@@ -94,10 +94,10 @@ KRAFT_SAMPLES: list[Sample] = []
 
 
 def sample(
-    name: str, key: ApiKey, *needs: Need, since: int = 0, until: int = 99, kraft: bool = False
+    name: str, key: ApiKey, *needs: Need, since: int = 0, until: int = 99, into: list[Sample] = SAMPLES
 ) -> Callable[[Callable[[World], Fields]], Callable[[World], Fields]]:
     def register(fields: Callable[[World], Fields]) -> Callable[[World], Fields]:
-        (KRAFT_SAMPLES if kraft else SAMPLES).append(Sample(name, key, fields, needs, (since, until)))
+        into.append(Sample(name, key, fields, needs, (since, until)))
         return fields
 
     return register
@@ -585,37 +585,37 @@ REFUSED_TO_ALL = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_META
 # Only with KRaft
 
 
-@sample("consumer-heartbeat", ApiKey.CONSUMER_GROUP_HEARTBEAT, group(O.READ), kraft=True)
+@sample("consumer-heartbeat", ApiKey.CONSUMER_GROUP_HEARTBEAT, group(O.READ), into=KRAFT_SAMPLES)
 def _(world: World) -> Fields:
     return {"group_id": GROUP, "member_id": "x", "member_epoch": 5, "topic_partitions": []}
 
 
-@sample("consumer-group-describe", ApiKey.CONSUMER_GROUP_DESCRIBE, group(O.DESCRIBE), group(O.READ), kraft=True)
+@sample("consumer-group-describe", ApiKey.CONSUMER_GROUP_DESCRIBE, group(O.DESCRIBE), group(O.READ), into=KRAFT_SAMPLES)
 def _(world: World) -> Fields:
     return {"group_ids": [GROUP], "include_authorized_operations": True}
 
 
-@sample("describe-topic-partitions", ApiKey.DESCRIBE_TOPIC_PARTITIONS, topic(O.DESCRIBE), topic(O.ALTER), kraft=True)
+@sample("describe-topic-partitions", ApiKey.DESCRIBE_TOPIC_PARTITIONS, topic(O.DESCRIBE), topic(O.ALTER), into=KRAFT_SAMPLES)
 def _(world: World) -> Fields:
     return {"topics": [{"name": name} for name in TOPICS], "response_partition_limit": 10}
 
 
-@sample("describe-all-topic-partitions", ApiKey.DESCRIBE_TOPIC_PARTITIONS, topic(O.DESCRIBE), kraft=True)
+@sample("describe-all-topic-partitions", ApiKey.DESCRIBE_TOPIC_PARTITIONS, topic(O.DESCRIBE), into=KRAFT_SAMPLES)
 def _(world: World) -> Fields:
     return {"topics": [], "response_partition_limit": 1}
 
 
-@sample("list-client-metrics", ApiKey.LIST_CONFIG_RESOURCES, cluster(O.DESCRIBE_CONFIGS), kraft=True)
+@sample("list-client-metrics", ApiKey.LIST_CONFIG_RESOURCES, cluster(O.DESCRIBE_CONFIGS), into=KRAFT_SAMPLES)
 def _(world: World) -> Fields:
     return {}
 
 
-@sample("describe-client-metrics", ApiKey.DESCRIBE_CONFIGS, cluster(O.DESCRIBE_CONFIGS), kraft=True)
+@sample("describe-client-metrics", ApiKey.DESCRIBE_CONFIGS, cluster(O.DESCRIBE_CONFIGS), into=KRAFT_SAMPLES)
 def _(world: World) -> Fields:
     return {"resources": [{"resource_type": 16, "resource_name": "metrics", "configuration_keys": ["interval.ms"]}]}
 
 
-@sample("alter-client-metrics", ApiKey.INCREMENTAL_ALTER_CONFIGS, cluster(O.ALTER_CONFIGS), kraft=True)
+@sample("alter-client-metrics", ApiKey.INCREMENTAL_ALTER_CONFIGS, cluster(O.ALTER_CONFIGS), into=KRAFT_SAMPLES)
 def _(world: World) -> Fields:
     configs = [{"name": "interval.ms", "config_operation": 0, "value": "60000"}]
     return {"resources": [{"resource_type": 16, "resource_name": "metrics", "configs": configs}], "validate_only": True}
