@@ -96,6 +96,7 @@ from twisted_kafka.transaction_coordinator.environment import OnEnd, ignore_end
 from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
 
 if TYPE_CHECKING:
+    from twisted_kafka.console.cluster.in_process import LocalBroker
     from twisted_kafka.metrics.listener import MetricsListener
 
 _METRICS_TICK_MS: Final = 5_000
@@ -159,6 +160,10 @@ class KafkaServer:
         if self._running.groups is None:
             raise RuntimeError("the broker does not run")
         return self._running.groups
+
+    def local_broker(self) -> "LocalBroker":
+        """Return what asks this broker in process, as any principal. The broker has started."""
+        return self._serving.local_broker(self._running.access_log)
 
     @property
     def diagnoses(self) -> Diagnoses:

@@ -1,8 +1,9 @@
 """RequestServing: the parts that answer a broker's requests, and the observers of answered requests."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from twisted_kafka.access_log.access_log import AccessLog
 from twisted_kafka.broker.api_families import SHARE_APIS, ApiDependencies, make_families
 from twisted_kafka.broker.personas import Persona
 from twisted_kafka.broker.running import Running
@@ -23,6 +24,9 @@ from twisted_kafka.server.large_requests import MOST_BROKER_ELEMENTS, MOST_ELEME
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
 from twisted_kafka.server.request_throttler import RequestThrottler
 from twisted_kafka.timing.clock import IClock
+
+if TYPE_CHECKING:
+    from twisted_kafka.console.cluster.in_process import LocalBroker
 
 
 class Guise(NamedTuple):
@@ -49,6 +53,7 @@ class RequestServing:
         self._request_metrics = RequestMetrics(metrics)
         self.diagnoses = Diagnoses(clock, None if self._interceptor is None else self._interceptor.own_client_id)
         self._serves_share_groups: Callable[[], bool] = bool
+        self._data_plane: RequestPlane | None = None
         self.supported_apis: dict[int, tuple[int, int]] = {}
         """The versions of each API that are served, from the start of the handlers on."""
 
@@ -71,6 +76,17 @@ class RequestServing:
         """Return the APIs and versions that ApiVersions reports: those of share groups only if these are enabled."""
         told = self.supported_apis if self._persona is None else self._persona.told(self.supported_apis)
         return told if self._serves_share_groups() else {key: versions for key, versions in told.items() if key not in SHARE_APIS}
+
+    def local_broker(self, access_log: AccessLog | None) -> "LocalBroker":
+        """Return what asks this broker in process, for the console. Called once the handlers have started."""
+        from twisted_kafka.console.cluster.in_process import LocalBroker  # few brokers have a console
+
+        assert self._data_plane is not None, "the handlers have started"
+        name = self._config.inter_broker_listener_name
+        listener = name, self._config.security_protocol_map[name]
+        observers = [*self.observers, *([] if access_log is None else [access_log])]
+        channel = self._data_plane.request_channel
+        return LocalBroker(lambda: self._config.broker_id, channel, self.told_apis, observers, listener, self._clock)
 
     def start(
         self,
@@ -99,6 +115,7 @@ class RequestServing:
             return KafkaRequestHandlerPool(plane, apis.handle, threads, self._clock, self._metrics, self._on_fatal, apis)
 
         data_plane, control_plane = planes
+        self._data_plane = data_plane
         running.handlers = handlers = make_pool(data_plane, self._config.int("num.io.threads"))
         handlers.start()
         if running.timer is not None:

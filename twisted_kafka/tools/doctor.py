@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from twisted_kafka.config.properties import load_properties
+from twisted_kafka.console.cluster.reach import NoAnswerError, Reach, parse_address
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from twisted_kafka.protocol.messages.groups import ListGroupsRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from twisted_kafka.tools.reach import NoAnswerError, Reach, parse_address
 
 OK: Final = "ok"
 NOTE: Final = "note"

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from tests.support.eventually import eventually
 from tests.tools.admin.cli import Cli
 from twisted_kafka.client.socket_connection import SocketConnection
+from twisted_kafka.console.cluster.reach import parse_address
 from twisted_kafka.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
@@ -18,7 +19,6 @@ from twisted_kafka.protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from twisted_kafka.tools.reach import parse_address
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.tools.admin.cli import Cli
-from twisted_kafka.tools.admin.murmur2 import murmur2, partition_for
+from twisted_kafka.console.cluster.murmur2 import murmur2, partition_for
 
 
 def test_arguments_and_lines_are_records(cli: Cli) -> None:

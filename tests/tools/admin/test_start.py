@@ -15,7 +15,7 @@ except SystemExit:
     pass
 print(*sys.modules)
 """
-ALLOWED = {"twisted_kafka", "client", "config", "protocol", "system", "timing", "tools"}
+ALLOWED = {"twisted_kafka", "client", "console", "config", "protocol", "system", "timing", "tools"}
 """The packages of a command without --command-config."""
 
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from tests.support.eventually import eventually
 from tests.tools.admin.cli import Cli
 from twisted_kafka.client.socket_connection import SocketConnection
+from twisted_kafka.console.cluster.reach import parse_address
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
@@ -15,7 +16,6 @@ from twisted_kafka.protocol.messages.transactions import (
 )
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
-from twisted_kafka.tools.reach import parse_address
 
 _TIMEOUT_S = 20
 

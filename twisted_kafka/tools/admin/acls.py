@@ -4,6 +4,9 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
+from twisted_kafka.console.cluster.problems import problem
+from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.cluster.texts import counted
 from twisted_kafka.protocol.messages.acls import (
     AclCreation,
     CreateAclsRequest,
@@ -20,9 +23,7 @@ from twisted_kafka.security.authorizer.acl_types import (
     ResourceType,
 )
 from twisted_kafka.tools.admin.arguments import action, with_preview
-from twisted_kafka.tools.admin.output import Output, counted
-from twisted_kafka.tools.admin.problems import problem
-from twisted_kafka.tools.admin.session import Session
+from twisted_kafka.tools.admin.output import Output
 
 _COLUMNS: Final = ("resource", "name", "pattern", "principal", "host", "operation", "permission")
 _RESOURCES: Final = (

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Final
 
 from twisted_kafka.config.properties import load_properties
+from twisted_kafka.console.cluster.connections import Connections
+from twisted_kafka.console.cluster.problems import CommandError
+from twisted_kafka.console.cluster.reach import parse_address
+from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.timing.clock import SystemClock
 from twisted_kafka.tools.admin.output import FAILED, JSON, TEXT, Output
-from twisted_kafka.tools.admin.problems import CommandError
-from twisted_kafka.tools.admin.session import Session
-from twisted_kafka.tools.reach import parse_address
 
 DEFAULT_SERVER: Final = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S: Final = 30.0
@@ -85,7 +86,7 @@ def _run(options: argparse.Namespace, run: Run) -> int:
     settings = {} if options.command_config is None else load_properties(options.command_config)
     output = Output(options.output, assumes_yes=getattr(options, "yes", False))
     try:
-        with Session(addresses, settings, SystemClock(), options.timeout) as session:
+        with Session(Connections(addresses, settings, options.timeout), SystemClock(), options.timeout) as session:
             run(options, session, output)
     except CommandError as error:
         output.problem(error)

@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from twisted_kafka.console.cluster.problems import CommandError, problem, unknown
+from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -14,8 +16,6 @@ from twisted_kafka.protocol.messages.configs import (
 )
 from twisted_kafka.tools.admin.arguments import action, pairs, several
 from twisted_kafka.tools.admin.output import Output
-from twisted_kafka.tools.admin.problems import CommandError, problem, unknown
-from twisted_kafka.tools.admin.session import Session
 
 TYPES: Final = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
 """The resource types, by the command's names."""

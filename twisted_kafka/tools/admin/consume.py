@@ -2,40 +2,24 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
-from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from twisted_kafka.protocol.records.batch import batches
-from twisted_kafka.protocol.records.record import ControlRecordType, Record, RecordBatch, control_record_type
-from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.timing.clock import SystemClock
-from twisted_kafka.tools.admin.arguments import complete
-from twisted_kafka.tools.admin.offsets import (
-    EARLIEST,
-    LATEST,
+from twisted_kafka.console.cluster.offsets import (
     POSITIONS,
     READ_COMMITTED,
-    by_topic,
-    offsets_at,
     parse_position,
     resolved,
 )
-from twisted_kafka.tools.admin.output import JSON, Output, Progress, counted
-from twisted_kafka.tools.admin.problems import CommandError, TryAgainError, problem
-from twisted_kafka.tools.admin.record_forms import FIELDS, FORMS, TEXT, Seen, writer
-from twisted_kafka.tools.admin.session import Session
+from twisted_kafka.console.cluster.reader import Reader
+from twisted_kafka.console.cluster.record_forms import FIELDS, FORMS, TEXT, writer
+from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.cluster.texts import counted
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.timing.clock import SystemClock
+from twisted_kafka.tools.admin.arguments import complete
+from twisted_kafka.tools.admin.output import JSON, Output, Progress
 
-BY_NAME: Final = 12
-"""The last version of Fetch with topics' names; later ones have ids."""
-
-MAX_WAIT_MS: Final = 500
-MAX_BYTES: Final = 16 * 1024 * 1024
-PARTITION_BYTES: Final = 1024 * 1024
-_CONSUMER: Final = -1
-_NO_SESSION: Final = -1
 _COMMITTED: Final = "read_committed"
 _UNCOMMITTED: Final = "read_uncommitted"
 
@@ -104,135 +88,3 @@ def _consume(options: argparse.Namespace, session: Session, output: Output) -> N
         progress.end()
     if sys.stderr.isatty():
         sys.stderr.write(f"{counted(progress.records, 'record')} of {topic.name}\n")
-
-
-class Reader:
-    """Fetches from the leaders of partitions, from their positions to their ends."""
-
-    def __init__(
-        self,
-        session: Session,
-        positions: Mapping[TopicPartition, int],
-        ends: Mapping[TopicPartition, int] | None,
-        isolation_level: int,
-    ) -> None:
-        """``ends`` are the offsets at which to stop, each excluded; None to read on without end."""
-        self._session = session
-        self._ends = ends
-        self._isolation_level = isolation_level
-        self._aborted: dict[TopicPartition, set[int]] = {}
-        """The producers whose open transaction at the position is aborted."""
-        self.positions = {each: offset for each, offset in positions.items() if ends is None or offset < ends[each]}
-        """The next offset of each partition that is not at its end."""
-
-    def fetch(self) -> Iterator[Seen]:
-        """Return the next records, without those of aborted transactions; waits half a second for some."""
-        found = self._session.retrying(self._fetch)
-        for partition, answer in found:
-            yield from self._records(partition, answer)
-
-    def _fetch(self) -> list[tuple[TopicPartition, Any]]:
-        found: list[tuple[TopicPartition, Any]] = []
-        leaders = self._session.by_leader(self.positions)
-        for leader, mine in leaders.items():
-            response = self._session.ask(self._request(mine, is_only=len(leaders) == 1), leader, latest=BY_NAME)
-            if response.error_code:
-                raise problem("the fetch", response.error_code)
-            for topic in response.responses:
-                for each in topic.partitions:
-                    partition = TopicPartition(topic.topic, each.partition_index)
-                    if each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                        self._to_start(partition)
-                    elif each.error_code:
-                        error = problem(f"{partition.topic} partition {partition.partition}", each.error_code)
-                        if not isinstance(error, TryAgainError) or not found:
-                            raise error
-                    else:
-                        found.append((partition, (each, response.throttle_time_ms)))
-        return found
-
-    def _request(self, mine: Sequence[TopicPartition], *, is_only: bool) -> FetchRequest:
-        topics = [
-            FetchTopic(
-                topic=name,
-                partitions=[
-                    FetchPartition(
-                        partition=index,
-                        fetch_offset=self.positions[TopicPartition(name, index)],
-                        partition_max_bytes=PARTITION_BYTES,
-                    )
-                    for index in indexes
-                ],
-            )
-            for name, indexes in by_topic(mine).items()
-        ]
-        return FetchRequest(
-            replica_id=_CONSUMER,
-            max_wait_ms=MAX_WAIT_MS if is_only else MAX_WAIT_MS // 10,
-            min_bytes=1,
-            max_bytes=MAX_BYTES,
-            isolation_level=self._isolation_level,
-            session_epoch=_NO_SESSION,
-            topics=topics,
-        )
-
-    def _to_start(self, partition: TopicPartition) -> None:
-        """Skip records that were deleted meanwhile."""
-        start = offsets_at(self._session, [partition], EARLIEST)[partition]
-        end = offsets_at(self._session, [partition], LATEST)[partition]
-        if start <= self.positions[partition] <= end:
-            return
-        self.positions[partition] = start
-        self._end_if_done(partition)
-
-    def _records(self, partition: TopicPartition, found: tuple[Any, int]) -> Iterator[Seen]:
-        answer, throttle_time_ms = found
-        data = _joined(answer.records)
-        aborted = sorted((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ())
-        mine = self._aborted.setdefault(partition, set())
-        has_batch = False
-        for batch in batches(data):
-            has_batch = True
-            if not batch.is_valid():
-                raise CommandError(
-                    f"{partition} has a damaged batch at offset {batch.base_offset}: run twisted-kafka verify on the leader"
-                )
-            while self._isolation_level and aborted and aborted[0][0] <= batch.last_offset:
-                mine.add(aborted.pop(0)[1])
-            yield from self._of_batch(partition, batch, mine)
-            self.positions[partition] = max(self.positions[partition], batch.next_offset)
-        if not has_batch and data:
-            raise CommandError(f"{partition} has a batch of more than {PARTITION_BYTES} bytes that the broker does not send whole")
-        if not has_batch and not throttle_time_ms and self._ends is not None:
-            del self.positions[partition]  # the log ends before the end that was asked for
-            return
-        self._end_if_done(partition)
-
-    def _of_batch(self, partition: TopicPartition, batch: RecordBatch, aborted: set[int]) -> Iterator[Seen]:
-        if batch.is_control:
-            for record in batch.records():
-                if control_record_type(record.key) == ControlRecordType.ABORT:
-                    aborted.discard(batch.producer_id)
-            return
-        if batch.is_transactional and batch.producer_id in aborted:
-            return
-        for record in self._wanted(partition, batch.records()):
-            self.positions[partition] = record.offset + 1
-            yield Seen(
-                partition.topic, partition.partition, record.offset, record.timestamp_ms, record.key, record.value, record.headers
-            )
-
-    def _wanted(self, partition: TopicPartition, records: Iterable[Record]) -> Iterator[Record]:
-        first = self.positions[partition]
-        end = None if self._ends is None else self._ends[partition]
-        return (record for record in records if record.offset >= first and (end is None or record.offset < end))
-
-    def _end_if_done(self, partition: TopicPartition) -> None:
-        if self._ends is not None and self.positions[partition] >= self._ends[partition]:
-            del self.positions[partition]
-
-
-def _joined(records: Any) -> bytes:
-    if records is None:
-        return b""
-    return b"".join(bytes(each) for each in records) if isinstance(records, list) else bytes(records)

@@ -5,6 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
+from twisted_kafka.console.cluster.coordinators import GROUP, ask_coordinator, coordinator_of
+from twisted_kafka.console.cluster.offsets import LATEST, POSITIONS, Position, by_topic, offsets_at, parse_position, resolved
+from twisted_kafka.console.cluster.problems import CommandError, problem, unknown
+from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.cluster.texts import counted
 from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
@@ -23,11 +28,7 @@ from twisted_kafka.protocol.messages.offsets import (
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import SystemClock
 from twisted_kafka.tools.admin.arguments import action, several, with_preview
-from twisted_kafka.tools.admin.coordinators import GROUP, ask_coordinator, coordinator_of
-from twisted_kafka.tools.admin.offsets import LATEST, POSITIONS, Position, by_topic, offsets_at, parse_position, resolved
-from twisted_kafka.tools.admin.output import JSON, Output, counted
-from twisted_kafka.tools.admin.problems import CommandError, problem, unknown
-from twisted_kafka.tools.admin.session import Session
+from twisted_kafka.tools.admin.output import JSON, Output
 
 BY_NAME: Final = 9
 """The last version of OffsetFetch and OffsetCommit with topics' names; later ones have ids."""

@@ -3,6 +3,9 @@
 import argparse
 from typing import Any, Final
 
+from twisted_kafka.console.cluster.problems import CommandError, problem
+from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.cluster.texts import counted, size_text
 from twisted_kafka.protocol.messages.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -11,9 +14,7 @@ from twisted_kafka.protocol.messages.log_dirs import (
     DescribeLogDirsRequest,
 )
 from twisted_kafka.tools.admin.arguments import action, several, with_preview
-from twisted_kafka.tools.admin.output import JSON, Output, counted, size_text
-from twisted_kafka.tools.admin.problems import CommandError, problem
-from twisted_kafka.tools.admin.session import Session
+from twisted_kafka.tools.admin.output import JSON, Output
 
 _FUTURE: Final = "future"
 

@@ -5,8 +5,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from twisted_kafka.console.cluster.problems import CommandError
+from twisted_kafka.console.cluster.texts import size_text
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.tools.admin.problems import CommandError
 
 TEXT: Final = "text"
 JSON: Final = "json"
@@ -120,21 +121,6 @@ def table(columns: Sequence[str], rows: Iterable[Row]) -> list[str]:
         ).rstrip()
         for line in (header, *cells)
     ]
-
-
-def size_text(size_bytes: int) -> str:
-    """Return a size with a unit, 1.5 MB for example."""
-    size = float(size_bytes)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:,.1f} TB"
-
-
-def counted(count: int, what: str) -> str:
-    """Return ``1 topic`` or ``3 topics``."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _is_number(value: object) -> bool:

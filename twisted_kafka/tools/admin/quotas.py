@@ -4,6 +4,9 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, Final
 
+from twisted_kafka.console.cluster.problems import CommandError, problem
+from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.cluster.texts import counted
 from twisted_kafka.protocol.messages.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
@@ -13,9 +16,7 @@ from twisted_kafka.protocol.messages.quotas import (
     OpData,
 )
 from twisted_kafka.tools.admin.arguments import action, pairs, with_preview
-from twisted_kafka.tools.admin.output import Output, counted
-from twisted_kafka.tools.admin.problems import CommandError, problem
-from twisted_kafka.tools.admin.session import Session
+from twisted_kafka.tools.admin.output import Output
 
 _ENTITIES: Final = (("user", "user"), ("client_id", "client-id"), ("ip", "ip"))
 _EXACT, _DEFAULT = range(2)

@@ -5,6 +5,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from twisted_kafka.console.cluster.offsets import by_topic
+from twisted_kafka.console.cluster.problems import CommandError, problem
+from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.cluster.texts import counted
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.partitions import (
     AlterPartitionReassignmentsRequest,
@@ -14,10 +18,7 @@ from twisted_kafka.protocol.messages.partitions import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.tools.admin.arguments import action, several, with_preview
-from twisted_kafka.tools.admin.offsets import by_topic
-from twisted_kafka.tools.admin.output import Output, counted
-from twisted_kafka.tools.admin.problems import CommandError, problem
-from twisted_kafka.tools.admin.session import Session
+from twisted_kafka.tools.admin.output import Output
 
 LOOK_S: Final = 0.5
 """The pause between two looks at running reassignments."""

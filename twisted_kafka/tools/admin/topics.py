@@ -4,6 +4,19 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from twisted_kafka.console.cluster.offsets import (
+    EARLIEST,
+    LATEST,
+    POSITIONS,
+    by_topic,
+    offsets_at,
+    parse_position,
+    partition_answers,
+    resolved,
+)
+from twisted_kafka.console.cluster.problems import CommandError, problem
+from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.cluster.texts import counted
 from twisted_kafka.protocol.compiler.types import NO_UUID, uuid_text
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -22,20 +35,8 @@ from twisted_kafka.protocol.messages.topics import (
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import SystemClock
 from twisted_kafka.tools.admin.arguments import action, pairs, several, with_preview
-from twisted_kafka.tools.admin.offsets import (
-    EARLIEST,
-    LATEST,
-    POSITIONS,
-    by_topic,
-    offsets_at,
-    parse_position,
-    partition_answers,
-    resolved,
-)
-from twisted_kafka.tools.admin.output import JSON, Output, counted
-from twisted_kafka.tools.admin.problems import CommandError, problem
+from twisted_kafka.tools.admin.output import JSON, Output
 from twisted_kafka.tools.admin.reassignments import add_actions
-from twisted_kafka.tools.admin.session import Session
 
 _BY_STATE: Final = 6
 """The first version of DeleteTopics with a struct for each topic."""

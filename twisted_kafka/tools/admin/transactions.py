@@ -4,6 +4,10 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, Final
 
+from twisted_kafka.console.cluster.coordinators import TRANSACTION, ask_coordinator
+from twisted_kafka.console.cluster.offsets import by_topic, partition_answers, time_text
+from twisted_kafka.console.cluster.problems import CommandError, problem, unknown
+from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transaction_admin import (
     DescribeProducersRequest,
@@ -15,11 +19,7 @@ from twisted_kafka.protocol.messages.transactions import WritableTxnMarker, Writ
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import SystemClock
 from twisted_kafka.tools.admin.arguments import action, several, with_preview
-from twisted_kafka.tools.admin.coordinators import TRANSACTION, ask_coordinator
-from twisted_kafka.tools.admin.offsets import by_topic, partition_answers, time_text
 from twisted_kafka.tools.admin.output import JSON, Output
-from twisted_kafka.tools.admin.problems import CommandError, problem, unknown
-from twisted_kafka.tools.admin.session import Session
 
 OLD_MINUTES: Final = 20.0
 """Kafka's longest transaction (transaction.max.timeout.ms) is 15 minutes by default; brokers may abort 5 minutes later."""

@@ -4,6 +4,9 @@ import argparse
 import secrets
 from typing import Any, Final
 
+from twisted_kafka.console.cluster.problems import CommandError, problem, unknown
+from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.cluster.texts import counted
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.scram import (
     AlterUserScramCredentialsRequest,
@@ -14,9 +17,7 @@ from twisted_kafka.protocol.messages.scram import (
 )
 from twisted_kafka.security.scram.formulas import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_MECHANISMS, salted_password
 from twisted_kafka.tools.admin.arguments import action, several, with_preview
-from twisted_kafka.tools.admin.output import Output, counted
-from twisted_kafka.tools.admin.problems import CommandError, problem, unknown
-from twisted_kafka.tools.admin.session import Session
+from twisted_kafka.tools.admin.output import Output
 from twisted_kafka.tools.password_prompt import SALT_BYTES, ask_password
 
 _MECHANISMS: Final = {mechanism.name: mechanism for mechanism in SCRAM_MECHANISMS}

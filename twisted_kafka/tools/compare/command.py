@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any, Final
 
+from twisted_kafka.console.cluster.reach import parse_address
 from twisted_kafka.tools.compare.answers import ABSENT
 from twisted_kafka.tools.compare.comparison import TIMEOUT_S, Address, Comparison, by_versions, compare
 from twisted_kafka.tools.compare.preparation import settings_text
 from twisted_kafka.tools.compare.scenarios import all_scenarios
 from twisted_kafka.tools.compare.talk import Scenario, StoppedError
-from twisted_kafka.tools.reach import parse_address
 
 VALUE_CHARACTERS: Final = 300
 """Most characters of a value that the text shows; the JSON has all."""

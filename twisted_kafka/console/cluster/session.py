@@ -1,16 +1,13 @@
-"""A command's connections to a Kafka cluster: versions, routing to the right broker, and retries."""
+"""Questions to a Kafka cluster: routing to the right broker, and retries."""
 
 import fnmatch
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Self, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError
-from twisted_kafka.client.node_api_versions import NodeApiVersions
-from twisted_kafka.client.socket_connection import SocketConnection
+from twisted_kafka.console.cluster.problems import CommandError, TryAgainError, problem, unknown
 from twisted_kafka.protocol.compiler.codec import Message
-from twisted_kafka.protocol.compiler.wire import MalformedMessageError
-from twisted_kafka.protocol.errors import ErrorCode, UnsupportedVersionError
+from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -20,12 +17,10 @@ from twisted_kafka.protocol.messages.metadata import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.tools.admin.problems import CommandError, TryAgainError, problem, unknown
-from twisted_kafka.tools.reach import NoAnswerError, Reach
 
-CLIENT_ID: Final = "twisted-kafka"
-STEP_S: Final = 10.0
-"""The longest wait for a connection, and for each step of a login."""
+if TYPE_CHECKING:
+    from twisted_kafka.console.cluster.connections import Connections
+    from twisted_kafka.console.cluster.in_process import InProcess
 
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 1.0
@@ -43,21 +38,15 @@ PartitionAnswer = tuple[TopicPartition, int, str | None, Any]
 
 
 class Session:
-    """Asks the brokers of one cluster. It connects when there is something to ask. It blocks, and belongs to one thread."""
+    """Asks the brokers of one cluster, over connections or in process. It blocks, and belongs to one thread at a time."""
 
-    def __init__(self, addresses: Sequence[tuple[str, int]], settings: Mapping[str, str], clock: IClock, timeout_s: float) -> None:
-        """``settings`` are a client's, by Kafka's names. ``timeout_s`` limits each operation with its retries.
-
-        Raises ConfigError.
-        """
-        self._addresses = addresses
+    def __init__(self, brokers: "Connections | InProcess", clock: IClock, timeout_s: float) -> None:
+        """``timeout_s`` limits each operation with its retries."""
+        self._asked = brokers
         self._clock = clock
         self._timeout_s = timeout_s
-        self._reach = Reach(settings, CLIENT_ID, min(timeout_s, STEP_S))
-        self._connections: dict[int | None, tuple[SocketConnection, NodeApiVersions]] = {}
         self._brokers: dict[int, MetadataResponseBroker] = {}
         self._controller_id = -1
-        self._has_answer = False
         self._deadline_ns: int | None = None
 
     def __enter__(self) -> Self:
@@ -68,8 +57,7 @@ class Session:
 
     def close(self) -> None:
         """Close all connections."""
-        while self._connections:
-            self._connections.popitem()[1][0].close()
+        self._asked.close()
 
     @property
     def timeout_ms(self) -> int:
@@ -88,7 +76,7 @@ class Session:
             except TryAgainError as error:
                 if self._clock.monotonic_ns() + pause_s * 1e9 > deadline_ns:
                     raise CommandError(f"{error} (tried for {self._timeout_s:g} s, see --timeout)") from None
-                self.forget(None)
+                self._asked.forget(None)
                 self.pause(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
@@ -105,38 +93,15 @@ class Session:
 
         Raises TryAgainError if there is no answer, CommandError if no answer can be expected.
         """
-        where = self._address_of(node)
-        try:
-            connection, versions = self._connection(node)
-            version = versions.usable(request, latest)
-            response = connection.ask(request, version, self._left_s())
-        except UnsupportedVersionError as error:
-            text = str(error).replace("this broker", "this tool").replace("the node", where)
-            remedy = "the command needs a newer broker" if "does not support" in text else "update the older one"
-            raise CommandError(f"{text}: {remedy}") from None
-        except (OSError, PeerRefusedError, NotAResponseError, MalformedMessageError) as error:
-            self.forget(node)
-            raise self._unanswered(error, node) from None
-        self._has_answer = True
-        return response
+        return self._asked.ask(request, node, latest, self._left_s())
 
     def send(self, request: Message, node: int, *, latest: int | None = None) -> None:
         """Send a broker a request that has no response; raises like ``ask``."""
-        try:
-            connection, versions = self._connection(node)
-            connection.send(request, versions.usable(request, latest), self._left_s())
-        except (OSError, PeerRefusedError) as error:
-            self.forget(node)
-            raise self._unanswered(error, node) from None
+        self._asked.send(request, node, latest, self._left_s())
 
     def version(self, kind: type[Message], node: int | None = None) -> int:
         """Return the version in which a broker is asked; -1 if it does not support this API. Raises like ``ask``."""
-        try:
-            return self._connection(node)[1].usable(kind)
-        except UnsupportedVersionError:
-            return -1
-        except (OSError, PeerRefusedError, NotAResponseError, MalformedMessageError) as error:
-            raise self._unanswered(error, node) from None
+        return self._asked.version(kind, node, self._left_s())
 
     def ask_controller(self, request: Message, *, latest: int | None = None) -> Any:
         """Ask the controller; raises like ``ask``. With KRaft any broker passes the request on."""
@@ -195,6 +160,7 @@ class Session:
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         response: MetadataResponse = self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         self._brokers = {broker.node_id: broker for broker in response.brokers}
+        self._asked.know(self._brokers)
         self._controller_id = response.controller_id
         return response
 
@@ -245,62 +211,6 @@ class Session:
                 f"{first.topic} has no partition {first.partition}: twisted-kafka topics describe {first.topic} lists them"
             )
         return by_leader
-
-    # Connections
-
-    def forget(self, node: int | None) -> None:
-        """Close the connection to a broker, or to any one."""
-        old = self._connections.pop(node, None)
-        if old is not None:
-            old[0].close()
-
-    def _connection(self, node: int | None) -> tuple[SocketConnection, NodeApiVersions]:
-        if node not in self._connections:
-            self._connections[node] = self._connect_to_any() if node is None else self._connect(*self._address(node))
-        return self._connections[node]
-
-    def _connect_to_any(self) -> tuple[SocketConnection, NodeApiVersions]:
-        """Connect to a bootstrap server, or later to one of the brokers that it knows."""
-        error: Exception | None = None
-        known = [(broker.host, broker.port) for broker in self._brokers.values()]
-        for host, port in (*self._addresses, *known):
-            try:
-                return self._connect(host, port)
-            except (CommandError, NoAnswerError) as caught:
-                error = error or caught
-        assert error is not None
-        raise CommandError(str(error)) if not self._has_answer else TryAgainError(str(error))
-
-    def _connect(self, host: str, port: int) -> tuple[SocketConnection, NodeApiVersions]:
-        try:
-            connection = self._reach.connect(host, port)
-        except NoAnswerError as error:
-            raise (CommandError if error.is_refused else TryAgainError)(str(error)) from None
-        try:
-            return connection, connection.versions(self._left_s())
-        except (OSError, PeerRefusedError, NotAResponseError, MalformedMessageError) as error:
-            connection.close()
-            raise TryAgainError(str(self._reach.explained(error, host, port))) from None
-
-    def _unanswered(self, error: Exception, node: int | None) -> CommandError:
-        """Return what a failed request means: before the first answer, a retry does not help."""
-        host, port = self._address(node)
-        text = self._reach.explained(error, host, port)
-        if self._has_answer:
-            return TryAgainError(str(text))
-        return CommandError(str(self._reach.with_missing_login(text, host, port)))
-
-    def _address(self, node: int | None) -> tuple[str, int]:
-        if node is None:
-            return self._addresses[0]
-        if node not in self._brokers:
-            known = ", ".join(map(str, sorted(self._brokers)))
-            raise CommandError(f"there is no broker {node}: the cluster has {known}")
-        return self._brokers[node].host, self._brokers[node].port
-
-    def _address_of(self, node: int | None) -> str:
-        host, port = self._address(node)
-        return f"{host}:{port}"
 
     def _left_s(self) -> float:
         if self._deadline_ns is None:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from twisted_kafka.console.cluster.session import PartitionAnswer, Session
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.tools.admin.session import PartitionAnswer, Session
 
 LATEST: Final = -1
 EARLIEST: Final = -2

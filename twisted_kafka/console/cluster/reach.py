@@ -12,7 +12,7 @@ from twisted_kafka.protocol.messages.sasl import SaslHandshakeRequest
 from twisted_kafka.timing.clock import SystemClock
 
 if TYPE_CHECKING:
-    from twisted_kafka.tools.secured import Secured
+    from twisted_kafka.console.cluster.secured import Secured
 
 _HANDSHAKE_VERSION: Final = 1
 _TLS_ALERT: Final = b"\x15\x03"
@@ -150,6 +150,6 @@ class Reach:
 
 
 def _secured(settings: Mapping[str, str], client_id: str) -> "Secured":
-    from twisted_kafka.tools.secured import Secured  # imports TLS and SASL, which few runs need
+    from twisted_kafka.console.cluster.secured import Secured  # imports TLS and SASL, which few runs need
 
     return Secured(settings, client_id, SystemClock())

@@ -44,6 +44,9 @@ _LASTING: Final = {_E.ELECTION_NOT_NEEDED, _E.PREFERRED_LEADER_NOT_AVAILABLE, _E
 class CommandError(Exception):
     """The command cannot do its work. The text is one line with the remedy."""
 
+    code: ErrorCode | None = None
+    """The error code in a broker's response, if there is one that this program knows."""
+
 
 class TryAgainError(CommandError):
     """The same, for an error that may be gone soon."""
@@ -55,7 +58,9 @@ def problem(subject: str, code: int, message: str | None = None) -> CommandError
     text = (message or kind.general_message or f"error {code}").strip().rstrip(".")
     remedy = REMEDIES.get(ErrorCode(code)) if code in KafkaError.by_code else None
     line = " ".join(f"{subject}: {text}{f'; {remedy}' if remedy else ''}".split())
-    return TryAgainError(line) if kind.retriable and code not in _LASTING else CommandError(line)
+    error = TryAgainError(line) if kind.retriable and code not in _LASTING else CommandError(line)
+    error.code = ErrorCode(code) if code in KafkaError.by_code else None
+    return error
 
 
 def unknown(what: str, name: str, known: Iterable[str], remedy: str) -> CommandError:

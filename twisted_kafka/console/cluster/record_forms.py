@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from twisted_kafka.protocol.records.record import NO_TIMESTAMP, Header
-from twisted_kafka.tools.admin.offsets import time_text
+from twisted_kafka.console.cluster.offsets import time_text
+from twisted_kafka.protocol.records.record import NO_TIMESTAMP, Header, RecordBatch
 
 TEXT: Final = "text"
 JSON: Final = "json"
@@ -37,6 +37,8 @@ class Seen(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Sequence[Header]
+    batch: RecordBatch | None = None
+    """The batch that it was in."""
 
 
 def reader(form: str, key_separator: str | None) -> Callable[[bytes], Written]:

@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
+from twisted_kafka.console.cluster.problems import problem
+from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
-from twisted_kafka.tools.admin.problems import problem
-from twisted_kafka.tools.admin.session import Session
 
 GROUP: Final = 0
 TRANSACTION: Final = 1

@@ -1,0 +1,106 @@
+"""A question in process takes the path of a client's request."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import twisted_kafka
+from tests.support.console import make_topic, session_in, write
+from tests.support.eventually import eventually
+from twisted_kafka.console.cluster.problems import CommandError, TryAgainError
+from twisted_kafka.console.cluster.record_forms import Written
+from twisted_kafka.console.queries.messages import MessagesAsked, messages
+from twisted_kafka.console.queries.paging import Asked
+from twisted_kafka.console.queries.topics import topics
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from twisted_kafka.protocol.messages.inter_broker import StopReplicaRequest
+from twisted_kafka.protocol.messages.metadata import MetadataRequest
+from twisted_kafka.protocol.messages.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    EntityData,
+    OpData,
+)
+from twisted_kafka.timing.clock import ManualClock
+
+CLOCK = ManualClock()
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[twisted_kafka.Broker]:
+    settings = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:root",
+        "access.log.dir": tmp_path_factory.mktemp("log"),
+        "access.log.write.interval.ms": 50,
+    }
+    with twisted_kafka.Broker(settings) as broker:
+        root = session_in(broker, "root")
+        make_topic(root, "secret")
+        write(root, "secret", [Written(b"k", b"v")])
+        yield broker
+
+
+def test_a_user_without_rights_sees_nothing(guarded: twisted_kafka.Broker) -> None:
+    alice = session_in(guarded, "alice")
+    assert topics(alice, Asked()).items == ()
+    with pytest.raises(CommandError) as caught:
+        messages(alice, CLOCK, MessagesAsked("secret"))
+    assert caught.value.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert topics(session_in(guarded, "root"), Asked()).items[0].records == 1
+
+
+def test_the_access_log_has_it(guarded: twisted_kafka.Broker) -> None:
+    messages(session_in(guarded, "root"), CLOCK, MessagesAsked("secret"))
+    directory = Path(guarded.config.string("access.log.dir"))
+
+    def lines() -> list[dict[str, object]]:
+        texts = [line for path in directory.rglob("*.jsonl") for line in path.read_text().splitlines()]
+        return [json.loads(line) for line in texts]
+
+    def is_logged() -> bool:
+        return any("twisted-kafka-console" in json.dumps(line) and "User:root" in json.dumps(line) for line in lines())
+
+    eventually(is_logged)
+
+
+def test_an_api_of_the_controller_is_refused(guarded: twisted_kafka.Broker) -> None:
+    response = session_in(guarded, "root").ask(StopReplicaRequest())
+    assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_another_broker_is_not_asked(guarded: twisted_kafka.Broker) -> None:
+    with pytest.raises(CommandError, match="only broker 77 can answer"):
+        session_in(guarded, "root").ask(ApiVersionsRequest(), 77)
+
+
+def test_a_wait_ends(guarded: twisted_kafka.Broker) -> None:
+    root = session_in(guarded, "root", 0.05)
+    partition = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1000)
+    fetch = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[FetchTopic(topic="secret", partitions=[partition])])
+    with pytest.raises(TryAgainError, match="not answered Fetch within"):
+        root._asked.ask(fetch, None, 12, 0.05)
+    assert root.ask(MetadataRequest(topics=[])).brokers
+
+
+def test_quotas_hold_it_back(guarded: twisted_kafka.Broker) -> None:
+    root = session_in(guarded, "root", 0.2)
+    entity = [EntityData(entity_type="user", entity_name="root")]
+
+    def set_rate(value: float, *, remove: bool = False) -> None:
+        operation = OpData(key="request_percentage", value=value, remove=remove)
+        entry = AlterClientQuotasRequestEntryData(entity=entity, ops=[operation])
+        session_in(guarded, "root").ask(AlterClientQuotasRequest(entries=[entry]))
+        guarded.apply_config_changes(10)
+
+    set_rate(0.0001)
+    try:
+        asks = (root.ask(MetadataRequest(topics=None)) for _ in range(50))
+        with pytest.raises(TryAgainError, match="a quota holds"):
+            list(asks)
+    finally:
+        set_rate(0, remove=True)

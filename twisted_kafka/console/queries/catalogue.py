@@ -1,0 +1,52 @@
+"""The topics of a cluster as one list, which searches and sorts without asking for more."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.metadata import MetadataResponseTopic
+
+
+@dataclass(frozen=True, slots=True)
+class TopicShape:
+    """A topic without its records."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    is_internal: bool
+    offline: int
+    """Partitions without a leader."""
+    under_replicated: int
+    """Partitions with replicas that are not in sync."""
+
+
+def catalogue(session: Session) -> list[TopicShape]:
+    """Return the topics that the user may describe."""
+    return [shape_of(topic) for topic in session.topics([]) if not topic.error_code or topic.partitions]
+
+
+def shape_of(topic: MetadataResponseTopic) -> TopicShape:
+    """Return the shape of a topic in a response."""
+    partitions = topic.partitions
+    return TopicShape(
+        str(topic.name),
+        len(partitions),
+        max((len(each.replica_nodes) for each in partitions), default=0),
+        topic.is_internal,
+        sum(each.leader_id < 0 or each.error_code == ErrorCode.LEADER_NOT_AVAILABLE for each in partitions),
+        sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions),
+    )
+
+
+def counts(shapes: Iterable[TopicShape]) -> tuple[int, int, int, int, int]:
+    """Return the numbers of topics, internal topics, partitions, offline and under-replicated ones."""
+    topics = internal = partitions = offline = behind = 0
+    for each in shapes:
+        topics += 1
+        internal += each.is_internal
+        partitions += each.partitions
+        offline += each.offline
+        behind += each.under_replicated
+    return topics, internal, partitions, offline, behind
