@@ -11,7 +11,7 @@ LIMITS = {
     "Fetch": (79, 29),
     "OffsetCommit": (112, 53),
     "JoinGroup": (101, 35),
-    "EndTxn": (195, 73),
+    "EndTxn": (167, 62),
     "CreateTopics": (362, 99),
 }
 """Functions and files by request. They may only fall: lower them with the walk."""

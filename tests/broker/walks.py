@@ -17,6 +17,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import twisted_kafka
+from twisted_kafka.broker.peers import cluster_parts
 from twisted_kafka.network.loop import stall_watch
 from twisted_kafka.protocol.api import response_class
 from twisted_kafka.protocol.compiler.codec import Message
@@ -137,12 +138,15 @@ def followed_broker() -> Iterator[tuple[twisted_kafka.Broker, Follower]]:
     threading.setprofile(follower.profile)
     # The profile hook makes requests slow, and none is to be continued by another thread.
     put_off_s, stall_watch.PUT_OFF_S = stall_watch.PUT_OFF_S, 10 * TIMEOUT_S
+    # Nor does the controller balance the leaders meanwhile, which it begins some seconds after a start.
+    first_balance_ms, cluster_parts.FIRST_BALANCE_MS = cluster_parts.FIRST_BALANCE_MS, 100 * TIMEOUT_S * 1000  # type: ignore[misc]
     try:
         with twisted_kafka.Broker() as broker:
             yield broker, follower
     finally:
         threading.setprofile(None)
         stall_watch.PUT_OFF_S = put_off_s
+        cluster_parts.FIRST_BALANCE_MS = first_balance_ms  # type: ignore[misc]
 
 
 class Client:
