@@ -8,9 +8,7 @@ import re
 from pathlib import Path
 
 from twisted_kafka_spark.cells.kinds import GROUPABLE
-from twisted_kafka_spark.pipeline.store import SOURCE
-from twisted_kafka_spark.pipeline.tables import FORMATS
-from twisted_kafka_spark.report import audit
+from twisted_kafka_spark.choices import EVENT_FORMATS, SOURCE, TABLE_FORMATS
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -191,8 +189,8 @@ def _rollup(rollup: argparse.ArgumentParser) -> None:
     )
     rollup.add_argument(
         "--format",
-        choices=(*FORMATS, "none"),
-        default=FORMATS[0],
+        choices=(*TABLE_FORMATS, "none"),
+        default=TABLE_FORMATS[0],
         help="form of the tables beside the rollup; delta and iceberg need their packages; default %(default)s",
     )
     rollup.add_argument(
@@ -205,7 +203,7 @@ def _rollup(rollup: argparse.ArgumentParser) -> None:
 def _audit(command: argparse.ArgumentParser) -> None:
     command.add_argument("paths", nargs="+", help="access.log.dir, a Kafka request log, or files of them, on this machine")
     command.add_argument(
-        "--as", dest="form", choices=audit.FORMATS, default=audit.FORMATS[0], help="the events' format; default %(default)s"
+        "--as", dest="form", choices=EVENT_FORMATS, default=EVENT_FORMATS[0], help="the events' format; default %(default)s"
     )
     command.add_argument("--out", type=Path, metavar="FILE", help="the file to write; default: standard output")
     command.add_argument("--all", action="store_true", help="an event for each request, not only for logins, refusals and changes")

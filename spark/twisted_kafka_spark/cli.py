@@ -17,20 +17,20 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark.arguments import PROGRAM, duration_s, moment, parser, whole_hours
-from twisted_kafka_spark.findings import rules
-from twisted_kafka_spark.findings.find import NAMES
 from twisted_kafka_spark.findings.finding import SEVERITIES
 from twisted_kafka_spark.records.conditions import check_condition
 from twisted_kafka_spark.records.read import NoAccessLogError
-from twisted_kafka_spark.report import audit
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.sheets import as_csv
 from twisted_kafka_spark.report.terminal import as_text
 from twisted_kafka_spark.runtime import output, session
 from twisted_kafka_spark.runtime.spark_errors import in_one_line
+
+if TYPE_CHECKING:
+    from twisted_kafka_spark.findings.rules import Rules
 
 DONE, NOT_POSSIBLE, WRONG_USAGE, FOUND = 0, 1, 2, 3
 
@@ -44,6 +44,8 @@ def _say(text: str) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
+    from twisted_kafka_spark.findings.find import NAMES
+
     unknown = set(options.fail_on) - {*NAMES, *SEVERITIES, "any"}
     if unknown:
         allowed = f"must be any, {', '.join((*SEVERITIES, *NAMES))}"
@@ -167,7 +169,9 @@ def _job(options: argparse.Namespace, **more: Any) -> Any:
     )
 
 
-def _rules(options: argparse.Namespace) -> rules.Rules:
+def _rules(options: argparse.Namespace) -> Rules:
+    from twisted_kafka_spark.findings import rules
+
     path = getattr(options, "rules", None)
     return rules.Rules() if path is None else rules.read(path)
 
@@ -268,6 +272,7 @@ def _audit(options: argparse.Namespace) -> int:
     """Write events, one JSON object in each line; a reader of standard output may stop early."""
     from twisted_kafka_spark.records.pieces import Piece, file_size, local_path
     from twisted_kafka_spark.records.read import find_sources, is_remote
+    from twisted_kafka_spark.report import audit
 
     if any(is_remote(path) for path in options.paths):
         raise ValueError("audit reads files of this machine only; copy them first")

@@ -12,6 +12,7 @@ from twisted_kafka_spark import thresholds, views
 from twisted_kafka_spark.cells import aggregate
 from twisted_kafka_spark.cells.fold import READ, Folding
 from twisted_kafka_spark.cells.kinds import HOUR_S, MINUTE_S
+from twisted_kafka_spark.choices import SOURCE
 from twisted_kafka_spark.findings.find import compared, find, find_over_all, in_order
 from twisted_kafka_spark.findings.rules import Rules
 from twisted_kafka_spark.pipeline import comparison, exchange, page, store
@@ -55,7 +56,7 @@ class Job:
     topic: Topic | None = None
     is_merge: bool = False
     rollup_out: str = ""
-    rollup_source: str = store.SOURCE
+    rollup_source: str = SOURCE
     tables: Target | None = None
     """The tables that `roll_up` writes beside the rollup."""
     is_compared: bool = False

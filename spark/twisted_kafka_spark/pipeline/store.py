@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from twisted_kafka_spark.cells import kinds
 from twisted_kafka_spark.cells.kinds import KEY_NAMES, KINDS, MEASURE_NAMES, TIME
 from twisted_kafka_spark.cells.seen import KINDS_OF_COVERAGE, Coverage, Seen, decide
+from twisted_kafka_spark.choices import SOURCE
 from twisted_kafka_spark.pipeline import exchange, page
 from twisted_kafka_spark.pipeline.followed import FOLLOWED, Followed
 from twisted_kafka_spark.records.read import NoAccessLogError
@@ -37,8 +38,6 @@ VERSION = 3
 """The version of the layout; the first two were those of rollups by grain, which cannot be read any more."""
 ROLLED_UP = f"rollup={VERSION}"
 """The folder of whole hours."""
-SOURCE = "log"
-"""The name of the lines that are rolled up, unless there are several logs for one directory."""
 STALE_S = 86_400
 """The age at which the files of a write that was killed are deleted; nothing reads them."""
 MOST_PARTS = 8

@@ -19,6 +19,7 @@ from pyarrow import parquet
 
 from twisted_kafka_spark.cells import shards
 from twisted_kafka_spark.cells.kinds import HOUR_S, TIME
+from twisted_kafka_spark.choices import DELTA, ICEBERG, PARQUET
 from twisted_kafka_spark.pipeline import exchange, page, store, table_schema
 from twisted_kafka_spark.pipeline.table_schema import FINDINGS, TABLES, Table
 from twisted_kafka_spark.runtime.folder import Folder
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from twisted_kafka_spark.findings.finding import Finding
 
-PARQUET, DELTA, ICEBERG = FORMATS = ("parquet", "delta", "iceberg")
 FOLDER = "tables"
 _TYPES = {"string": pa.string(), "timestamp": pa.timestamp("us", "UTC"), "int": pa.int32(), "bigint": pa.int64()}
 _SCHEMA, _DUE = "schema.json", "_due.{}.json"

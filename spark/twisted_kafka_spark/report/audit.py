@@ -13,13 +13,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from twisted_kafka_spark.choices import OCSF
 from twisted_kafka_spark.records.connections import ends
 from twisted_kafka_spark.records.kafka_names import ADMINISTRATION
 from twisted_kafka_spark.records.lines import LineReader
 from twisted_kafka_spark.records.pieces import Piece, blocks
 
-OCSF, CLOUD_EVENTS = "ocsf", "cloudevents"
-FORMATS = (OCSF, CLOUD_EVENTS)
 OCSF_VERSION = "1.0.0"
 LOGINS = ("SaslAuthenticate",)
 LIFECYCLE = {"BrokerRegistration": 3, "ControlledShutdown": 4, "UnregisterBroker": 2}
@@ -78,7 +77,7 @@ def is_audited(record: Values) -> bool:
 
 
 def event(record: Values, form: str, version: str) -> Values:
-    """Return the event of a record in one of `FORMATS`; `version` is that of this program."""
+    """Return the event of a record in one of `EVENT_FORMATS`; `version` is that of this program."""
     return _ocsf(record, version) if form == OCSF else _cloud_event(record)
 
 

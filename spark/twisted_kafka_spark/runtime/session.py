@@ -114,7 +114,6 @@ def start(
     try:
         import pyarrow  # noqa: F401
         from pyspark import SparkConf
-        from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkUnavailableError(f"{error.name} is not installed: pip install {error.name}") from None
@@ -145,16 +144,22 @@ def start(
     mine = own_settings(master, theirs, is_verbose=is_verbose, java_options=class_cache.options(java_home, class_cache_out))
     mine |= {**parsed(conf), **added(theirs, more or {})}
     whole = {**mine, **dict([_ZONE])}
-    try:
-        late: Any = _LateSession(SparkConf().setAppName(application).setMaster(master).setAll(list(whole.items())), is_verbose)
-    except PySparkRuntimeError as error:
-        packages = mine.get(_PACKAGES)
-        if packages is None or "JAVA_GATEWAY_EXITED" not in str(error):
-            raise
-        raise SparkUnavailableError(f"Spark did not start: it may not have found {packages}, which --jars can replace") from None
+    made = SparkConf().setAppName(application).setMaster(master).setAll(list(whole.items()))
+    late: Any = _started(made, mine.get(_PACKAGES), is_verbose)
     if not is_local(master):
         _ship(late.sparkContext)
     return cast("SparkSession", late)
+
+
+def _started(made: SparkConf, packages: str | None, is_verbose: bool) -> _LateSession:
+    from pyspark.errors import PySparkRuntimeError
+
+    try:
+        return _LateSession(made, is_verbose)
+    except PySparkRuntimeError as error:
+        if packages is None or "JAVA_GATEWAY_EXITED" not in str(error):
+            raise
+        raise SparkUnavailableError(f"Spark did not start: it may not have found {packages}, which --jars can replace") from None
 
 
 @contextmanager
