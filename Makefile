@@ -61,7 +61,7 @@ $(VENV)/.dev-installed: $(VENV)/.installed $(VENV)/.spark-installed
 
 run: $(RUN_INSTALLED)
 	@$(COMPILE)
-	$(BIN)/twistd --pidfile= -n kafka --data-dir $(DATA_DIR)
+	$(BIN)/twistd --pidfile= -n kafka --console --data-dir $(DATA_DIR)
 
 # Hypothesis explores in make test-all only: what it finds there must not fail somebody's unrelated change.
 # Two workers more than there are processors: tests of threads and programs wait a part of the time.

@@ -65,6 +65,7 @@ class Options(usage.Options):
             "e",
             "Read settings from the environment, as Kafka's image does: KAFKA_LOG_RETENTION_HOURS is log.retention.hours.",
         ],
+        ["console", None, "Serve the web console, at http://127.0.0.1:8080/ unless console.listener is set."],
     ]
 
     def __init__(self) -> None:
@@ -199,9 +200,11 @@ def _make_service(config: KafkaConfig, reactor: Any, report: Callable[[str], obj
 
 
 def needs_tls(options: Options) -> bool:
-    """Return whether a listener needs OpenSSL."""
+    """Return whether a listener, the console's included, needs OpenSSL."""
     config = options.config
-    return config is None or any("SSL" in end_point.security_protocol for end_point in config.listeners)
+    if config is None or any("SSL" in end_point.security_protocol for end_point in config.listeners):
+        return True
+    return config.console_listener is not None and config.console_listener.is_tls
 
 
 def refuse(message: str) -> NoReturn:

@@ -35,6 +35,7 @@ __all__ = ["Broker", "StartError", "StartInterruptedError"]
 _log = Logger()
 
 _LOCAL_LISTENER: Final = "PLAINTEXT://127.0.0.1:0"
+_LOCAL_CONSOLE: Final = "127.0.0.1:0"
 
 
 class Broker:
@@ -60,11 +61,14 @@ class Broker:
         on_fatal: Callable[[str], object] | None = None,
         persona: str | None = None,
         interceptor: IRequestInterceptor | None = None,
+        console: bool = False,
     ) -> None:
         """Check the settings; raise ConfigError for a bad one.
 
         ``persona`` is the Kafka as which it answers: "0.11", "2.8", "3.9", "4.1", "4.2" or "4.4", with that one's APIs, versions,
         keys and defaults.
+
+        With ``console`` the web console listens on a free port of 127.0.0.1, unless ``console.listener`` is set (`console_url`).
 
         ``interceptor`` sees requests and responses (``twisted_kafka.testing.Broker`` has one).
 
@@ -86,6 +90,8 @@ class Broker:
             if data_dir is not None:
                 settings["log.dirs"] = str(Path(data_dir).absolute() / "log")
             settings.setdefault("listeners", _LOCAL_LISTENER)
+            if console:
+                settings.setdefault("console.listener", _LOCAL_CONSOLE)
             config = self._checked(settings, OWN_EDITION if played is None else played.edition)
         on_fatal = on_fatal if on_fatal is not None else self._give_up
         self._server = KafkaServer(config, self._clock, on_fatal, Guise(played, interceptor))
@@ -172,6 +178,11 @@ class Broker:
     def metrics(self) -> MetricsRegistry:
         """Its metrics."""
         return self._server.metrics
+
+    @property
+    def console_url(self) -> str | None:
+        """The URL of its web console; None without one, and if it does not run."""
+        return self._server.console_url
 
     @property
     def diagnoses(self) -> list[str]:

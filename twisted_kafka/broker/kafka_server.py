@@ -97,6 +97,7 @@ from twisted_kafka.transaction_coordinator.transaction_coordinator import Transa
 
 if TYPE_CHECKING:
     from twisted_kafka.console.cluster.in_process import LocalBroker
+    from twisted_kafka.console.web.console import WebConsole
     from twisted_kafka.metrics.listener import MetricsListener
 
 _METRICS_TICK_MS: Final = 5_000
@@ -164,6 +165,11 @@ class KafkaServer:
     def local_broker(self) -> "LocalBroker":
         """Return what asks this broker in process, as any principal. The broker has started."""
         return self._serving.local_broker(self._running.access_log)
+
+    @property
+    def console_url(self) -> str | None:
+        """The URL of the console; None without one."""
+        return None if self._running.console is None else self._running.console.url
 
     @property
     def diagnoses(self) -> Diagnoses:
@@ -250,7 +256,7 @@ class KafkaServer:
         follow_group_configs(configs, groups.group_config_manager)
         throttler = self._start_quotas(quotas, configs, scheduler, sockets, replicas)
         handlers = self._serving.start(dependencies, metadata, (data_plane, sockets.control_plane), throttler, running)
-        self._start_metrics_listener(running, main)
+        self._start_web_listeners(running, main)
         sockets.enable_request_processing()
         main.start()
         broker_configs.follow(self._reconfigurables(main, registrar, replication, logs, controller, sockets, scheduler, handlers))
@@ -262,6 +268,7 @@ class KafkaServer:
         part is logged and does not keep the others from stopping.
         """
         running = self._running.take()
+        stop_part(running.console, self._close_console)
         stop_part(running.cluster, partial(_give_up_leaderships, running))
         stop_part(running.sockets, self._close_ports)
         stop_part(running.timer, Timer.keep)
@@ -303,6 +310,10 @@ class KafkaServer:
     def _close_metrics_listener(self, listener: "MetricsListener") -> None:
         assert self._main is not None
         self._main.call(listener.stop)
+
+    def _close_console(self, console: "WebConsole") -> None:
+        assert self._main is not None
+        self._main.call(console.stop)
 
     def interrupt_start(self) -> None:
         """End a start that loads logs at the next log, or that waits for its controller; after that it has no effect."""
@@ -406,6 +417,8 @@ class KafkaServer:
         """Use certificates whose files have changed, and log which expire soon."""
         if running.sockets is not None:
             running.sockets.refresh_security(self.config)
+        if running.console is not None:
+            running.console.refresh()
         for client in (
             running.share_client,
             running.marker_client,
@@ -608,6 +621,10 @@ class KafkaServer:
         quotas.start(configs, scheduler, lambda: sockets.add_observer(throttler))
         return throttler
 
+    def _start_web_listeners(self, running: Running, main: MainReactor) -> None:
+        self._start_metrics_listener(running, main)
+        self._start_console(running, main)
+
     def _start_metrics_listener(self, running: Running, main: MainReactor) -> None:
         address = self.config.metrics_listener
         if address is None:
@@ -617,6 +634,17 @@ class KafkaServer:
         running.metrics_listener = listener = MetricsListener(main.reactor, *address, self.metrics)
         listener.start()
         _log.info("Metrics for Prometheus at {url}", url=listener.url)
+
+    def _start_console(self, running: Running, main: MainReactor) -> None:
+        """Start the console in a browser. It asks the broker as clients do, but without a connection."""
+        if self.config.console_listener is None:
+            return
+        from twisted_kafka.console.web.console import WebConsole  # few brokers need it
+
+        assert self.configs is not None
+        open_session = self.local_broker().session
+        running.console = console = WebConsole(self.config, self._clock, main.reactor, open_session, self.configs, None)
+        console.start()
 
     def _reconfigurables(
         self,

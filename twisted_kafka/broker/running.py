@@ -34,6 +34,7 @@ from twisted_kafka.timing.timer import Timer
 from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
 
 if TYPE_CHECKING:
+    from twisted_kafka.console.web.console import WebConsole
     from twisted_kafka.metrics.listener import MetricsListener
 
 _log = Logger()
@@ -76,6 +77,7 @@ class Running:
     handlers: KafkaRequestHandlerPool | None = None
     control_plane_handlers: KafkaRequestHandlerPool | None = None
     metrics_listener: "MetricsListener | None" = None
+    console: "WebConsole | None" = None
     quotas: QuotaManagers | None = None
 
     def take(self) -> Self:

@@ -9,10 +9,13 @@ from typing_extensions import override
 
 from twisted_kafka.config.effects import HONOURED, PLUGIN_HONOURED
 from twisted_kafka.config.endpoints import (
+    CONSOLE,
+    ConsoleAddress,
     EndPoint,
     ensure_distinct,
     local_host_name,
     parse_address,
+    parse_console_address,
     parse_end_points,
     parse_protocol_map,
 )
@@ -231,6 +234,8 @@ class KafkaConfig(TypedValues):
     def useless_prefixes(self) -> Mapping[str, str]:
         """Settings with the prefix of a listener that have no effect, and why."""
         listeners = [end_point.listener_name for end_point in self.listeners] + list(self.controller_listener_names)
+        if self.console_listener is not None and self.console_listener.is_tls:
+            listeners.append(CONSOLE)
         found = {name: why_without_effect(name, listeners) for name in self.originals}
         return {name: why for name, why in found.items() if why is not None}
 
@@ -311,6 +316,18 @@ class KafkaConfig(TypedValues):
         """Host and port of the HTTP listener for metrics; None without ``metrics.listener``."""
         text = self.optional_string("metrics.listener")
         return parse_address("metrics.listener", text) if text else None
+
+    @cached_property
+    def console_listener(self) -> ConsoleAddress | None:
+        """Where the console listens; None without ``console.listener``."""
+        text = self.optional_string("console.listener")
+        return parse_console_address("console.listener", text) if text else None
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether the broker has authentication or an authorizer: then the console's users log in."""
+        has_sasl = any(end_point.security_protocol.startswith("SASL_") for end_point in self.listeners)
+        return has_sasl or bool(self.optional_string("authorizer.class.name"))
 
     @cached_property
     def inter_broker_listener_name(self) -> str:
@@ -437,6 +454,7 @@ def _check_listeners(config: KafkaConfig) -> None:
     ensure_distinct("advertised.listeners", _advertised(config), ports=False)
     _ensure(bool(config.listeners), config, "listeners", "a list with at least one listener")
     _ = config.metrics_listener  # raises for a malformed address
+    _check_console(config)
     names = {end_point.listener_name for end_point in config.listeners}
     given = "advertised.listeners" if config.is_set("advertised.listeners") else "listeners"
     for end_point in _advertised(config):
@@ -448,6 +466,16 @@ def _check_listeners(config: KafkaConfig) -> None:
         )
         _ensure(end_point.listener_name in names, config, "advertised.listeners", "a list of names that listeners contains")
     _check_between_brokers(config, given)
+
+
+def _check_console(config: KafkaConfig) -> None:
+    """Passwords and changes do not pass a network in clear text."""
+    address = config.console_listener
+    if address is None or address.is_tls or address.is_loopback:
+        return
+    allowed = "https://host:port, or an address of this machine alone such as 127.0.0.1:8080, "
+    _ensure(not config.authenticates, config, "console.listener", allowed + "because users log in")
+    _ensure(not config.boolean("console.write.enable"), config, "console.listener", allowed + "if console.write.enable is true")
 
 
 def _check_between_brokers(config: KafkaConfig, given: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from twisted_kafka.config.broker_config import KafkaConfig, parse_overrides
 from twisted_kafka.config.properties import load_properties
 
+CONSOLE_ADDRESS: Final = "127.0.0.1:8080"
 PREFIX: Final = "KAFKA_"
 _FOR_SCRIPTS: Final = re.compile(r"KAFKA_(VERSION|HEAP_OPTS|OPTS|.*_OPTS|JMX_.*|LOG4J_.*|TOOLS_LOG4J_.*)")
 """Variables for the scripts around Kafka's JVM, which are no settings of a broker."""
@@ -34,7 +35,8 @@ def _key(name: str) -> str:
 def make_config(options: Mapping[str, Any], overrides: Sequence[str], environment: Mapping[str, str] = {}) -> KafkaConfig:
     """Return the configuration from the options and KEY=VALUE overrides; raises ConfigError.
 
-    The options are ``config``, a file, ``data-dir``, ``listeners`` and ``broker-id``; an option that is not given is None.
+    The options are ``config``, a file, ``data-dir``, ``listeners`` and ``broker-id``; an option that is not given is None. If there
+    is ``console``, the web console listens, at ``console.listener`` or ``CONSOLE_ADDRESS``.
     Variables of ``environment`` that are named for settings override the file.
     """
     properties = load_properties(options["config"]) if options["config"] else {}
@@ -44,6 +46,8 @@ def make_config(options: Mapping[str, Any], overrides: Sequence[str], environmen
         properties["listeners"] = options["listeners"]
     if options["broker-id"] is not None:
         properties["broker.id"] = options["broker-id"]
+    if options.get("console") and not properties.get("console.listener"):
+        properties["console.listener"] = CONSOLE_ADDRESS
     data_dir = Path(options["data-dir"] or "kafka-data").absolute()
     if options["data-dir"] is not None or not ("log.dirs" in properties or "log.dir" in properties):
         properties["log.dirs"] = str(data_dir / "log")

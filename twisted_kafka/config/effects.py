@@ -110,6 +110,7 @@ _BROKER = """
     access.log.roll.ms access.log.max.topics access.log.max.partitions access.log.archive.format access.log.retention.hours
     access.log.retention.bytes access.log.sample.rate access.log.sample.slow.ms access.log.fields.exclude access.log.fields.hash
     access.log.hash.key access.log.topic.enable access.log.topic.num.partitions access.log.queue.bytes metrics.listener
+    console.listener console.write.enable console.session.timeout.ms console.hosts
     dynamic.class.names coordinator.load.skip.damaged.batches
 """
 

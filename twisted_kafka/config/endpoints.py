@@ -8,10 +8,13 @@ from typing import NamedTuple
 from twisted_kafka.config.errors import ConfigError
 
 PLAINTEXT = "PLAINTEXT"
+CONSOLE = "CONSOLE"
+"""The name of the console's listener in prefixes of settings: ``listener.name.console.ssl.keystore.location``."""
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 _END_POINT = re.compile(r"\s*([^:/\s]+)://(?:\[([0-9a-zA-Z%._:-]*)\]|([0-9a-zA-Z%._:-]*)):(\d{1,5})\s*")
 _ADDRESS = re.compile(r"\s*(?:\[([0-9a-zA-Z%._:-]*)\]|([0-9a-zA-Z%._-]*)):(\d{1,5})\s*")
+_CONSOLE = re.compile(r"\s*(?:(https?)://)?(.*?)/?\s*", re.DOTALL)
 _MAX_PORT = 65535
 
 
@@ -50,6 +53,27 @@ def parse_address(key: str, text: str) -> tuple[str, int]:
     if match is None or int(match[3]) > _MAX_PORT:
         raise ConfigError(f"Invalid value {text!r} for {key}: must be host:port with a port from 0 to {_MAX_PORT}")
     return match[1] or match[2] or "", int(match[3])
+
+
+class ConsoleAddress(NamedTuple):
+    """Where the console listens; an empty ``host`` means all interfaces, ``port`` 0 any free port."""
+
+    host: str
+    port: int
+    is_tls: bool
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only programs on this machine reach it."""
+        return self.host.lower() == "localhost" or self.host == "::1" or self.host.startswith("127.")
+
+
+def parse_console_address(key: str, text: str) -> ConsoleAddress:
+    """Return the address of ``[http://|https://]host:port``; raise ConfigError for a malformed one."""
+    match = _CONSOLE.fullmatch(text)
+    assert match is not None, "every text has this form"
+    host, port = parse_address(key, match[2])
+    return ConsoleAddress(host, port, match[1] == "https")
 
 
 def parse_end_points(key: str, text: str, protocols: Mapping[str, str]) -> tuple[EndPoint, ...]:

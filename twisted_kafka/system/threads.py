@@ -5,6 +5,7 @@ No other module makes threads (``tests/test_house_rules.py``).
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -97,3 +98,8 @@ def _run(run: Callable[[], object], name: str) -> None:
 def make_pool(count: int, name_prefix: str) -> ThreadPoolExecutor:
     """Make a pool of up to ``count`` threads. A task's exception is only in its future, so ask each future for its result."""
     return ThreadPoolExecutor(count, thread_name_prefix=name_prefix)
+
+
+def thread_cpu_ns() -> int:
+    """Return the processor time of the calling thread."""
+    return time.thread_time_ns()

@@ -1,4 +1,4 @@
-"""Keys that Apache Kafka does not have: the access log, metrics over HTTP, limits of TLS handshakes and of SASL."""
+"""Keys that Apache Kafka does not have: the access log, metrics over HTTP, the console, limits of TLS handshakes and of SASL."""
 
 from twisted_kafka.config.keys.declare import (
     BOOLEAN,
@@ -77,6 +77,14 @@ KEYS: tuple[ConfigKey, ...] = (
               "Classes that settings may name at runtime, besides those that the file names for any key."),
     ConfigKey("metrics.listener", STRING, None, None, MEDIUM, READ_ONLY,
               "Address host:port at which Prometheus scrapes /metrics; unset: no HTTP listener for metrics."),
+    ConfigKey("console.listener", STRING, None, None, MEDIUM, READ_ONLY,
+              "Address of the web console, [http://|https://]host:port, https with the keys of ssl.*; unset: no console."),
+    ConfigKey("console.write.enable", BOOLEAN, False, None, MEDIUM, READ_ONLY,
+              "Let the console's users change topics, groups and records, as far as ACLs allow; otherwise it only reads."),
+    ConfigKey("console.session.timeout.ms", LONG, 1_800_000, at_least(1000), LOW, READ_ONLY,
+              "Time without a request after which a user of the console has to log in again."),
+    ConfigKey("console.hosts", LIST, (), None, LOW, READ_ONLY,
+              "Host names under which browsers may reach the console, besides localhost, addresses and names of listeners."),
     ConfigKey("ssl.handshake.timeout.ms", INT, 10_000, at_least(1), LOW, READ_ONLY,
               "Timeout of TLS handshakes, after which the connection is closed.", LISTENER),
     ConfigKey("ssl.handshake.max.pending", INT, 1_000, at_least(1), LOW, READ_ONLY,

@@ -1,0 +1,59 @@
+"""A browser without a screen, for pages of a broker that runs: it keeps cookies and sends forms with their tokens."""
+
+import re
+from http.client import HTTPConnection
+from http.cookies import SimpleCookie
+from typing import NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+from tests.support.fake import Fake
+
+TIMEOUT_S = 60
+
+
+class Shown(NamedTuple):
+    status: int
+    body: str
+    location: str
+
+    @property
+    def text(self) -> str:
+        """What a reader sees, in one line."""
+        return " ".join(re.sub(r"<[^>]+>", " ", self.body).split())
+
+    @property
+    def links(self) -> list[str]:
+        return [each.replace("&amp;", "&") for each in re.findall(r'href="([^"]+)"', self.body)]
+
+
+class Browser(Fake):
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self.host = parts.netloc
+        self._connection = HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_S)
+        self.cookies: dict[str, str] = {}
+
+    def get(self, path: str) -> Shown:
+        return self._send("GET", path, None)
+
+    def post(self, path: str, **form: str) -> Shown:
+        """Send a form that the page ``path`` would have."""
+        return self._send("POST", path, urlencode({"token": self.token(), **form}))
+
+    def token(self) -> str:
+        found = re.search(r'name="token" value="(\w+)"', self.get("/login").body) or re.search(
+            r'name="token" value="(\w+)"', self.get("/topic-new").body
+        )
+        return found[1] if found else ""
+
+    def _send(self, method: str, path: str, body: str | None) -> Shown:
+        headers = {"origin": f"http://{self.host}", "content-type": "application/x-www-form-urlencoded"} if body is not None else {}
+        if self.cookies:
+            headers["cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        self._connection.request(method, path, body, headers)
+        answer = self._connection.getresponse()
+        text = answer.read().decode()
+        for line in answer.headers.get_all("set-cookie", []):
+            for name, morsel in SimpleCookie(line).items():
+                self.cookies[name] = morsel.value
+        return Shown(answer.status, text, answer.headers.get("location", ""))

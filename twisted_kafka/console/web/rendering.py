@@ -1,0 +1,108 @@
+"""The templates of the pages (Jinja2). Every text that a template prints passes ``shown`` and is escaped for HTML."""
+
+import datetime
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from twisted_kafka.console.web import charts, shown_text
+
+LIVE_BLOCK: Final = "live"
+"""The block of a page that is sent again while somebody looks."""
+
+_PACKAGE: Final = "twisted_kafka.console.web"
+_TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+_DIGEST_CHARACTERS: Final = 12
+
+
+class Pages:
+    """Renders templates. Any thread may call it."""
+
+    def __init__(self) -> None:
+        self._environment = environment = Environment(
+            loader=FunctionLoader(_template),
+            autoescape=True,
+            auto_reload=False,
+            cache_size=-1,
+            finalize=_finalize,
+            lstrip_blocks=True,
+            trim_blocks=True,
+            undefined=StrictUndefined,
+        )
+        environment.filters.update(
+            ago=_ago, count=shown_text.count, size=shown_text.size, span=shown_text.span, time=_time, words=_words
+        )
+        # Blocks are rendered alone, too, and then see no imports of their template.
+        environment.globals.update(query=query_url, spark=charts.spark, bar=charts.bar, static=_static_url)
+        environment.globals["ui"] = environment.get_template("ui.html").module
+
+    def page(self, template: str, values: Mapping[str, Any]) -> bytes:
+        """Return a page."""
+        return self._environment.get_template(template).render(values).encode("utf-8", "replace")
+
+    def live_part(self, template: str, values: Mapping[str, Any]) -> str:
+        """Return the live block of a page, empty if it has none."""
+        found = self._environment.get_template(template)
+        block = found.blocks.get(LIVE_BLOCK)
+        return "" if block is None else "".join(block(found.new_context(dict(values))))
+
+
+@cache
+def static_file(name: str) -> tuple[bytes, str] | None:
+    """Return a file of ``static/`` and its type, None if no file has this name."""
+    kind = _TYPES.get(name.rpartition(".")[2])
+    path = files(_PACKAGE) / "static" / name
+    if kind is None or "/" in name or name.startswith(".") or not path.is_file():
+        return None
+    return path.read_bytes(), kind
+
+
+@cache
+def _static_url(name: str) -> str:
+    """Return the URL of a static file, which changes with its contents: browsers keep it."""
+    found = static_file(name)
+    assert found is not None, name
+    return f"/static/{name}?v={hashlib.sha256(found[0]).hexdigest()[:_DIGEST_CHARACTERS]}"
+
+
+def _template(name: str) -> str:
+    return (files(_PACKAGE) / "templates" / name).read_text(encoding="utf-8")
+
+
+def _finalize(value: Any) -> Any:
+    if isinstance(value, Markup):
+        return value
+    return shown_text.NONE if value is None else shown_text.shown(str(value))
+
+
+def query_url(path: str, values: Mapping[str, Any], **changes: Any) -> str:
+    """Return a path with a query: ``values`` with some changed, or left out if they are empty."""
+    merged = {name: value for name, value in {**values, **changes}.items() if value not in (None, "", False)}
+    return f"{path}?{urlencode(merged, errors='replace')}" if merged else path
+
+
+def _time(ms: int | None) -> Markup | str:
+    """Return a time, in UTC and to the second; the script shows it in the browser's zone."""
+    if ms is None or ms < 0:
+        return shown_text.NONE
+    try:
+        then = datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(ms)
+    text = then.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
+    return Markup('<time datetime="{}Z" title="UTC">{}</time>').format(text.replace(" ", "T"), text.removesuffix(".000"))
+
+
+def _ago(ms: int | None, now_ms: int) -> str:
+    return shown_text.NONE if ms is None or ms < 0 else f"{shown_text.span(max(0, now_ms - ms))} ago"
+
+
+def _words(name: str) -> str:
+    """Return a name in capitals as words: ``PREPARE_COMMIT`` becomes "prepare commit"."""
+    return name.replace("_", " ").lower()
