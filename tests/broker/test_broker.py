@@ -18,6 +18,7 @@ from twisted.internet.selectreactor import SelectReactor
 from twisted.logger import capturedLogs, formatEvent
 
 import twisted_kafka
+from tests.support.eventually import WAIT_S
 from tests.support.processes import start_tied
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -30,7 +31,7 @@ API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
 def ask_versions(broker: Broker) -> bytes:
     host, _, port = broker.bootstrap_servers.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=5) as client:
+    with socket.create_connection((host, int(port)), timeout=WAIT_S) as client:
         client.sendall(API_VERSIONS)
         return client.recv(4096)
 

@@ -7,6 +7,7 @@ import struct
 
 import pytest
 
+from tests.support.eventually import WAIT_S
 from tests.support.ports import free_port
 from twisted_kafka.broker.broker import Broker, StartError
 
@@ -15,7 +16,7 @@ API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
 def ask_versions(broker: Broker, times: int) -> None:
     host, _, port = broker.bootstrap_servers.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=5) as client:
+    with socket.create_connection((host, int(port)), timeout=WAIT_S) as client:
         for _ in range(times):
             client.sendall(API_VERSIONS)
             size = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))[0]
@@ -26,7 +27,7 @@ def test_requests_are_counted_where_prometheus_reads() -> None:
     port = free_port()
     with Broker({"metrics.listener": f"127.0.0.1:{port}"}) as broker:
         ask_versions(broker, 5)
-        reader = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        reader = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
         for path, status in (("/metrics", 200), ("/other", 404), ("/metrics", 200)):
             reader.request("GET", path)
             answer = reader.getresponse()
@@ -39,7 +40,7 @@ def test_requests_are_counted_where_prometheus_reads() -> None:
         )
         assert counted in (["4"], ["5"])
     with pytest.raises(OSError, match="refused"):
-        http.client.HTTPConnection("127.0.0.1", port, timeout=5).request("GET", "/metrics")
+        http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S).request("GET", "/metrics")
     reader.close()
 
 

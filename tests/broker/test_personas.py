@@ -14,6 +14,7 @@ from tests.support.clients.clients import (
     send_confluent,
     send_kafka_python,
 )
+from tests.support.eventually import WAIT_S
 from twisted_kafka.client import one_request
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.protocol.api import ApiKey
@@ -31,7 +32,7 @@ def ask(bootstrap: str, api_key: int, version: int, body: bytes = b"") -> bytes:
     """Send one request; return the answer without its correlation id, or nothing if the connection is closed."""
     host, port = bootstrap.rsplit(":", 1)
     header = api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + (7).to_bytes(4, "big") + b"\xff\xff"
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=WAIT_S) as connection:
         connection.sendall(len(header + body).to_bytes(4, "big") + header + body)
         with connection.makefile("rb") as answer:
             size = answer.read(4)

@@ -9,7 +9,7 @@ from cryptography import x509
 
 from tests.broker.running import Running
 from tests.support.certificates import Authority
-from tests.support.eventually import eventually
+from tests.support.eventually import WAIT_S, eventually
 from twisted_kafka.broker import kafka_server
 from twisted_kafka.broker.broker import Broker, StartError
 
@@ -21,7 +21,7 @@ KEY = "listener.name.ssl.ssl.keystore.location"
 
 
 def serial(running: Running, listener: str = "SSL") -> int:
-    pem = ssl.get_server_certificate(("127.0.0.1", running.port(listener)), timeout=10)
+    pem = ssl.get_server_certificate(("127.0.0.1", running.port(listener)), timeout=WAIT_S)
     return x509.load_pem_x509_certificate(pem.encode()).serial_number
 
 

@@ -8,6 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from tests.support.eventually import WAIT_S
+
 SETTLED_S = 1.2
 """Longer than a fetch waits and than lines wait to be written: when the counts stand still for so long, nothing is under way."""
 
@@ -18,7 +20,7 @@ COUNTED_AS_FETCH = ("FetchConsumer", "FetchFollower")
 
 
 def metrics_page(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=WAIT_S) as answer:
         return answer.read().decode()
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from tests.support.eventually import WAIT_S
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import RequestHeader, encode_response_header, parse_request_header, parse_response_header
@@ -76,7 +77,7 @@ class FaultingProxy:
             except OSError:
                 return
             try:
-                broker = socket.create_connection(("127.0.0.1", self._broker_port), 10)
+                broker = socket.create_connection(("127.0.0.1", self._broker_port), WAIT_S)
             except OSError:  # it has not started yet
                 client.close()
                 continue

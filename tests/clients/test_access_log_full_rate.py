@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.clients.served import ServedBroker
+from tests.support.eventually import WAIT_S
 
 API_VERSIONS = bytes.fromhex("00120000") + (7).to_bytes(4, "big") + (3).to_bytes(2, "big") + b"all"
 FRAME = len(API_VERSIONS).to_bytes(4, "big") + API_VERSIONS
@@ -23,7 +24,7 @@ class Load(threading.Thread):
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
-        self.socket = socket.create_connection(("127.0.0.1", port), 10)
+        self.socket = socket.create_connection(("127.0.0.1", port), WAIT_S)
         self.name = "{}:{}".format(*self.socket.getsockname())
         self.is_over = False
         self.answered: list[tuple[float, int]] = [(time.monotonic(), 0)]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from tests.support.eventually import join
+from tests.support.eventually import WAIT_S, join
 
 _CHUNK_BYTES = 1 << 16
 
@@ -79,7 +79,7 @@ class Network:
             except OSError:
                 return
             try:
-                server = socket.create_connection(("127.0.0.1", port), 5)
+                server = socket.create_connection(("127.0.0.1", port), WAIT_S)
             except OSError:  # that broker is down
                 client.close()
                 continue

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.budget import share_of
+from tests.support.eventually import WAIT_S
 from tests.support.network_fakes import ReadersReactor, is_closed
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
@@ -94,7 +95,7 @@ class World:
 
     def connect(self) -> None:
         acceptor = self.acceptors[self.random.choice(LISTENERS)]
-        self.clients.append(socket.create_connection(("127.0.0.1", acceptor.port), timeout=5))
+        self.clients.append(socket.create_connection(("127.0.0.1", acceptor.port), timeout=WAIT_S))
 
     def accept(self) -> None:
         acceptor = self.acceptors[self.random.choice(LISTENERS)]

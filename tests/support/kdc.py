@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.eventually import WAIT_S
 from tests.support.ports import free_port
 from tests.support.processes import start_tied
 
@@ -156,7 +157,7 @@ def _tool(name: str) -> str:
 
 def _listens(port: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        socket.create_connection(("127.0.0.1", port), timeout=WAIT_S).close()
     except OSError:
         return False
     return True

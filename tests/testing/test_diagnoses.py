@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.certificates import Authority
+from tests.support.eventually import WAIT_S
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
@@ -37,7 +38,7 @@ def told(broker: Broker, words: str) -> None:
 
 def send(broker: Broker, data: bytes) -> None:
     host, port = broker.bootstrap_servers.split(":")
-    with socket.create_connection((host, int(port)), 10) as connection:
+    with socket.create_connection((host, int(port)), WAIT_S) as connection:
         connection.sendall(data)
         connection.recv(1)
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 import twisted_kafka
+from tests.support.eventually import WAIT_S
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_request_header
@@ -174,7 +175,7 @@ def test_a_group_that_is_rebalancing(capsys: pytest.CaptureFixture[str]) -> None
     frame = encode_request_header(join.KEY, 2, 1, "shop") + join.encode(2)
     with Broker({"group.initial.rebalance.delay.ms": 600_000}) as broker:
         broker.wait_for(lambda: broker.coordinator_id("billing"), lambda found: found >= 0, "a coordinator")
-        with socket.create_connection(("127.0.0.1", int(broker.bootstrap_servers.split(":")[1])), 10) as connection:
+        with socket.create_connection(("127.0.0.1", int(broker.bootstrap_servers.split(":")[1])), WAIT_S) as connection:
             connection.sendall(len(frame).to_bytes(4, "big") + frame)
             broker.wait_for_group("billing", "PreparingRebalance")
             assert main(["doctor", broker.bootstrap_servers]) == 0

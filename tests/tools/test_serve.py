@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.eventually import WAIT_S
 from tests.support.processes import start_tied
 from twisted_kafka.system.interpreter import MEMORY_SETTINGS
 
@@ -41,7 +42,7 @@ def test_it_serves_leaves_no_pid_file_and_stops_cleanly(tmp_path: Path) -> None:
     process, port = start("--data-dir", "data", folder=tmp_path)
     try:
         assert [path.name for path in tmp_path.iterdir()] == ["data"]
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as client:
             client.sendall(bytes.fromhex("0000000a 0012 0000 00000007 ffff"))
             assert client.recv(8)[4:8] == bytes.fromhex("00000007")
         process.send_signal(signal.SIGTERM)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
+from tests.support.eventually import WAIT_S
 from tests.support.fake import Fake
 from tests.support.network_fakes import ReadersReactor, is_closed
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -65,7 +66,7 @@ class Accepting:
 
     def connect(self, count: int) -> None:
         for _ in range(count):
-            self.clients.append(socket.create_connection(("127.0.0.1", self.acceptor.port), timeout=5))
+            self.clients.append(socket.create_connection(("127.0.0.1", self.acceptor.port), timeout=WAIT_S))
         if self.is_accepting:
             self.acceptor.doRead()
 

@@ -10,6 +10,7 @@ from twisted.internet.error import ConnectionAborted, ConnectionDone
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 from twisted.python.failure import Failure
 
+from tests.support.eventually import WAIT_S
 from tests.support.network_fakes import EventsReactor, Layer, frame, lines_of
 from twisted_kafka.network.connection import transport
 from twisted_kafka.network.connection.channel import KafkaChannel
@@ -27,7 +28,7 @@ class Pair:
         self.client.sendall(first)
         if is_gone:
             self.client.shutdown(socket.SHUT_RDWR)
-        self.client.settimeout(10)
+        self.client.settimeout(WAIT_S)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)
         self.layer = layer or Layer(max_request_bytes=10_000_000)
         self.reactor = EventsReactor()
@@ -210,7 +211,7 @@ def test_aborted_connection_is_reset() -> None:
         server, _ = listening.accept()
         transport = KafkaTransport(server, made.channel, made.reactor)  # type: ignore[arg-type]
         transport.connectionLost(Failure(ConnectionAborted()))  # type: ignore[no-untyped-call]
-        client.settimeout(10)
+        client.settimeout(WAIT_S)
         with pytest.raises(ConnectionResetError):
             client.recv(1)
 

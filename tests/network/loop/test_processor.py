@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import network_fakes
 from tests.support.cases import case
+from tests.support.eventually import WAIT_S
 from tests.support.fake import Fake
 from tests.support.network_fakes import FakeTransport, Layer, frame, lines_of
 from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, NoQuotas
@@ -663,7 +664,7 @@ def test_all_connections_are_closed_at_once_also_those_that_were_just_accepted()
     layer.reactor.run_asked()
     assert all(transport.is_closed for _, transport in clients)
     assert len(quotas.closed) == 4
-    theirs.settimeout(10)
+    theirs.settimeout(WAIT_S)
     assert theirs.recv(1) == b""
     theirs.close()
     assert layer.reactor.getDelayedCalls() == [], "nobody looks for idle ones any more"

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests.support.eventually import WAIT_S
 from tests.support.ports import free_port
 from tests.support.processes import start_tied
 
@@ -25,7 +26,7 @@ def answers(port: int) -> bool:
     """Whether an ApiVersions request on this port gets an answer."""
     request = struct.pack(">hhih", 18, 0, 1, -1)
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
             return len(connection.recv(64)) > 0
     except OSError:
@@ -35,7 +36,7 @@ def answers(port: int) -> bool:
 def is_open(port: int) -> bool:
     """Whether something listens on this port."""
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        socket.create_connection(("127.0.0.1", port), timeout=WAIT_S).close()
     except OSError:
         return False
     return True
@@ -45,7 +46,7 @@ def lists_brokers(port: int) -> bool:
     """Whether the Metadata of a broker that answers names one: a topic created before that has no brokers for its replicas."""
     request = struct.pack(">hhihi", 3, 1, 1, -1, 0)
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
             received = b""
             while len(received) < 12:

@@ -4,6 +4,7 @@ import socket
 import struct
 from typing import Any
 
+from tests.support.eventually import WAIT_S
 from twisted_kafka.protocol.api import response_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
@@ -14,7 +15,7 @@ class Wire:
     """A client that speaks over a socket."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
 
     def frame(self, data: bytes) -> bytes | None:
         """Send a frame; return the next one from the broker, None if it has closed the connection."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.controller_cluster import Cluster
+from tests.support.eventually import WAIT_S
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.metadata.store import StoreDisconnectedError
 from twisted_kafka.protocol.api import response_class
@@ -57,7 +58,7 @@ def ask(broker: Broker, listener: str, request: Message, version: int) -> Any:
         header += struct.pack(">h", -1)
     if header_version >= 2:
         header += b"\0"
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as client:
         data = header + request.encode(version)
         client.sendall(struct.pack(">i", len(data)) + data)
         answer = b""
