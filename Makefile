@@ -13,8 +13,9 @@ ACCESS_LOG ?= $(DATA_DIR)/access
 REPORT ?= report.html
 # Writes byte code even if the environment disables it: without byte code, each start compiles two hundred modules.
 COMPILE = $(BIN)/python -m compileall -q twisted_kafka spark pytest_plugin twisted
-# Caching the test modules with rewritten assertions saves each pytest process ten seconds.
 PYTEST = TMPDIR=$(TEST_TMPDIR) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q
+# Caches the test modules with rewritten assertions. Otherwise each worker of the first run rewrites them all: 13 s of its processor.
+CACHE_TESTS = find tests -name 'test_*.py' | xargs -P 2 -n 250 env $(PYTEST) -qq --collect-only >/dev/null || true
 # Tests write and sync thousands of small files: in shared memory, if 4 GB are free there, they do not wait for a disk.
 TEST_TMPDIR ?= $(shell test "$$(df --output=avail -m /dev/shm 2>/dev/null | tail -n 1)" -ge 4096 2>/dev/null && \
 	echo /dev/shm || echo "$${TMPDIR:-/tmp}")
@@ -44,6 +45,7 @@ $(VENV)/.installed: pyproject.toml setup.py spark/pyproject.toml pytest_plugin/p
 	$(INSTALL) --editable '.[test$(KERBEROS)]' --editable ./pytest_plugin
 	$(INSTALL) --no-deps --editable ./spark
 	$(COMPILE)
+	$(CACHE_TESTS)
 	touch $@
 
 # To run a broker, the tests' packages are not required; an environment that has them will do.

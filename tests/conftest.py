@@ -83,6 +83,14 @@ def _is_a_librarys(thread: threading.Thread) -> bool:
     )
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a run with several workers, begin with what takes longest, so that short tests keep all of them busy to the end."""
+    if not hasattr(config, "workerinput"):
+        return
+    long = {item.path for item in items if item.get_closest_marker("long") or item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (_scope(item.nodeid) != _ON_SPARK, not item.nodeid.startswith(_PROGRAMS), item.path not in long))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """With ``--dist loadscope``: keep on one worker what shares fixtures: a module's tests, all with Spark, all with ZooKeeper."""
@@ -92,9 +100,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     class ByFixtures(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            module = nodeid.partition("::")[0]
-            if module in ON_ZOOKEEPER:
-                return "tests/zookeeper"
-            return "tests/spark" if module.startswith("tests/spark/") or module == "tests/oracle/test_request_log.py" else module
+            return _scope(nodeid)
 
+    config.option.loadscopereorder = False  # in the order of ``pytest_collection_modifyitems``
     return ByFixtures(config, log)
+
+
+_ON_SPARK = "tests/spark"
+_PROGRAMS = ("tests/testing/", "tests/clients/", "tests/cluster/", "tests/tools/")
+"""The folders whose tests start programs, or wait."""
+
+
+def _scope(nodeid: str) -> str:
+    module = nodeid.partition("::")[0]
+    if module in ON_ZOOKEEPER:
+        return "tests/zookeeper"
+    return _ON_SPARK if module.startswith("tests/spark/") or module == "tests/oracle/test_request_log.py" else module
