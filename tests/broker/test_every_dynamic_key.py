@@ -194,11 +194,14 @@ ELSEWHERE = {
 NO_SASL = "the broker of this test has no SASL listener (tests/broker/test_sasl.py)"
 NO_TIERS = "there is no tiered storage"
 NO_INTERVAL = "target assignments have no interval and are computed on the thread of the request"
+NO_BUFFER = "the coordinators keep no buffer between appends"
 JAVAS = "names a class or an algorithm of Java's, of which there are none here"
 
 CANNOT = {
     "group.consumer.assignment.interval.ms": NO_INTERVAL,
     "group.consumer.assignor.offload.enable": NO_INTERVAL,
+    "group.coordinator.cached.buffer.max.bytes": NO_BUFFER,
+    "share.coordinator.cached.buffer.max.bytes": NO_BUFFER,
     "group.share.assignor.offload.enable": NO_INTERVAL,
     "group.streams.assignment.interval.ms": NO_INTERVAL,
     "group.streams.assignor.offload.enable": NO_INTERVAL,

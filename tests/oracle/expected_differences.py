@@ -31,6 +31,7 @@ EXPECTED: tuple[Difference, ...] = (
         rf"^describe_configs v\d+: .*\.configs\.({'|'.join(map(re.escape, sorted(KAFKA_4_KEYS | KAFKA_4_TOPIC_KEYS)))})$",
     ),
     Difference("both-protocols", r"^describe_configs v\d+: .*\.configs\.group\.coordinator\.rebalance\.protocols\."),
+    Difference("append-linger", r"^describe_configs v\d+: .*\.configs\.group\.coordinator\.append\.linger\.ms\."),
     Difference("no-zookeeper", r"^describe_configs v\d+: .*\.configs\.zookeeper\.connect\."),
     Difference(
         "one-broker-defaults", r"^describe_configs v\d+: .*\.configs\.(offsets|transaction)\.[a-z.]+\.synonyms\[1\]\.value$"

@@ -86,7 +86,8 @@ zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type
 
 
 _SINCE_4_4: Final = """
-cordoned.log.dirs max.decompressed.message.bytes
+cordoned.log.dirs max.decompressed.message.bytes group.coordinator.cached.buffer.max.bytes
+share.coordinator.cached.buffer.max.bytes
 group.consumer.assignment.interval.ms group.consumer.assignor.offload.enable group.consumer.max.assignment.interval.ms
 group.consumer.min.assignment.interval.ms group.share.assignment.interval.ms group.share.assignor.offload.enable
 group.share.max.assignment.interval.ms group.share.max.delivery.count.limit group.share.max.partition.max.record.locks

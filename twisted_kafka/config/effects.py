@@ -48,6 +48,7 @@ _BROKER = """
     group.share.heartbeat.interval.ms group.share.min.heartbeat.interval.ms group.share.max.heartbeat.interval.ms
     group.share.assignment.interval.ms group.share.min.assignment.interval.ms group.share.max.assignment.interval.ms
     group.share.max.size group.share.assignors group.share.initialize.retry.interval.ms
+    group.coordinator.append.linger.ms share.coordinator.append.linger.ms
     offset.metadata.max.bytes offsets.load.buffer.size offsets.topic.replication.factor offsets.topic.num.partitions
     offsets.topic.segment.bytes offsets.topic.compression.codec offsets.retention.minutes
     offsets.retention.check.interval.ms offsets.commit.timeout.ms offsets.commit.required.acks

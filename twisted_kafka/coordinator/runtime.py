@@ -5,6 +5,10 @@ An operation is a method of a shard (see ``CoordinatorShard``). It reads the sha
 internal topic that the key hashes to, replays them into the shard, and answers when they are committed. Only replay changes
 stored state. A shard is loaded by replaying its partition from the log.
 
+Operations that follow each other closely share an append (Kafka: ``append.linger.ms``): the write of an operation joins an open
+batch while another operation waits for the shard's lock, or for a configured time. The batch is appended, and only then replayed,
+before anything but an operation on another key may run.
+
 Records are replayed as soon as they are in the local log, so the next operation sees them. The answer waits for the replicas,
 and so does every ``read`` of the same key: no answer reveals a change that a new leader might not have. An append that the replicas
 did not confirm in time is in doubt: it stays in the log and in the state, and reads of its keys fail until it is known to be
@@ -15,10 +19,11 @@ Input and output that an operation starts (``Effects.send``) run without the loc
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from enum import Enum
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
 
 from twisted.logger import Logger
@@ -31,6 +36,7 @@ from twisted_kafka.coordinator.interfaces import Appended, ShardFactory
 from twisted_kafka.coordinator.loader import load_partition
 from twisted_kafka.coordinator.settlers import Settlers
 from twisted_kafka.coordinator.shard import CoordinatorShard
+from twisted_kafka.coordinator.shared_append import TOO_LARGE, OpenBatch, Operation, Together, settle
 from twisted_kafka.coordinator.uncommitted import UncommittedAppend, UncommittedKeys
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -45,7 +51,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 from twisted_kafka.timing.timer import Timer
-from twisted_kafka.waiting.futures import forward, recover
+from twisted_kafka.waiting.futures import and_then, forward, recover
 
 if TYPE_CHECKING:
     from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter
@@ -87,6 +93,8 @@ class CoordinatorContext(Generic[S]):
         "_mailbox",
         "_now_ns",
         "_send",
+        "_waiters_lock",
+        "batch",
         "busy_ns",
         "effects",
         "failed_loads",
@@ -96,6 +104,7 @@ class CoordinatorContext(Generic[S]):
         "shard",
         "state",
         "uncommitted",
+        "waiters",
     )
 
     def __init__(
@@ -118,6 +127,11 @@ class CoordinatorContext(Generic[S]):
         """How often the partition could not be loaded before this time, in a row."""
         self.state = CoordinatorState.LOADING
         self.lock = threading.Lock()
+        self.batch: OpenBatch | None = None
+        """Writes that wait for their common append; changed by the holder of the lock. It is never empty."""
+        self.waiters = 0
+        """Operations that wait for the lock: each of them appends the open batch, or leaves that to the next one."""
+        self._waiters_lock = threading.Lock()
         self.uncommitted = UncommittedKeys()
         self._mailbox: deque[Callable[[], None]] = deque()
 
@@ -125,6 +139,14 @@ class CoordinatorContext(Generic[S]):
     def waiting(self) -> int:
         """Number of posted actions that wait for the lock."""
         return len(self._mailbox)
+
+    def wait_for_lock(self) -> None:
+        """Take the lock for an operation, as one of ``waiters``; the caller releases it."""
+        with self._waiters_lock:
+            self.waiters += 1
+        self.lock.acquire()
+        with self._waiters_lock:
+            self.waiters -= 1
 
     def post(self, action: Callable[[], None]) -> None:
         """Run ``action`` with the lock held, now or when the current holder releases it."""
@@ -201,6 +223,8 @@ class CoordinatorContext(Generic[S]):
 
 
 ACTIVE = CoordinatorState.ACTIVE
+ADAPTIVE_LINGER: Final = -1
+"""An append waits only while other operations wait for the shard's lock (``append.linger.ms``)."""
 MAX_SETTLED: Final = 10_000
 """The most actions, replies and sends that a thread performs before it continues its own request: other threads may add more
 without end. A rebalance adds its replies at once, so this exceeds the members of a group."""
@@ -215,7 +239,7 @@ MAX_FAILED_LOADS: Final = 6
 class RuntimeSettings:
     """The internal topic, and how its partitions are written and read."""
 
-    __slots__ = ("compression", "damage", "load_buffer_size", "on_loaded", "partition_count", "topic")
+    __slots__ = ("compression", "damage", "linger_ms", "load_buffer_size", "on_loaded", "partition_count", "topic")
 
     def __init__(
         self,
@@ -225,14 +249,19 @@ class RuntimeSettings:
         compression: Compression = Compression.NONE,
         on_loaded: Callable[[float], object] = float,
         damage: DamagePolicy = REFUSE_DAMAGE,
+        linger_ms: int = ADAPTIVE_LINGER,
     ) -> None:
-        """``on_loaded`` is called with the load time of each partition, in milliseconds."""
+        """``on_loaded`` is called with the load time of each partition, in milliseconds.
+
+        ``linger_ms`` is how long a write waits for others that it shares an append with; 0 if each is appended alone.
+        """
         self.topic = topic
         self.partition_count = partition_count
         self.load_buffer_size = load_buffer_size
         self.compression = compression
         self.on_loaded = on_loaded
         self.damage = damage
+        self.linger_ms = linger_ms
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -250,6 +279,7 @@ class CoordinatorRuntime(Generic[S]):
     ) -> None:
         self.topic = settings.topic
         self._settings = settings
+        self._lingers = settings.linger_ms > 0
         self._shards = shards
         self._writer = writer
         self._reader = reader
@@ -353,6 +383,9 @@ class CoordinatorRuntime(Generic[S]):
         """End a shard's work, with its lock held."""
         was_active = context.state is ACTIVE
         context.state = state
+        batch, context.batch = context.batch, None
+        if batch is not None:
+            batch.complete(context.effects, ErrorCode.NOT_COORDINATOR)
         for append in context.uncommitted.appends():
             gone = NotCoordinatorError("This broker no longer leads the key's partition.")
             append.answer_readers(context.effects, gone)
@@ -450,8 +483,8 @@ class CoordinatorRuntime(Generic[S]):
         }
 
     def queue_size(self) -> int:
-        """Return the number of actions that wait for a shard's lock, plus the partitions that wait to be loaded."""
-        return sum(context.waiting for context in self._all_contexts()) + len(self._to_load)
+        """Return the number of operations and actions that wait for a shard's lock, plus the partitions that wait to be loaded."""
+        return sum(context.waiting + context.waiters for context in self._all_contexts()) + len(self._to_load)
 
     def busy_ns(self) -> int:
         """Return the total run time of operations, over all threads."""
@@ -485,11 +518,33 @@ class CoordinatorRuntime(Generic[S]):
         The writes that the operation queues are appended before the one that it returns. Raises NotCoordinatorError,
         CoordinatorLoadInProgressError and CoordinatorNotAvailableError.
         """
-        return self._run(self._context(key), None, operation)
+        return self._run(self._context(key), key, operation)
+
+    def execute_together(
+        self, keys: Sequence[str], operations: "Sequence[Operation[S, T]]", *, is_read: bool = False
+    ) -> "list[T | Future[T]]":
+        """Run an operation for each key, which are all in the same partition, with one append for all; return the responses.
+
+        No operation depends on the write of another one. With ``is_read``, each is as in ``read``.
+        Raises the errors of ``execute``.
+        """
+        context = self._context(keys[0])
+
+        def committed(number: int, answer: T) -> "T | Future[T]":
+            return self._when_committed(context, keys[number], answer) if context.uncommitted else answer
+
+        together = Together(operations, committed if is_read else None)
+        results = self._run(context, None, together.run)
+        if together.is_too_large:
+            execute = self.read if is_read else self.execute
+            return [execute(key, operation) for key, operation in zip(keys, operations, strict=True)]
+        if isinstance(results, Future):
+            return [and_then(results, itemgetter(index)) for index in range(len(keys))]
+        return results
 
     def call(self, key: str, operation: Callable[[S], R]) -> R:
         """Run an operation that returns no Write on the key's shard; return its result. Raises the errors of ``execute``."""
-        return self._call(self._context(key), operation)
+        return self._call(self._context(key), key, operation)
 
     def read(self, key: str, operation: "Callable[[S], T | Future[T] | Write[T]]") -> "T | Future[T]":
         """Like ``execute``, but the response of an operation that writes nothing waits until the key's changes are committed.
@@ -498,7 +553,7 @@ class CoordinatorRuntime(Generic[S]):
         later (UNKNOWN_MEMBER_ID, say) does no harm: the client joins again, which it may do at any time.
         Raises UncommittedStateError, or fails the future with it, if a change is not committed in time.
         """
-        return self._run(self._context(key), key, operation)
+        return self._run(self._context(key), key, operation, is_read=True)
 
     def try_read(
         self, key: str, operation: "Callable[[S], T | Future[T] | Write[T]]", on_error: Callable[[KafkaError], T]
@@ -515,7 +570,7 @@ class CoordinatorRuntime(Generic[S]):
         results = []
         for context in self._active_contexts():
             try:
-                results.append(self._call(context, operation))
+                results.append(self._call(context, None, operation))
             except NotCoordinatorError:  # unloaded in the meantime
                 continue
         return results
@@ -540,19 +595,32 @@ class CoordinatorRuntime(Generic[S]):
 
         return [look(context.shard, partial(committed, context)) for context in self._active_contexts()]
 
-    def _call(self, context: CoordinatorContext[S], operation: Callable[[S], R]) -> R:
-        return cast("R", self._run(context, None, operation))
+    def _call(self, context: CoordinatorContext[S], key: str | None, operation: Callable[[S], R]) -> R:
+        return cast("R", self._run(context, key, operation))
 
     def _run(
-        self, context: CoordinatorContext[S], read_key: str | None, operation: "Callable[[S], T | Future[T] | Write[T]]"
+        self,
+        context: CoordinatorContext[S],
+        key: str | None,
+        operation: "Callable[[S], T | Future[T] | Write[T]]",
+        *,
+        is_read: bool = False,
     ) -> "T | Future[T]":
-        """Run an operation with the shard locked. With ``read_key``, the response waits for that key's uncommitted changes."""
+        """Run an operation with the shard locked; None as ``key`` means that it may be about any key.
+
+        With ``is_read``, the response waits for the key's uncommitted changes.
+        """
         effects = context.effects
+        joined: T | Future[T] | None = None
         try:
-            with context.lock:
+            if not context.lock.acquire(False):
+                context.wait_for_lock()
+            try:
+                began_ns = self._clock.monotonic_ns()
+                if context.batch is not None and (key is None or key in context.batch.keys):
+                    self._append_batch(context)
                 if context.state is not ACTIVE:
                     self._refuse(context)
-                began_ns = self._clock.monotonic_ns()
                 try:
                     result = operation(context.shard)
                     if effects.writes:
@@ -560,15 +628,24 @@ class CoordinatorRuntime(Generic[S]):
                         if context.state is not ACTIVE:  # a write of this operation could not be applied
                             self._refuse(context)
                     if isinstance(result, Write):
-                        result = self._perform(context, result)
-                    if read_key is not None and context.uncommitted and not isinstance(result, Future):
-                        result = self._when_committed(context, read_key, result)
+                        if context.batch is None and not context.waiters and not self._lingers:
+                            result = self._perform(context, result)  # the usual case
+                        else:
+                            result = joined = self._join_batch(context, key, result)
+                    if is_read and key is not None and context.uncommitted and not isinstance(result, Future):
+                        result = self._when_committed(context, key, result)
                 finally:
                     if effects.writes:
                         self._perform_effects(context)
+                    if context.batch is not None and not context.waiters and not self._lingers:
+                        self._append_batch(context)
                     context.busy_ns += self._clock.monotonic_ns() - began_ns
+            finally:
+                context.lock.release()
         finally:
             context.settle()
+        if isinstance(joined, Future) and joined.done():  # this operation, or another thread meanwhile, has appended the batch
+            return cast("T", joined.result())
         return result
 
     def _run_timer(self, context: CoordinatorContext[S], timer: ShardTimer) -> None:
@@ -599,6 +676,8 @@ class CoordinatorRuntime(Generic[S]):
 
     def _act(self, context: CoordinatorContext[S], action: Callable[[], object]) -> None:
         """Run an action with the lock held, if the shard is active, and perform its effects."""
+        if context.batch is not None:
+            self._append_batch(context)
         if context.state is ACTIVE:
             try:
                 action()
@@ -624,7 +703,60 @@ class CoordinatorRuntime(Generic[S]):
 
     # writes
 
+    def _join_batch(self, context: CoordinatorContext[S], key: str | None, write: Write[T]) -> "T | Future[T]":
+        """Let a write share an append with those of other operations; append it alone if it cannot."""
+        batch = context.batch
+        is_shared = key is not None and type(write) is Write and write.producer is None and self._settings.linger_ms
+        if batch is not None and not (is_shared and batch.has_room(write)):
+            self._append_batch(context)
+            batch = None
+        if not is_shared or write.is_empty() or context.state is not ACTIVE:
+            return self._perform(context, write)
+        if batch is None:
+            batch = context.batch = OpenBatch()
+            if self._settings.linger_ms > 0:
+                self._timer.add(self._settings.linger_ms, partial(self._end_linger, context, batch))
+        return batch.join(write, context.shard)
+
+    def _end_linger(self, context: CoordinatorContext[S], batch: OpenBatch) -> None:
+        """Append a batch that has waited for as long as it may; called on the timer's thread."""
+
+        def end() -> None:
+            if context.batch is batch:
+                self._append_batch(context)
+
+        context.queue(end)
+        if not self._settlers.settle(context):
+            context.settle()
+
+    def _append_batch(self, context: CoordinatorContext[S]) -> None:
+        """Append the open batch. Its writes are appended one by one if they are too large together."""
+        batch, context.batch = context.batch, None
+        assert batch is not None
+        effects = context.effects
+
+        def alone() -> None:
+            for write, answer in batch.parts():
+                settle(effects, answer, partial(self._perform, context), write)
+
+        def completed(error: ErrorCode) -> None:
+            if error in TOO_LARGE:
+                alone()
+            else:
+                batch.complete(effects, error)
+
+        if len(batch) == 1:
+            alone()
+            return
+        try:
+            self._perform(context, batch.write(completed))
+        except CoordinatorNotAvailableError as error:  # the shard is loaded again
+            for _, answer in batch.parts():
+                effects.fail(answer, error)
+
     def _perform_effects(self, context: CoordinatorContext[S]) -> None:
+        if context.batch is not None:
+            self._append_batch(context)
         writes = context.effects.writes
         while writes:
             try:
@@ -689,6 +821,8 @@ class CoordinatorRuntime(Generic[S]):
     def _committed(
         self, context: CoordinatorContext[S], write: Write[T], append: UncommittedAppend[T], done: "Future[ErrorCode]"
     ) -> None:
+        if context.batch is not None:
+            self._append_batch(context)
         failure = done.exception()
         error = done.result() if failure is None else error_of(failure)
         if error:

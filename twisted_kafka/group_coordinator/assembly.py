@@ -70,6 +70,7 @@ def make_group_coordinator(
         Compression(environment.config.offsets_topic_compression_codec),
         environment.metrics.partition_loaded,
         DamagePolicy(config.boolean(SKIP_KEY)),
+        config.int("group.coordinator.append.linger.ms"),
     )
     writer = ReplicaWriter(
         replica_manager, environment.config.offsets_commit_timeout_ms, environment.config.offsets_commit_required_acks

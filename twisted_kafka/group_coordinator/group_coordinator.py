@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
-from operator import itemgetter
 from typing import NamedTuple, TypeVar, cast
 
 from twisted.logger import Logger
@@ -39,7 +38,6 @@ from twisted_kafka.protocol.messages.consumer_groups import (
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
-from twisted_kafka.waiting.futures import gather, then
 
 _log = Logger()
 
@@ -199,18 +197,14 @@ class GroupCoordinator:
     def commit_each(self, commits: Sequence[OffsetCommit]) -> "list[ErrorCode | Future[ErrorCode]]":
         """Do as ``commit_offsets`` for each, with one append for all; their groups are in the same partition.
 
-        A batch of all may be refused where smaller ones are not: then each is appended alone.
+        All are checked before any is replayed. A commit reads nothing that others write but whether its group exists: one that is
+        refused for that may have come before the one that makes the group, as far as its client knows.
         """
-        together = _CommitsTogether(commits)
+        keys = [each.sender.group_id for each in commits]
         try:
-            results = self.runtime.execute(commits[0].sender.group_id, together.commit)
+            return self.runtime.execute_together(keys, [_committing(each) for each in commits])
         except KafkaError as error:
             return [error.code] * len(commits)
-        if isinstance(results, Future):
-            return [then(results, itemgetter(index)) for index in range(len(commits))]
-        if together.is_refused:
-            return [self.commit_offsets(*each) for each in commits]
-        return [*results]
 
     def transactional_partition(self, group_id: str) -> TopicPartition:
         """Return the partition that must be part of a transaction that commits offsets of the group. Raises KafkaError."""
@@ -328,6 +322,10 @@ class GroupCoordinator:
         return self._read(group_id, lambda shard: shard.delete_group(group_id), ErrorCode)
 
 
+def _committing(commit: OffsetCommit) -> "Callable[[GroupShard], ErrorCode | Write[ErrorCode]]":
+    return lambda shard: shard.offsets.commit(*commit)
+
+
 def _not_fetched(error: KafkaError) -> tuple[ErrorCode, Fetched]:
     # Java consumers before 3.9 retry after NOT_COORDINATOR; they take COORDINATOR_NOT_AVAILABLE for fatal here (as in Kafka).
     return ErrorCode.NOT_COORDINATOR if isinstance(error, UncommittedStateError) else error.code, {}
@@ -338,30 +336,3 @@ def _unless_parked(result: "T | Future[T]") -> "T | Future[T]":
     if isinstance(result, Future) and result.done():
         return result.result()
     return result
-
-
-class _CommitsTogether:
-    """Commits of one shard as one write.
-
-    All are checked before any is replayed. A commit reads nothing that others write but whether its group exists: one that is
-    refused for that may have come before the one that makes the group, as far as its client knows.
-    """
-
-    def __init__(self, commits: Sequence[OffsetCommit]) -> None:
-        self._commits = commits
-        self._outcomes: list[ErrorCode | Write[ErrorCode]] = []
-        self.is_refused = False
-        """Whether the append failed."""
-
-    def commit(self, shard: GroupShard) -> "list[ErrorCode] | Write[list[ErrorCode]]":
-        """Check each commit. Return one write of the valid ones, or all errors if every commit is invalid."""
-        outcomes = self._outcomes = [shard.offsets.commit(*each) for each in self._commits]
-        writes = [each for each in outcomes if isinstance(each, Write)]
-        if not writes:
-            return [each for each in outcomes if not isinstance(each, Write)]
-        return Write([record for write in writes for record in write.records], self._completed)
-
-    def _completed(self, error: ErrorCode) -> "list[ErrorCode] | Future[list[ErrorCode]]":
-        self.is_refused = bool(error)
-        outcomes = [each.completed(error) if isinstance(each, Write) else each for each in self._outcomes]
-        return gather(outcomes, list)

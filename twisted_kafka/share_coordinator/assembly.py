@@ -33,7 +33,13 @@ def make_share_coordinator(
 
     runtime = CoordinatorRuntime(
         RuntimeSettings(
-            SHARE_TOPIC, partition_count, values.load_buffer_size, values.compression, metrics.partition_loaded, damage
+            SHARE_TOPIC,
+            partition_count,
+            values.load_buffer_size,
+            values.compression,
+            metrics.partition_loaded,
+            damage,
+            config.int("share.coordinator.append.linger.ms"),
         ),
         ShareShardFactory(ShareEnvironment(clock, values, metadata)),
         ReplicaWriter(replica_manager, values.write_timeout_ms),

@@ -1,11 +1,11 @@
 """The share coordinator's interface for API handlers and the persister: routing by share partition, errors as values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from twisted_kafka.coordinator.effects import Write
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime
+from twisted_kafka.coordinator.shared_append import Operation
 from twisted_kafka.protocol.errors import KafkaError, error_class
 from twisted_kafka.protocol.messages.share import share_state as wire
 from twisted_kafka.share.share_partition_key import SharePartitionKey
@@ -16,7 +16,7 @@ from twisted_kafka.share_coordinator.share_state import ShareChange
 from twisted_kafka.share_coordinator.state_batches import StateBatch
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
-from twisted_kafka.waiting.futures import gather, when_done
+from twisted_kafka.waiting.futures import gather, recover
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -84,56 +84,55 @@ class ShareCoordinator:
     ) -> "wire.InitializeShareGroupStateResponse | Future[wire.InitializeShareGroupStateResponse]":
         """Initialize share partitions (InitializeShareGroupState)."""
 
-        def one(key: SharePartitionKey, asked: Any) -> "Failure | Future[Failure]":
-            return self._failing(key, lambda shard: shard.initialize_state(key, asked.state_epoch, asked.start_offset))
+        def operation(key: SharePartitionKey, asked: Any) -> "Operation[ShareCoordinatorShard, Failure]":
+            return lambda shard: shard.initialize_state(key, asked.state_epoch, asked.start_offset)
 
         def result(asked: Any, failure: Failure) -> wire.InitializeShareGroupStateResponsePartitionResult:
             made = wire.InitializeShareGroupStateResponsePartitionResult(partition=asked.partition)
             return _with(made, failure)
 
-        return self._each(request, one, result, wire.InitializeStateResult, wire.InitializeShareGroupStateResponse)
+        values = self._each(request, operation, _failure_of)
+        return _response(request, values, result, wire.InitializeStateResult, wire.InitializeShareGroupStateResponse)
 
     def write_state(
         self, request: wire.WriteShareGroupStateRequest
     ) -> "wire.WriteShareGroupStateResponse | Future[wire.WriteShareGroupStateResponse]":
         """Apply changes by the partitions' leaders (WriteShareGroupState)."""
+        began_ns = self._clock.monotonic_ns()
 
-        def one(key: SharePartitionKey, asked: Any) -> "Failure | Future[Failure]":
+        def operation(key: SharePartitionKey, asked: Any) -> "Operation[ShareCoordinatorShard, Failure]":
             change = _change_of(asked)
-            began_ns = self._clock.monotonic_ns()
             self._metrics.write_began()
-
-            def done(failure: Failure) -> Failure:
-                self._metrics.write_answered((self._clock.monotonic_ns() - began_ns) / 1e6)
-                return failure
-
-            return when_done(self._failing(key, lambda shard: shard.write_state(key, change)), done)
+            return lambda shard: shard.write_state(key, change)
 
         def result(asked: Any, failure: Failure) -> wire.WriteShareGroupStateResponsePartitionResult:
+            self._metrics.write_answered((self._clock.monotonic_ns() - began_ns) / 1e6)
             return _with(wire.WriteShareGroupStateResponsePartitionResult(partition=asked.partition), failure)
 
-        return self._each(request, one, result, wire.WriteStateResult, wire.WriteShareGroupStateResponse)
+        values = self._each(request, operation, _failure_of)
+        return _response(request, values, result, wire.WriteStateResult, wire.WriteShareGroupStateResponse)
 
     def delete_state(
         self, request: wire.DeleteShareGroupStateRequest
     ) -> "wire.DeleteShareGroupStateResponse | Future[wire.DeleteShareGroupStateResponse]":
         """Remove the state of share partitions (DeleteShareGroupState)."""
 
-        def one(key: SharePartitionKey, asked: Any) -> "Failure | Future[Failure]":
-            return self._failing(key, lambda shard: shard.delete_state(key))
+        def operation(key: SharePartitionKey, asked: Any) -> "Operation[ShareCoordinatorShard, Failure]":
+            return lambda shard: shard.delete_state(key)
 
         def result(asked: Any, failure: Failure) -> wire.DeleteShareGroupStateResponsePartitionResult:
             return _with(wire.DeleteShareGroupStateResponsePartitionResult(partition=asked.partition), failure)
 
-        return self._each(request, one, result, wire.DeleteStateResult, wire.DeleteShareGroupStateResponse)
+        values = self._each(request, operation, _failure_of)
+        return _response(request, values, result, wire.DeleteStateResult, wire.DeleteShareGroupStateResponse)
 
     def read_state(
         self, request: wire.ReadShareGroupStateRequest
     ) -> "wire.ReadShareGroupStateResponse | Future[wire.ReadShareGroupStateResponse]":
         """Return states to the partitions' leaders (ReadShareGroupState)."""
 
-        def one(key: SharePartitionKey, asked: Any) -> "Found | Future[Found]":
-            return self._finding(key, lambda shard: shard.read_state(key, asked.leader_epoch))
+        def operation(key: SharePartitionKey, asked: Any) -> "Operation[ShareCoordinatorShard, Found]":
+            return lambda shard: shard.read_state(key, asked.leader_epoch)
 
         def result(asked: Any, found: Found) -> wire.ReadShareGroupStateResponsePartitionResult:
             made = _with(wire.ReadShareGroupStateResponsePartitionResult(partition=asked.partition), found.failure)
@@ -143,15 +142,16 @@ class ShareCoordinator:
                 made.state_batches = [_encoded(each) for each in state.batches]
             return made
 
-        return self._each(request, one, result, wire.ReadStateResult, wire.ReadShareGroupStateResponse)
+        values = self._each(request, operation, _nothing_found)
+        return _response(request, values, result, wire.ReadStateResult, wire.ReadShareGroupStateResponse)
 
     def read_state_summary(
         self, request: wire.ReadShareGroupStateSummaryRequest
     ) -> "wire.ReadShareGroupStateSummaryResponse | Future[wire.ReadShareGroupStateSummaryResponse]":
         """Return start offsets and epochs (ReadShareGroupStateSummary)."""
 
-        def one(key: SharePartitionKey, asked: Any) -> "Found | Future[Found]":
-            return self._finding(key, lambda shard: shard.read_state_summary(key))
+        def operation(key: SharePartitionKey, asked: Any) -> "Operation[ShareCoordinatorShard, Found]":
+            return lambda shard: shard.read_state_summary(key)
 
         def result(asked: Any, found: Found) -> wire.ReadShareGroupStateSummaryResponsePartitionResult:
             made = _with(wire.ReadShareGroupStateSummaryResponsePartitionResult(partition=asked.partition), found.failure)
@@ -161,43 +161,78 @@ class ShareCoordinator:
                 made.start_offset, made.delivery_complete_count = state.start_offset, state.delivery_complete_count
             return made
 
-        return self._each(request, one, result, wire.ReadStateSummaryResult, wire.ReadShareGroupStateSummaryResponse)
-
-    def _failing(
-        self, key: SharePartitionKey, operation: "Callable[[ShareCoordinatorShard], Failure | Write[Failure]]"
-    ) -> "Failure | Future[Failure]":
-        return self.runtime.try_read(key.coordinator_key, operation, _failure_of)
-
-    def _finding(
-        self, key: SharePartitionKey, operation: "Callable[[ShareCoordinatorShard], Found | Write[Found]]"
-    ) -> "Found | Future[Found]":
-        return self.runtime.try_read(key.coordinator_key, operation, lambda error: Found(_failure_of(error)))
+        values = self._each(request, operation, _nothing_found)
+        return _response(request, values, result, wire.ReadStateSummaryResult, wire.ReadShareGroupStateSummaryResponse)
 
     def _each(
         self,
         request: Any,
-        one: "Callable[[SharePartitionKey, Any], T | Future[T]]",
-        result: Callable[[Any, T], Any],
-        topic_result: Callable[..., Any],
-        response: Callable[..., R],
-    ) -> "R | Future[R]":
-        """Run an operation for each share partition of a request; return the response, or a future of it.
+        operation: "Callable[[SharePartitionKey, Any], Operation[ShareCoordinatorShard, T]]",
+        failed: Callable[[KafkaError], T],
+    ) -> "list[T | Future[T]]":
+        """Run an operation for each share partition of a request; return the results in order, or futures of them.
 
-        The generated messages of the five APIs have the same shape, and no type in common.
+        Share partitions in the same partition of the topic share an append. One that is named again has its turn after the first.
         """
-        topics = request.topics if request.group_id else ()  # as in Kafka, nothing is answered without a group
-        pairs = [(topic.topic_id, asked) for topic in topics for asked in topic.partitions]
-        values = [one(SharePartitionKey(request.group_id, topic_id, asked.partition), asked) for topic_id, asked in pairs]
+        asked = [(SharePartitionKey(request.group_id, topic_id, each.partition), each) for topic_id, each in _asked(request)]
+        keys = [key.coordinator_key for key, _ in asked]
+        operations = [operation(*each) for each in asked]
+        rounds: dict[tuple[int, int], list[int]] = {}
+        named: dict[str, int] = {}
+        for number, key in enumerate(keys):
+            turn = named[key] = named.get(key, 0) + 1
+            rounds.setdefault((turn, self.partition_for(key)), []).append(number)
+        values: dict[int, T | Future[T]] = {}
+        for numbers in rounds.values():
+            found = self._together([keys[each] for each in numbers], [operations[each] for each in numbers], failed)
+            values.update(zip(numbers, found, strict=True))
+        return [values[number] for number in range(len(keys))]
 
-        def answer(done: list[T]) -> R:
-            results = iter([result(asked, value) for (_, asked), value in zip(pairs, done, strict=True)])
-            return response(
-                results=[
-                    topic_result(topic_id=topic.topic_id, partitions=[next(results) for _ in topic.partitions]) for topic in topics
-                ]
-            )
+    def _together(
+        self, keys: list[str], operations: "list[Operation[ShareCoordinatorShard, T]]", failed: Callable[[KafkaError], T]
+    ) -> "list[T | Future[T]]":
+        try:
+            found = self.runtime.execute_together(keys, operations, is_read=True)
+        except KafkaError as error:
+            return [failed(error)] * len(keys)
+        return [recover(each, KafkaError, failed) if isinstance(each, Future) else each for each in found]
 
-        return gather(values, answer)
+
+def _asked(request: Any) -> Iterator[tuple[bytes, Any]]:
+    """Yield the topic id and the data of each share partition of a request; as in Kafka, none without a group.
+
+    The generated messages of the five APIs have the same shape, and no type in common.
+    """
+    if request.group_id:
+        for topic in request.topics:
+            for each in topic.partitions:
+                yield topic.topic_id, each
+
+
+def _response(
+    request: Any,
+    values: "list[T | Future[T]]",
+    result: Callable[[Any, T], Any],
+    topic_result: Callable[..., Any],
+    response: Callable[..., R],
+) -> "R | Future[R]":
+    """Return the response with the results of all share partitions, or a future of it."""
+    asked = [each for _, each in _asked(request)]
+
+    def answer(done: list[T]) -> R:
+        results = iter([result(each, value) for each, value in zip(asked, done, strict=True)])
+        topics = request.topics if request.group_id else ()
+        return response(
+            results=[
+                topic_result(topic_id=topic.topic_id, partitions=[next(results) for _ in topic.partitions]) for topic in topics
+            ]
+        )
+
+    return gather(values, answer)
+
+
+def _nothing_found(error: KafkaError) -> Found:
+    return Found(_failure_of(error))
 
 
 def _failure_of(error: KafkaError) -> Failure:

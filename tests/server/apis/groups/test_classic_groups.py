@@ -141,7 +141,7 @@ def test_describe_in_every_version(version: Any) -> None:
     error = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0
     assert (missing.error_code, missing.group_state, missing.members) == (error, "Dead", [])
     assert (missing.error_message or "").startswith("Group none not found" if version >= 6 else "")
-    assert group.authorized_operations == (328 if version >= 3 else -(2**31))
+    assert group.authorized_operations == (3400 if version >= 6 else 328 if version >= 3 else -(2**31))
 
 
 @pytest.mark.parametrize("version", range(6))
