@@ -1,12 +1,23 @@
 """A broker and sessions in process, for tests of the console."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import twisted_kafka
+from tests.support.eventually import eventually
 from twisted_kafka.console.cluster.producer import ALL, Producer
 from twisted_kafka.console.cluster.record_forms import Written
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal
+from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
+from twisted_kafka.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolAssignmentTopicPartition
+from twisted_kafka.protocol.messages.groups import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from twisted_kafka.protocol.records.compression import Compression
 
@@ -35,3 +46,41 @@ def write(session: Session, topic: str, records: Iterable[Written], compression:
     for each in records:
         producer.add(each)
     producer.flush()
+
+
+def join_classic(session: Session, group: str, topic: str, partitions: Sequence[int]) -> str:
+    """Let a member of a classic group join, with these partitions; return its id."""
+    assignment = ConsumerProtocolAssignment(
+        assigned_partitions=[ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=list(partitions))]
+    )
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")]
+    join = JoinGroupRequest(
+        group_id=group, session_timeout_ms=30_000, rebalance_timeout_ms=1_000, protocol_type="consumer", protocols=protocols
+    )
+    joined = eventually(lambda: each if not (each := session.ask(join, latest=3)).error_code else None)
+    mine = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"\x00\x00" + assignment.encode(0))
+    sync = SyncGroupRequest(group_id=group, generation_id=joined.generation_id, member_id=joined.member_id, assignments=[mine])
+    assert not session.ask(sync, latest=2).error_code
+    return str(joined.member_id)
+
+
+def leave_classic(session: Session, group: str, member_id: str) -> None:
+    assert not session.ask(LeaveGroupRequest(group_id=group, member_id=member_id), latest=2).error_code
+
+
+def join_consumer(session: Session, group: str, topic: str, *, kind: type[Any] = ConsumerGroupHeartbeatRequest) -> None:
+    """Let a member of a consumer or share group join, and wait until it has partitions."""
+    more: dict[str, Any] = {"rebalance_timeout_ms": 10_000, "topic_partitions": []} if kind is ConsumerGroupHeartbeatRequest else {}
+    member_id, epoch = "AAAAAAAAAAAAAAAAAAAAAA", 0
+
+    def has_partitions() -> bool:
+        nonlocal epoch
+        first = more if not epoch else {}
+        beat = kind(group_id=group, member_id=member_id, member_epoch=epoch, subscribed_topic_names=[topic], **first)
+        answer = session.ask(beat)
+        if answer.error_code:
+            return False
+        epoch = answer.member_epoch
+        return answer.assignment is not None and bool(answer.assignment.topic_partitions)
+
+    eventually(has_partitions)

@@ -1,5 +1,6 @@
 """Requests to the coordinators of groups and transactional ids."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from twisted_kafka.console.cluster.problems import problem
@@ -30,3 +31,19 @@ def coordinator_of(session: Session, key: str, kind: int) -> int:
         raise problem(f"{_NAMES[kind]} {key}", found.error_code, found.error_message)
     node: int = found.node_id
     return node
+
+
+def coordinators_of(session: Session, keys: Sequence[str], kind: int) -> dict[int, list[str]]:
+    """Return the keys by their coordinator's broker id; raises like ``coordinator_of``."""
+    session.metadata([])
+    if session.version(FindCoordinatorRequest) < _BATCHED:
+        by_node: dict[int, list[str]] = {}
+        for key in keys:
+            by_node.setdefault(coordinator_of(session, key, kind), []).append(key)
+        return by_node
+    by_node = {}
+    for found in session.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=list(keys))).coordinators:
+        if found.error_code:
+            raise problem(f"{_NAMES[kind]} {found.key}", found.error_code, found.error_message)
+        by_node.setdefault(found.node_id, []).append(found.key)
+    return by_node

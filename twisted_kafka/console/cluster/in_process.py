@@ -103,7 +103,7 @@ class InProcess:
             return -1
 
     def ask(self, request: Message, node: int | None, latest: int | None, left_s: float) -> Any:
-        """Return the response. Raises CommandError, or TryAgainError if there is none in time."""
+        """Return the response. Raises CommandError, or TryAgainError after ``left_s``."""
         if node not in (None, self._broker.node_id()):
             raise CommandError(f"only broker {node} can answer this: use its console, or the command with -b and its address")
         try:

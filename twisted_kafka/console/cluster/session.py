@@ -64,6 +64,10 @@ class Session:
         """The time that a request gives a broker for its work."""
         return int(self._timeout_s * 1000)
 
+    def wall_ms(self) -> int:
+        """The time, in milliseconds since the epoch."""
+        return self._clock.wall_ms()
+
     # Requests
 
     def retrying(self, step: Callable[[], _T]) -> _T:

@@ -206,7 +206,7 @@ def _back(
 ) -> Messages:
     """Read windows of growing size before the ends, until enough records are found.
 
-    A window that is too large for the budget counts only for the partitions that were read whole. If there are none, it is read
+    A window that is too large for the budget counts only for the partitions that were read whole. Without one, it is read
     again with fewer records, so that each page makes progress.
     """
     starts, ends = window

@@ -1,4 +1,4 @@
-"""New records of a topic, as they arrive. A viewer that is too slow skips some, and is told how many."""
+"""New records of a topic, as they arrive. A viewer that is too slow skips some, and learns their number."""
 
 from dataclasses import dataclass, replace
 from typing import Final

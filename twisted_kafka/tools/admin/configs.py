@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from twisted_kafka.console.cluster.problems import CommandError, problem, unknown
 from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.queries.settings import SOURCES, TYPES
 from twisted_kafka.protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -17,22 +18,9 @@ from twisted_kafka.protocol.messages.configs import (
 from twisted_kafka.tools.admin.arguments import action, pairs, several
 from twisted_kafka.tools.admin.output import Output
 
-TYPES: Final = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
-"""The resource types, by the command's names."""
-
 DEFAULT: Final = "default"
 """The name of the settings of all brokers."""
 
-SOURCES: Final = {
-    1: "topic",
-    2: "broker",
-    3: "all brokers",
-    4: "server.properties",
-    5: "default",
-    6: "broker logger",
-    7: "client metrics",
-    8: "group",
-}
 _BUILT_IN: Final = (-1, 5)
 _OF_ONE_BROKER: Final = ("broker", "broker-logger")
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)

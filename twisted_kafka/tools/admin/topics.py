@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from twisted_kafka.console.actions.topics import deletion
 from twisted_kafka.console.cluster.offsets import (
     EARLIEST,
     LATEST,
@@ -29,8 +30,6 @@ from twisted_kafka.protocol.messages.topics import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicState,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import SystemClock
@@ -38,8 +37,6 @@ from twisted_kafka.tools.admin.arguments import action, pairs, several, with_pre
 from twisted_kafka.tools.admin.output import JSON, Output
 from twisted_kafka.tools.admin.reassignments import add_actions
 
-_BY_STATE: Final = 6
-"""The first version of DeleteTopics with a struct for each topic."""
 _TOPIC: Final = 2
 """The resource type."""
 _SET_BY_ALTER: Final = 1
@@ -274,7 +271,7 @@ def _delete(options: argparse.Namespace, session: Session, output: Output) -> No
 
     def step() -> None:
         again = None
-        for result in session.ask_controller(_deletion(session, sorted(left))).responses:
+        for result in session.ask_controller(deletion(session, sorted(left))).responses:
             error = problem(f"topic {result.name}", result.error_code, result.error_message) if result.error_code else None
             if result.error_code == ErrorCode.NOT_CONTROLLER:
                 again = error
@@ -288,12 +285,6 @@ def _delete(options: argparse.Namespace, session: Session, output: Output) -> No
             raise again
 
     session.retrying(step)
-
-
-def _deletion(session: Session, names: Sequence[str]) -> DeleteTopicsRequest:
-    if session.version(DeleteTopicsRequest) >= _BY_STATE:
-        return DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names], timeout_ms=session.timeout_ms)
-    return DeleteTopicsRequest(topic_names=list(names), timeout_ms=session.timeout_ms)
 
 
 def _delete_records(options: argparse.Namespace, session: Session, output: Output) -> None:
