@@ -123,7 +123,7 @@ class MemberManager:
             if self._may_downgrade(left):
                 return self._downgrade(group, left, False, answer)
         profiles = [member.profile for member in members]
-        written = [record for member in members for record in records.member_removed(group_id, member.member_id)]
+        written = [record for member in members for record in records.TYPES.member_removed(group_id, member.member_id)]
         regexes = dict(group.regexes)
         for regex in {profile.regex for profile in profiles if profile.regex}:
             if regex in regexes and group.regex_count(regex) <= sum(profile.regex == regex for profile in profiles):

@@ -120,7 +120,7 @@ class MemberUpdater:
         group_id = change.group.group_id
         current = current._replace(epoch=0, previous_epoch=0)
         predecessor = change.replaces or ""
-        written.extend(records.member_removed(group_id, predecessor))
+        written.extend(records.TYPES.member_removed(group_id, predecessor))
         written.append(records.member_profile(group_id, change.member_id, change.profile))
         written.append(records.member_target(group_id, change.member_id, change.group.target.get(predecessor, {})))
         written.append(records.member_current(group_id, change.member_id, current))

@@ -146,7 +146,7 @@ class ShareGroupProtocol:
         _log.info("Group {group}: removing member {member}: {reason}", group=group_id, member=member_id, reason=reason)
         epoch = group.epoch + 1
         metadata_hash = self._updater.hash_without(group, member_id)
-        written = [*records.member_removed(group_id, member_id), records.group_epoch(group_id, epoch, metadata_hash)]
+        written = [*records.TYPES.member_removed(group_id, member_id), records.group_epoch(group_id, epoch, metadata_hash)]
         if len(group.members) == 1:
             written.append(records.target_epoch(group_id, epoch, 0))
 

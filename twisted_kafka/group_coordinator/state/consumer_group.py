@@ -40,7 +40,7 @@ class ResolvedRegex(NamedTuple):
     resolved_ms: int
 
 
-class ConsumerGroup(ModernGroup[ConsumerGroupMember, ConsumerGroupState]):
+class ConsumerGroup(ModernGroup[ConsumerGroupMember, Partitions, ConsumerGroupState]):
     """One consumer group."""
 
     type = CONSUMER
@@ -120,10 +120,10 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, ConsumerGroupState]):
         self._state = None
 
     @override
-    def put_target(self, member_id: str, partitions: Partitions | None) -> None:
+    def put_target(self, member_id: str, target: Partitions | None) -> None:
         if self.target_index is not None:
-            self.target_index.put(member_id, self.target.get(member_id, NO_PARTITIONS), partitions)
-        super().put_target(member_id, partitions)
+            self.target_index.put(member_id, self.target.get(member_id, NO_PARTITIONS), target)
+        super().put_target(member_id, target)
 
     def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
         """Set the topics that a regular expression matches; None removes it."""

@@ -1,6 +1,6 @@
 """Records of consumer groups: types 3 to 8 of Kafka 3.9, and 16 for regular expressions, which Kafka 4 introduced."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
@@ -14,6 +14,7 @@ from twisted_kafka.group_coordinator.state.consumer_group_member import (
     partitions_of,
 )
 from twisted_kafka.group_coordinator.state.consumer_group_state import MemberState
+from twisted_kafka.group_coordinator.state.modern_records import RecordTypes, record
 from twisted_kafka.group_coordinator.state.topic_image import TopicInfo
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.consumer_group_records import (
@@ -38,8 +39,13 @@ from twisted_kafka.protocol.messages.consumer_group_records import (
     TopicMetadata,
 )
 
-GROUP_EPOCH: Final = ConsumerGroupMetadataKey.KEY
-"""The record type whose tombstone removes a group."""
+TYPES: Final = RecordTypes(
+    current=ConsumerGroupCurrentMemberAssignmentKey,
+    target=ConsumerGroupTargetAssignmentMemberKey,
+    profile=ConsumerGroupMemberMetadataKey,
+    target_epoch=ConsumerGroupTargetAssignmentMetadataKey,
+    group_epoch=ConsumerGroupMetadataKey,
+)
 
 KINDS: Final[RecordKinds] = {
     key.KEY: (key, value)
@@ -55,13 +61,9 @@ KINDS: Final[RecordKinds] = {
 }
 
 
-def _record(key: Message, value: Message | None) -> CoordinatorRecord:
-    return CoordinatorRecord(key, key.KEY, value)
-
-
 def group_epoch(group_id: str, epoch: int | None) -> CoordinatorRecord:
     """Return the record of the group epoch, or with None its tombstone."""
-    return _record(ConsumerGroupMetadataKey(group_id=group_id), None if epoch is None else ConsumerGroupMetadataValue(epoch=epoch))
+    return record(ConsumerGroupMetadataKey(group_id=group_id), None if epoch is None else ConsumerGroupMetadataValue(epoch=epoch))
 
 
 def subscribed_topics(group_id: str, topics: Mapping[str, TopicInfo] | None) -> CoordinatorRecord:
@@ -74,7 +76,7 @@ def subscribed_topics(group_id: str, topics: Mapping[str, TopicInfo] | None) -> 
                 for name, info in sorted(topics.items())
             ]
         )
-    return _record(ConsumerGroupPartitionMetadataKey(group_id=group_id), value)
+    return record(ConsumerGroupPartitionMetadataKey(group_id=group_id), value)
 
 
 def member_profile(group_id: str, member_id: str, profile: Profile | None) -> CoordinatorRecord:
@@ -98,13 +100,13 @@ def member_profile(group_id: str, member_id: str, profile: Profile | None) -> Co
                 supported_protocols=[ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols],
             ),
         )
-    return _record(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
+    return record(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
 
 
 def target_epoch(group_id: str, epoch: int | None) -> CoordinatorRecord:
     """Return the record of the target assignment's epoch, or with None its tombstone."""
     value = None if epoch is None else ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
-    return _record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+    return record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
 def member_target(group_id: str, member_id: str, partitions: Partitions | None) -> CoordinatorRecord:
@@ -117,7 +119,7 @@ def member_target(group_id: str, member_id: str, partitions: Partitions | None) 
                 for topic_id, indexes in sorted(partitions.items())
             ]
         )
-    return _record(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
+    return record(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
 
 
 def member_current(group_id: str, member_id: str, current: CurrentAssignment | None) -> CoordinatorRecord:
@@ -131,7 +133,7 @@ def member_current(group_id: str, member_id: str, current: CurrentAssignment | N
             assigned_partitions=_listed(current.assigned),
             partitions_pending_revocation=_listed(current.revoking),
         )
-    return _record(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), value)
+    return record(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), value)
 
 
 def _listed(partitions: Partitions) -> list[ConsumerGroupCurrentMemberAssignmentValueTopicPartitions]:
@@ -146,31 +148,14 @@ def resolved_regex(group_id: str, regex: str, resolved: ResolvedRegex | None) ->
     value = None
     if resolved is not None:
         value = ConsumerGroupRegularExpressionValue(topics=sorted(resolved.topics), timestamp=resolved.resolved_ms)
-    return _record(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value)
-
-
-def member_removed(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Return all tombstones of a member."""
-    return [
-        member_current(group_id, member_id, None),
-        member_target(group_id, member_id, None),
-        member_profile(group_id, member_id, None),
-    ]
+    return record(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value)
 
 
 def group_removed(group: ConsumerGroup) -> list[CoordinatorRecord]:
     """Return all tombstones of a group, its members' first."""
     group_id = group.group_id
-    members: Iterable[str] = group.members
-    return [
-        *(member_current(group_id, member_id, None) for member_id in members),
-        *(member_target(group_id, member_id, None) for member_id in members),
-        target_epoch(group_id, None),
-        *(member_profile(group_id, member_id, None) for member_id in members),
-        *(resolved_regex(group_id, regex, None) for regex in group.regexes),
-        subscribed_topics(group_id, None),
-        group_epoch(group_id, None),
-    ]
+    regexes = (resolved_regex(group_id, regex, None) for regex in group.regexes)
+    return TYPES.group_removed(group, (*regexes, subscribed_topics(group_id, None)))
 
 
 def group_created(group: ConsumerGroup) -> list[CoordinatorRecord]:

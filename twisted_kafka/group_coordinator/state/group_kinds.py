@@ -12,6 +12,7 @@ from twisted_kafka.group_coordinator.state import consumer_group_records
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.state.group import CLASSIC, CONSUMER, SHARE, Group
+from twisted_kafka.group_coordinator.state.modern_records import RecordTypes
 from twisted_kafka.group_coordinator.state.share import share_group_records
 from twisted_kafka.group_coordinator.state.share.share_group import ShareGroup
 
@@ -25,8 +26,8 @@ class GroupKind(NamedTuple):
     """Returns a new group with an id."""
     records: RecordKinds
     """The record types."""
-    last: int
-    """The record type whose tombstone removes the group."""
+    types: RecordTypes
+    """Those that all modern groups have."""
     replay: Callable[..., None]
     """Applies a record's key and value to its group."""
     removed: Callable[..., list[CoordinatorRecord]]
@@ -38,7 +39,7 @@ _KINDS: Final = (
         CONSUMER,
         ConsumerGroup,
         consumer_group_records.KINDS,
-        consumer_group_records.GROUP_EPOCH,
+        consumer_group_records.TYPES,
         consumer_group_records.replay,
         consumer_group_records.group_removed,
     ),
@@ -46,7 +47,7 @@ _KINDS: Final = (
         SHARE,
         ShareGroup,
         share_group_records.KINDS,
-        share_group_records.GROUP_EPOCH,
+        share_group_records.TYPES,
         share_group_records.replay,
         share_group_records.group_removed,
     ),

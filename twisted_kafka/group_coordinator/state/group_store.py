@@ -150,7 +150,7 @@ class GroupStore:
             if self._loading is not None:
                 self._loading.pop(group_id, None)
             group = self.groups[group_id] = kind.make(group_id)
-        if record.value is None and record.kind == kind.last:
+        if kind.types.removes_group(record):
             self._end(group_id)
         else:
             kind.replay(group, record.key, record.value)

@@ -14,16 +14,16 @@ from typing_extensions import override
 
 from twisted_kafka.group_coordinator.results import GroupListing
 from twisted_kafka.group_coordinator.state.classic_group_state import ClassicGroupState
-from twisted_kafka.group_coordinator.state.consumer_group_member import Partitions
 from twisted_kafka.group_coordinator.state.group import Group
 
 M = TypeVar("M")
+T = TypeVar("T")
 S = TypeVar("S", bound=Enum)
 _Counted = TypeVar("_Counted", bound=Hashable)
 
 
-class ModernGroup(Group, Generic[M, S]):
-    """A group with members of type ``M``, whose state ``S`` is derived from its epochs and members."""
+class ModernGroup(Group, Generic[M, T, S]):
+    """A group with members of type ``M`` and targets of type ``T``; its state ``S`` is derived from its epochs and members."""
 
     protocol_type: ClassVar[str]
     """The protocol type that ListGroups shows."""
@@ -35,18 +35,18 @@ class ModernGroup(Group, Generic[M, S]):
         self.epoch = 0
         self.target_epoch = 0
         self.members: dict[str, M] = {}
-        self.target: dict[str, Partitions] = {}
+        self.target: dict[str, T] = {}
         self._topic_subscribers: Counter[str] = Counter()
         self._state: S | None = None
 
     # changes, called by replay only
 
-    def put_target(self, member_id: str, partitions: Partitions | None) -> None:
+    def put_target(self, member_id: str, target: T | None) -> None:
         """Set a member's target assignment; None removes it."""
-        if partitions is None:
+        if target is None:
             self.target.pop(member_id, None)
         else:
-            self.target[member_id] = partitions
+            self.target[member_id] = target
 
     def put_epochs(self, epoch: int | None = None, target_epoch: int | None = None) -> None:
         """Set the group epoch, the epoch of the target assignment, or both."""

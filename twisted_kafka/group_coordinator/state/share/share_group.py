@@ -49,7 +49,7 @@ class ShareGroupMember(NamedTuple):
     current: ShareAssignment = ShareAssignment()
 
 
-class ShareGroup(ModernGroup[ShareGroupMember, ShareGroupState]):
+class ShareGroup(ModernGroup[ShareGroupMember, Partitions, ShareGroupState]):
     """One share group."""
 
     type = SHARE
@@ -101,8 +101,8 @@ class ShareGroup(ModernGroup[ShareGroupMember, ShareGroupState]):
             self._changed()
 
     @override
-    def put_target(self, member_id: str, partitions: Partitions | None) -> None:
-        super().put_target(member_id, partitions)
+    def put_target(self, member_id: str, target: Partitions | None) -> None:
+        super().put_target(member_id, target)
         self._changed()
 
     def put_partitions(self, partitions: SharePartitions | None) -> None:

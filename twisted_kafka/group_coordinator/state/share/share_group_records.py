@@ -5,6 +5,7 @@ from typing import Final, TypeVar
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
 from twisted_kafka.group_coordinator.state.consumer_group_member import Partitions
+from twisted_kafka.group_coordinator.state.modern_records import RecordTypes, record
 from twisted_kafka.group_coordinator.state.share.share_group import ShareAssignment, ShareGroup, ShareProfile
 from twisted_kafka.group_coordinator.state.share.share_partitions import SharePartitions
 from twisted_kafka.protocol.compiler.codec import Message
@@ -27,8 +28,13 @@ from twisted_kafka.protocol.messages.share.share_group_records import (
     TopicPartitionsInfo,
 )
 
-GROUP_EPOCH: Final = ShareGroupMetadataKey.KEY
-"""The record type whose tombstone removes a group."""
+TYPES: Final = RecordTypes(
+    current=ShareGroupCurrentMemberAssignmentKey,
+    target=ShareGroupTargetAssignmentMemberKey,
+    profile=ShareGroupMemberMetadataKey,
+    target_epoch=ShareGroupTargetAssignmentMetadataKey,
+    group_epoch=ShareGroupMetadataKey,
+)
 
 KINDS: Final[RecordKinds] = {
     key.KEY: (key, value)
@@ -55,10 +61,6 @@ _Listed = (
 _L = TypeVar("_L")
 
 
-def _record(key: Message, value: Message | None) -> CoordinatorRecord:
-    return CoordinatorRecord(key, key.KEY, value)
-
-
 def _listed(make: Callable[..., _L], partitions: Partitions) -> list[_L]:
     return [make(topic_id=topic_id, partitions=sorted(indexes)) for topic_id, indexes in sorted(partitions.items())]
 
@@ -69,7 +71,7 @@ def _partitions(listed: Iterable[_Listed]) -> Partitions:
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
     """Return the record of the group epoch."""
-    return _record(ShareGroupMetadataKey(group_id=group_id), ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
+    return record(ShareGroupMetadataKey(group_id=group_id), ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
 
 
 def member_profile(group_id: str, member_id: str, profile: ShareProfile | None) -> CoordinatorRecord:
@@ -82,13 +84,13 @@ def member_profile(group_id: str, member_id: str, profile: ShareProfile | None) 
             client_host=profile.client_host,
             subscribed_topic_names=sorted(profile.topics),
         )
-    return _record(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
+    return record(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
 
 
 def target_epoch(group_id: str, epoch: int, assigned_ms: int) -> CoordinatorRecord:
     """Return the record of the target assignment's epoch."""
     value = ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=assigned_ms)
-    return _record(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+    return record(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
 def member_target(group_id: str, member_id: str, partitions: Partitions | None) -> CoordinatorRecord:
@@ -97,7 +99,7 @@ def member_target(group_id: str, member_id: str, partitions: Partitions | None) 
     if partitions is not None:
         listed = _listed(ShareGroupTargetAssignmentMemberValueTopicPartition, partitions)
         value = ShareGroupTargetAssignmentMemberValue(topic_partitions=listed)
-    return _record(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
+    return record(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
 
 
 def member_current(group_id: str, member_id: str, current: ShareAssignment | None) -> CoordinatorRecord:
@@ -110,7 +112,7 @@ def member_current(group_id: str, member_id: str, current: ShareAssignment | Non
             state=_STABLE,
             assigned_partitions=_listed(ShareGroupCurrentMemberAssignmentValueTopicPartitions, current.assigned),
         )
-    return _record(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), value)
+    return record(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), value)
 
 
 def share_partitions(group_id: str, partitions: SharePartitions) -> CoordinatorRecord:
@@ -130,30 +132,12 @@ def share_partitions(group_id: str, partitions: SharePartitions) -> CoordinatorR
         initialized_topics=listed(partitions.initialized),
         deleting_topics=[TopicInfo(topic_id=topic_id, topic_name=name(topic_id)) for topic_id in sorted(partitions.deleting)],
     )
-    return _record(ShareGroupStatePartitionMetadataKey(group_id=group_id), value)
-
-
-def member_removed(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Return all tombstones of a member."""
-    return [
-        member_current(group_id, member_id, None),
-        member_target(group_id, member_id, None),
-        member_profile(group_id, member_id, None),
-    ]
+    return record(ShareGroupStatePartitionMetadataKey(group_id=group_id), value)
 
 
 def group_removed(group: ShareGroup) -> list[CoordinatorRecord]:
     """Return all tombstones of a group, its members' first."""
-    group_id = group.group_id
-    members: Iterable[str] = group.members
-    return [
-        *(member_current(group_id, member_id, None) for member_id in members),
-        *(member_target(group_id, member_id, None) for member_id in members),
-        _record(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        *(member_profile(group_id, member_id, None) for member_id in members),
-        _record(ShareGroupStatePartitionMetadataKey(group_id=group_id), None),
-        _record(ShareGroupMetadataKey(group_id=group_id), None),
-    ]
+    return TYPES.group_removed(group, [record(ShareGroupStatePartitionMetadataKey(group_id=group.group_id), None)])
 
 
 def replay(group: ShareGroup, key: Message, value: Message | None) -> None:
