@@ -27,6 +27,9 @@ TOPIC_ROWS = _rows("topic-3.9.2.tsv") | {name: row for name, row in _rows("topic
 KAFKA_4_ROWS = {name: row for name, row in _rows("broker-4.4.0.tsv").items() if name in KAFKA_4_KEYS}
 GROUP_ROWS = _rows("group-4.4.0.tsv")
 
+KAFKA_4_WORDS = {"group.coordinator.rebalance.protocols": "streams, "}
+"""What Kafka 4 allows in addition in a value of Kafka 3.9."""
+
 
 def _rule(key: ConfigKey | TopicKey | GroupKey) -> str:
     match key.valid:
@@ -62,7 +65,7 @@ def test_declarations_are_kafkas(keys: dict[str, ConfigKey | TopicKey | GroupKey
         # Rules that the list describes in prose have another form here; all others are compared literally.
         is_prose = any(each in row["valid"] for each in ("by_duration", "partitionId", " or "))
         if row["valid"].startswith(("[", "(case")) and not is_prose:
-            assert (name, _rule(key)) == (name, row["valid"])
+            assert (name, _rule(key).replace(KAFKA_4_WORDS.get(name, ""), "")) == (name, row["valid"])
 
 
 def test_update_modes_and_internal_keys_are_kafkas() -> None:

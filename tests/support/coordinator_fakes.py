@@ -13,7 +13,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, decode_record
 from twisted_kafka.coordinator.interfaces import Appended
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
-from twisted_kafka.group_coordinator.assignors.loading import load_assignors
+from twisted_kafka.group_coordinator.assignors.loading import load_assignors, load_task_assignors
 from twisted_kafka.group_coordinator.assignors.simple import SimpleAssignor
 from twisted_kafka.group_coordinator.end_offsets import EndOffset
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
@@ -256,6 +256,7 @@ class Bench:
             self.topics,
             self.assignors,
             SimpleAssignor(),
+            load_task_assignors(["sticky"]),
             GroupCoordinatorMetrics(self.metrics, self.clock),
             lambda: f"id{next(self._ids)}",
             self.persister,

@@ -74,6 +74,9 @@ _IN_PROCESS: dict[str, Value] = {
     # A member gets its partitions with its second heartbeat.
     "group.share.heartbeat.interval.ms": 500,
     "group.share.min.heartbeat.interval.ms": 500,
+    "group.streams.initial.rebalance.delay.ms": 0,
+    "group.streams.heartbeat.interval.ms": 500,
+    "group.streams.min.heartbeat.interval.ms": 500,
 }
 
 

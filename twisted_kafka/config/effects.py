@@ -49,6 +49,12 @@ _BROKER = """
     group.share.assignment.interval.ms group.share.min.assignment.interval.ms group.share.max.assignment.interval.ms
     group.share.max.size group.share.assignors group.share.initialize.retry.interval.ms
     group.coordinator.append.linger.ms share.coordinator.append.linger.ms
+    group.streams.session.timeout.ms group.streams.min.session.timeout.ms group.streams.max.session.timeout.ms
+    group.streams.heartbeat.interval.ms group.streams.min.heartbeat.interval.ms group.streams.max.heartbeat.interval.ms
+    group.streams.assignment.interval.ms group.streams.min.assignment.interval.ms group.streams.max.assignment.interval.ms
+    group.streams.max.size group.streams.assignors group.streams.initial.rebalance.delay.ms
+    group.streams.num.standby.replicas group.streams.max.standby.replicas group.streams.acceptable.recovery.lag
+    group.streams.task.offset.interval.ms group.streams.min.task.offset.interval.ms group.streams.rack.aware.assignment.tags
     offset.metadata.max.bytes offsets.load.buffer.size offsets.topic.replication.factor offsets.topic.num.partitions
     offsets.topic.segment.bytes offsets.topic.compression.codec offsets.retention.minutes
     offsets.retention.check.interval.ms offsets.commit.timeout.ms offsets.commit.required.acks

@@ -37,6 +37,22 @@ class ShareGroupConfigs(NamedTuple):
         return reset_duration_ms(self.auto_offset_reset)
 
 
+class StreamsGroupConfigs(NamedTuple):
+    """The configs of a streams group that its assignments depend on."""
+
+    assignor: str | None
+    standby_replicas: int
+    rack_aware_tags: tuple[str, ...]
+
+    @property
+    def for_assignment(self) -> Mapping[str, str]:
+        """What of them is stored with the group: if it changes, the group gets a new assignment."""
+        configs = {"num.standby.replicas": str(self.standby_replicas)}
+        if self.rack_aware_tags:
+            configs["rack.aware.assignment.tags"] = ",".join(self.rack_aware_tags)
+        return configs
+
+
 def group_value(broker: TypedValues, own: Mapping[str, Value], name: str) -> Value:
     """Return the effective value of a group key."""
     if name in own:

@@ -8,7 +8,12 @@ from twisted_kafka.coordinator.damage import SKIP_KEY, DamagePolicy
 from twisted_kafka.coordinator.interfaces import IBrokerClient
 from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter, follow_leadership
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
-from twisted_kafka.group_coordinator.assignors.loading import AssignorError, load_assignors, load_share_assignor
+from twisted_kafka.group_coordinator.assignors.loading import (
+    AssignorError,
+    load_assignors,
+    load_share_assignor,
+    load_task_assignors,
+)
 from twisted_kafka.group_coordinator.consumer_lag import ConsumerLag
 from twisted_kafka.group_coordinator.end_offsets import EndOffsets
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
@@ -101,6 +106,7 @@ def _make_environment(
     try:
         assignors = load_assignors(config.list("group.consumer.assignors"))
         share_assignor = load_share_assignor(config.list("group.share.assignors"))
+        task_assignors = load_task_assignors(config.list("group.streams.assignors"))
     except AssignorError as error:
         raise ConfigError(str(error)) from error
     return GroupEnvironment(
@@ -110,6 +116,7 @@ def _make_environment(
         metadata,
         assignors,
         share_assignor,
+        task_assignors,
         GroupCoordinatorMetrics(metrics, clock),
         _new_id,
         persister,

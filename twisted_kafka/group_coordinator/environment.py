@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from twisted_kafka.group_coordinator.assignors.interface import ConsumerGroupAssignor
+from twisted_kafka.group_coordinator.assignors.task_interface import TaskAssignor
 from twisted_kafka.group_coordinator.end_offsets import EndOffset
 from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
 from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
@@ -24,9 +25,16 @@ class GroupEnvironment(NamedTuple):
     topics: MetadataCache
     assignors: Mapping[str, ConsumerGroupAssignor]
     share_assignor: ConsumerGroupAssignor
+    task_assignors: Mapping[str, TaskAssignor]
+    """By name; the first one is the default."""
     metrics: GroupCoordinatorMetrics
     new_id: Callable[[], str]
     persister: IPersister
     """Keeps the states of share partitions."""
     end_offsets: Callable[[Collection[TopicPartition]], "Future[dict[TopicPartition, EndOffset]]"]
     """Returns the end offsets of partitions; the future never fails."""
+
+    def task_assignor(self, name: str | None) -> TaskAssignor:
+        """Return the assignor of streams groups with the name; the default one without a name, or if the name is unknown."""
+        default = next(iter(self.task_assignors.values()))
+        return default if name is None else self.task_assignors.get(name, default)

@@ -9,7 +9,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.admin.configs import ensure_list
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.group_configs import ShareGroupConfigs, group_value, validated_group_configs
+from twisted_kafka.config.group_configs import ShareGroupConfigs, StreamsGroupConfigs, group_value, validated_group_configs
 from twisted_kafka.config.keys.declare import LIST, Value
 from twisted_kafka.config.keys.groups import GROUP_KEYS
 from twisted_kafka.config.typed import TypedValues
@@ -21,6 +21,8 @@ _log = Logger()
 ENTITY_TYPE: Final = "groups"
 
 _SHARE_KEYS: Final = tuple(name for name in GROUP_KEYS if name.startswith(("share.", "errors.")))
+
+_STREAMS_KEYS: Final = ("streams.assignor.name", "streams.num.standby.replicas", "streams.rack.aware.assignment.tags")
 
 
 def node_name(group_id: str) -> str:
@@ -85,6 +87,16 @@ class GroupConfigManager:
             values.boolean("share.renew.acknowledge.enable"),
             values.string("errors.deadletterqueue.topic.name"),
             values.boolean("errors.deadletterqueue.copy.record.enable"),
+        )
+
+    def streams(self, group_id: str) -> StreamsGroupConfigs:
+        """Return the effective configs of a streams group's assignments."""
+        own = self._values.get(group_id, {})
+        values = TypedValues({name: group_value(self._config, own, name) for name in _STREAMS_KEYS})
+        return StreamsGroupConfigs(
+            values.string("streams.assignor.name") or None,
+            values.int("streams.num.standby.replicas"),
+            tuple(values.list("streams.rack.aware.assignment.tags")),
         )
 
 

@@ -22,6 +22,7 @@ from twisted_kafka.group_coordinator.results import GroupDescription, GroupListi
 from twisted_kafka.group_coordinator.share_groups import ShareGroups
 from twisted_kafka.group_coordinator.state.group import Group
 from twisted_kafka.group_coordinator.state.offset_store import Offsets
+from twisted_kafka.group_coordinator.streams_groups import StreamsGroups
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -72,6 +73,7 @@ class GroupCoordinator:
         self._expiry: ScheduledTask | None = None
         self._counted: tuple[int, GroupCounts | None] = (0, None)
         self.share = ShareGroups(runtime, environment)
+        self.streams = StreamsGroups(runtime)
 
     @property
     def group_config_manager(self) -> GroupConfigManager:

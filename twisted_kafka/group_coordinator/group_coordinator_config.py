@@ -49,6 +49,7 @@ class GroupCoordinatorConfig(NamedTuple):
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     share_max_size: int = 200
     share_initialize_retry_interval_ms: int = 30_000
+    streams_max_size: int = 2_147_483_647
 
     @classmethod
     def from_config(cls, config: KafkaConfig) -> "GroupCoordinatorConfig":
@@ -69,4 +70,5 @@ class GroupCoordinatorConfig(NamedTuple):
             migration_policy=MigrationPolicy(config.string("group.consumer.migration.policy").lower()),
             share_max_size=config.int("group.share.max.size"),
             share_initialize_retry_interval_ms=config.int("group.share.initialize.retry.interval.ms"),
+            streams_max_size=config.int("group.streams.max.size"),
         )

@@ -6,8 +6,9 @@ from typing import Final, NamedTuple, TypeVar
 from twisted_kafka.coordinator.load_times import LoadTimes
 from twisted_kafka.group_coordinator.state.classic_group_state import ClassicGroupState
 from twisted_kafka.group_coordinator.state.consumer_group_state import ConsumerGroupState
-from twisted_kafka.group_coordinator.state.group import CLASSIC, CONSUMER, SHARE
+from twisted_kafka.group_coordinator.state.group import CLASSIC, CONSUMER, SHARE, STREAMS
 from twisted_kafka.group_coordinator.state.share.share_group import ShareGroupState
+from twisted_kafka.group_coordinator.state.streams.streams_group import StreamsGroupState
 from twisted_kafka.metrics.instruments import Counter
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.metrics.windows import WindowedIdleRatio, WindowedRate
@@ -26,6 +27,7 @@ class GroupCounts(NamedTuple):
     classic: dict[ClassicGroupState, int]
     consumer: dict[ConsumerGroupState, int]
     share: dict[ShareGroupState, int]
+    streams: dict[StreamsGroupState, int]
     offsets: int
 
     @classmethod
@@ -35,6 +37,7 @@ class GroupCounts(NamedTuple):
             {state: sum(each.classic.get(state, 0) for each in counts) for state in ClassicGroupState},
             {state: sum(each.consumer.get(state, 0) for each in counts) for state in ConsumerGroupState},
             {state: sum(each.share.get(state, 0) for each in counts) for state in ShareGroupState},
+            {state: sum(each.streams.get(state, 0) for each in counts) for state in StreamsGroupState},
             sum(each.offsets for each in counts),
         )
 
@@ -58,6 +61,7 @@ class GroupCoordinatorMetrics:
         self._classic_rebalances = _counter_with_rate(registry, clock, "group-completed-rebalance")
         self._consumer_rebalances = _counter_with_rate(registry, clock, "consumer-group-rebalance")
         self._share_rebalances = _counter_with_rate(registry, clock, "share-group-rebalance")
+        self._streams_rebalances = _counter_with_rate(registry, clock, "streams-group-rebalance")
         self._loads = LoadTimes(registry, COORDINATOR_TYPE)
 
     def offsets_committed(self, count: int) -> None:
@@ -80,6 +84,10 @@ class GroupCoordinatorMetrics:
         """Count a new epoch of a consumer group."""
         self._consumer_rebalances.inc()
 
+    def streams_rebalance_began(self) -> None:
+        """Count a new epoch of a streams group."""
+        self._streams_rebalances.inc()
+
     def share_rebalance_began(self) -> None:
         """Count a new epoch of a share group."""
         self._share_rebalances.inc()
@@ -96,12 +104,16 @@ class GroupCoordinatorMetrics:
         gauge(COORDINATOR_TYPE, "group-count", lambda: sum(counts().classic.values()), protocol=CLASSIC)
         gauge(COORDINATOR_TYPE, "group-count", lambda: sum(counts().consumer.values()), protocol=CONSUMER)
         gauge(COORDINATOR_TYPE, "group-count", lambda: sum(counts().share.values()), protocol=SHARE)
+        gauge(COORDINATOR_TYPE, "group-count", lambda: sum(counts().streams.values()), protocol=STREAMS)
         for classic_state in ClassicGroupState:
             gauge(MANAGER_TYPE, f"NumGroups{classic_state.value}", _of(counts, lambda each: each.classic, classic_state))
         for state in ConsumerGroupState:
             gauge(COORDINATOR_TYPE, "consumer-group-count", _of(counts, lambda each: each.consumer, state), state=state.value)
         for share_state in ShareGroupState:
             gauge(COORDINATOR_TYPE, "share-group-count", _of(counts, lambda each: each.share, share_state), state=share_state.value)
+        for streams_state in StreamsGroupState:
+            count = _of(counts, lambda each: each.streams, streams_state)
+            gauge(COORDINATOR_TYPE, "streams-group-count", count, state=streams_state.value)
         for name in ("loading", "active", "failed"):
             gauge(COORDINATOR_TYPE, "num-partitions", _of(partitions, lambda each: each, name), state=name)
 

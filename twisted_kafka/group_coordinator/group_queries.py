@@ -11,6 +11,7 @@ from twisted_kafka.group_coordinator.state.consumer_group_member import Consumer
 from twisted_kafka.group_coordinator.state.group import Group
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.group_coordinator.state.share.share_group import ShareGroupMember
+from twisted_kafka.group_coordinator.streams.descriptions import described
 from twisted_kafka.metadata.cache import MetadataSnapshot
 from twisted_kafka.protocol.errors import ErrorCode, GroupIdNotFoundError
 from twisted_kafka.protocol.messages.consumer_groups import (
@@ -20,6 +21,7 @@ from twisted_kafka.protocol.messages.consumer_groups import (
     Member,
 )
 from twisted_kafka.protocol.messages.share import share_groups
+from twisted_kafka.protocol.messages.streams import streams_groups
 
 _CONSUMER_MEMBER = 1
 _CLASSIC_MEMBER = 0
@@ -65,7 +67,13 @@ class GroupQueries:
     def counts(self) -> GroupCounts:
         """Return the number of groups in each state; without the shard's lock it may see a change half done."""
         groups = self._store.groups
-        return GroupCounts(dict(groups.classic_counts), groups.consumer_counts(), groups.share_counts(), len(self._store.offsets))
+        return GroupCounts(
+            dict(groups.classic_counts),
+            groups.consumer_counts(),
+            groups.share_counts(),
+            groups.streams_counts(),
+            len(self._store.offsets),
+        )
 
     def describe(self, group_id: str) -> GroupDescription:
         """Describe a classic group; an unknown one is Dead, not an error (DescribeGroups up to v5)."""
@@ -104,6 +112,15 @@ class GroupQueries:
             assignor_name=self._environment.share_assignor.name,
             members=[_share_member(member, snapshot) for member in group.members.values()],
         )
+
+    def describe_streams(self, group_id: str) -> streams_groups.DescribedGroup:
+        """Describe a streams group. Raises GroupIdNotFoundError."""
+        group = self._store.streams(group_id)
+        if group is None:
+            is_other = group_id in self._store.groups
+            raise GroupIdNotFoundError(f"Group {group_id} is not a streams group." if is_other else f"Group {group_id} not found.")
+        configs = self._environment.group_config_manager.streams(group_id)
+        return described(group, self._environment.task_assignor(configs.assignor).name)
 
 
 def _share_member(member: ShareGroupMember, snapshot: MetadataSnapshot) -> share_groups.Member:

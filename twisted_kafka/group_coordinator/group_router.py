@@ -49,11 +49,12 @@ class GroupRouter:
         classic = groups.classic.get(request.group_id)
         if classic is not None:
             return self._classic_groups.join(classic, request)
-        if consumer is None and request.group_id in groups:
+        empty = consumer or groups.streams.get(request.group_id)
+        if request.group_id in groups and (empty is None or empty.members):
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
         if request.member_id:
             return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-        return self._create(request) if consumer is None else self._replace(consumer, request)
+        return self._create(request) if empty is None else self._replace(empty, request)
 
     def _create(self, request: JoinRequest) -> JoinAnswer:
         group = ClassicGroup(request.group_id, EMPTY, self._environment.clock.wall_ms())
@@ -63,7 +64,7 @@ class GroupRouter:
         return answer
 
     def _replace(self, group: Group, request: JoinRequest) -> Write[JoinResult]:
-        """Replace an empty consumer group by a classic group, which keeps its offsets."""
+        """Replace an empty group of another type by a classic group, which keeps its offsets."""
 
         def completed(error: ErrorCode) -> JoinAnswer:
             if error:

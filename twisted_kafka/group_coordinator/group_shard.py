@@ -23,6 +23,7 @@ from twisted_kafka.group_coordinator.share.share_partition_manager import ShareP
 from twisted_kafka.group_coordinator.state.group import Group
 from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
+from twisted_kafka.group_coordinator.streams.streams_group_protocol import StreamsGroupProtocol
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
@@ -43,6 +44,7 @@ class GroupShard:
         self.queries = GroupQueries(self.store, environment)
         self.share_partitions = SharePartitionManager(self.store, environment, effects)
         self.share = ShareGroupProtocol(self.store, environment, effects, self.share_partitions)
+        self.streams = StreamsGroupProtocol(self.store, environment, effects)
         self.share_offsets = ShareOffsets(self.store, environment, effects, self.share_partitions)
 
     def replay(self, record: CoordinatorRecord, producer_id: int, offset: int) -> None:
@@ -81,6 +83,7 @@ class GroupShard:
         self.store.loaded()
         self._member_manager.loaded()
         self.share.loaded()
+        self.streams.loaded()
         for group in self.store.classic_groups():
             if len(group.members) > self._config.max_size:
                 self._rebalancer.prepare(group, "the loaded group is larger than group.max.size")
@@ -93,6 +96,7 @@ class GroupShard:
             self._rebalancer.abandon(group, ErrorCode.NOT_COORDINATOR)
         self._member_manager.unloaded()
         self.share.unloaded()
+        self.streams.unloaded()
         self.share_offsets.unloaded()
         self.store.groups.clear()
 

@@ -33,7 +33,7 @@ KEYS: tuple[ConfigKey, ...] = (
               "Maximum number of members of a classic group."),
     ConfigKey("group.coordinator.rebalance.protocols", LIST,
               ("classic",),
-              EachOf(("consumer", "classic", "share", "unknown")), MEDIUM, READ_ONLY,
+              EachOf(("consumer", "classic", "share", "streams", "unknown")), MEDIUM, READ_ONLY,
               "The group protocols that the broker supports."),
     ConfigKey("group.coordinator.new.enable", BOOLEAN, False, None, MEDIUM, READ_ONLY,
               "Use the rewritten coordinator of 3.7 and later.", internal=True),

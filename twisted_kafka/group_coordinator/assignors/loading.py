@@ -1,16 +1,19 @@
-"""Loads the assignors named in ``group.consumer.assignors`` and ``group.share.assignors``."""
+"""Loads the assignors named in ``group.consumer.assignors``, ``group.share.assignors`` and ``group.streams.assignors``."""
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
 
 from twisted_kafka.group_coordinator.assignors.interface import ConsumerGroupAssignor
 from twisted_kafka.group_coordinator.assignors.range import RangeAssignor
 from twisted_kafka.group_coordinator.assignors.simple import SimpleAssignor
+from twisted_kafka.group_coordinator.assignors.sticky_tasks import StickyTaskAssignor
+from twisted_kafka.group_coordinator.assignors.task_interface import TaskAssignor
 from twisted_kafka.group_coordinator.assignors.uniform import UniformAssignor
 
-_Assignors = dict[str, type[ConsumerGroupAssignor]]
+A = TypeVar("A", ConsumerGroupAssignor, TaskAssignor)
 
-_BUILT_IN: _Assignors = {
+_BUILT_IN: Final[Mapping[str, type[ConsumerGroupAssignor]]] = {
     "uniform": UniformAssignor,
     "range": RangeAssignor,
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": UniformAssignor,
@@ -18,10 +21,14 @@ _BUILT_IN: _Assignors = {
 }
 """By Kafka 4's names, and by the Java class names in Kafka 3.9's default value."""
 
-
-_BUILT_IN_SHARE: _Assignors = {
+_BUILT_IN_SHARE: Final[Mapping[str, type[ConsumerGroupAssignor]]] = {
     "simple": SimpleAssignor,
     "org.apache.kafka.coordinator.group.assignor.SimpleAssignor": SimpleAssignor,
+}
+
+_BUILT_IN_STREAMS: Final[Mapping[str, type[TaskAssignor]]] = {
+    "sticky": StickyTaskAssignor,
+    "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor": StickyTaskAssignor,
 }
 
 
@@ -31,18 +38,25 @@ class AssignorError(ValueError):
 
 def load_assignors(names: Iterable[str]) -> dict[str, ConsumerGroupAssignor]:
     """Return the assignors by name, in the order configured; the first one is the default. Raises AssignorError."""
-    return _load(names, _BUILT_IN, "group.consumer.assignors")
+    return _load(names, _BUILT_IN, _consumer_group_assignor, "group.consumer.assignors")
 
 
 def load_share_assignor(names: Iterable[str]) -> ConsumerGroupAssignor:
     """Return the assignor of share groups, the first one configured. Raises AssignorError."""
-    return next(iter(_load(names, _BUILT_IN_SHARE, "group.share.assignors").values()))
+    return next(iter(_load(names, _BUILT_IN_SHARE, _consumer_group_assignor, "group.share.assignors").values()))
 
 
-def _load(names: Iterable[str], built_in: _Assignors, key: str) -> dict[str, ConsumerGroupAssignor]:
-    found: dict[str, ConsumerGroupAssignor] = {}
+def load_task_assignors(names: Iterable[str]) -> dict[str, TaskAssignor]:
+    """Return the assignors of streams groups by name; the first one is the default. Raises AssignorError."""
+    return _load(names, _BUILT_IN_STREAMS, _task_assignor, "group.streams.assignors")
+
+
+def _load(names: Iterable[str], built_in: Mapping[str, type[A]], checked: Callable[[object], A | None], key: str) -> dict[str, A]:
+    found: dict[str, A] = {}
     for name in names:
-        assignor = built_in[name]() if name in built_in else _custom(name, key)
+        assignor = checked(built_in[name]() if name in built_in else _custom(name, key))
+        if assignor is None:
+            raise AssignorError(f"{key}: {name} has no attribute name or no method assign()")
         if assignor.name in found:
             raise AssignorError(f"{key} contains the assignor {assignor.name!r} twice")
         found[assignor.name] = assignor
@@ -51,12 +65,17 @@ def _load(names: Iterable[str], built_in: _Assignors, key: str) -> dict[str, Con
     return found
 
 
-def _custom(name: str, key: str) -> ConsumerGroupAssignor:
+def _custom(name: str, key: str) -> object:
     module, _, class_name = name.rpartition(".")
     try:
-        assignor = getattr(importlib.import_module(module), class_name)()
+        return getattr(importlib.import_module(module), class_name)()
     except Exception as error:
         raise AssignorError(f"{key}: cannot create an instance of Python class {name}: {error}") from error
-    if not isinstance(assignor, ConsumerGroupAssignor):
-        raise AssignorError(f"{key}: {name} has no attribute name or no method assign()")
-    return assignor
+
+
+def _consumer_group_assignor(made: object) -> ConsumerGroupAssignor | None:
+    return made if isinstance(made, ConsumerGroupAssignor) else None
+
+
+def _task_assignor(made: object) -> TaskAssignor | None:
+    return made if isinstance(made, TaskAssignor) else None

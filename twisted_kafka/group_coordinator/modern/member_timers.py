@@ -1,4 +1,4 @@
-"""Timers of groups' members: sessions, revocations, joins and syncs.
+"""Timers of groups' members: sessions, revocations, joins and syncs; and of groups' first assignments.
 
 They are volatile: a broker that takes over the partition starts them again.
 """
@@ -15,6 +15,7 @@ SESSION: Final = "session"
 REVOCATION: Final = "revocation"
 JOIN: Final = "join"
 SYNC: Final = "sync"
+INITIAL: Final = "initial"
 
 Key = tuple[str, str, str]
 
@@ -46,6 +47,10 @@ class MemberTimers:
         """Call ``action`` after ``delay_ms``, unless the timer is already set."""
         if (kind, group_id, member_id) not in self._handles:
             self.set(kind, group_id, member_id, delay_ms, action)
+
+    def is_set(self, kind: str, group_id: str, member_id: str) -> bool:
+        """Return whether the timer will fire."""
+        return (kind, group_id, member_id) in self._handles
 
     def touch(self, group_id: str, member_id: str, timeout_ms: int, action: Callable[[], None]) -> None:
         """Restart a member's session."""

@@ -1,7 +1,7 @@
 """Commits, fetches, deletes and expires offsets of groups (Kafka: OffsetMetadataManager)."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
@@ -70,7 +70,7 @@ class OffsetMetadataManager:
         if group is None:
             error = ErrorCode.ILLEGAL_GENERATION if sender.generation >= 0 else _NONE
         else:
-            error = group.check_commit(sender.member_id, sender.instance_id, sender.generation, version)
+            error = group.check_commit(sender.member_id, sender.instance_id, sender.generation, version, offsets)
         if error:
             return error
         if sender.generation >= 0:
@@ -82,20 +82,20 @@ class OffsetMetadataManager:
         self, sender: Sender, producer: Producer, guard: VerificationGuard | None, offsets: Offsets
     ) -> ErrorCode | Write[ErrorCode]:
         """Answer a TxnOffsetCommit: the offsets stay pending until the transaction's marker is written."""
-        error = self._check_transactional(sender)
+        error = self._check_transactional(sender, offsets)
         if error:
             return error
         written = [offset_commit(sender.group_id, each.topic, each.partition, value) for each, value in offsets.items()]
         return Write(written, self._committed(len(written)), producer, guard)
 
-    def _check_transactional(self, sender: Sender) -> ErrorCode:
+    def _check_transactional(self, sender: Sender, partitions: Collection[TopicPartition]) -> ErrorCode:
         group_id, member_id, instance_id, generation = sender
         if generation < 0 and not member_id and instance_id is None:
             return _NONE  # producers older than KIP-447 do not send the member
         group = self._store.groups.get(group_id)
         if group is None:
             return _NONE if generation < 0 else ErrorCode.UNKNOWN_MEMBER_ID
-        return group.check_transactional_commit(member_id, instance_id, generation)
+        return group.check_transactional_commit(member_id, instance_id, generation, partitions)
 
     def _keep_session(self, sender: Sender) -> None:
         """Extend the session of a classic group's member: its commit is a sign of life."""

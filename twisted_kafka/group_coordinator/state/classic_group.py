@@ -1,7 +1,7 @@
 """A classic group's data: members, generation, leader and protocol. The rules of the protocol are in ``classic_protocol``."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from typing_extensions import override
 
@@ -20,6 +20,7 @@ from twisted_kafka.group_coordinator.state.group import CLASSIC, Group, OffsetRe
 from twisted_kafka.group_coordinator.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, MemberMetadata
+from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
 def _nothing(_: str) -> bool:
@@ -292,7 +293,9 @@ class ClassicGroup(Group):
         return self.state is not EMPTY and (self.subscribed_topics is None or topic in self.subscribed_topics)
 
     @override
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int, version: int) -> ErrorCode:
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, version: int, partitions: Collection[TopicPartition] = ()
+    ) -> ErrorCode:
         """Check a member and its generation; without members, anybody without a generation may commit."""
         if generation < 0 and self.state is EMPTY:
             return ErrorCode.NONE  # an administrator, or a consumer with manual assignment
@@ -306,7 +309,9 @@ class ClassicGroup(Group):
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is COMPLETING_REBALANCE else ErrorCode.NONE
 
     @override
-    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def check_transactional_commit(
+        self, member_id: str, instance_id: str | None, generation: int, partitions: Collection[TopicPartition] = ()
+    ) -> ErrorCode:
         """Check a member and its generation; a member may finish its transaction during a rebalance."""
         if generation < 0 and self.state is EMPTY:
             return ErrorCode.NONE

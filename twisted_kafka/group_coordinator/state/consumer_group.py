@@ -1,7 +1,7 @@
 """A consumer group's stored state: in addition to that of a modern group, owners of partitions, static ids and classic members."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from typing_extensions import override
@@ -20,6 +20,7 @@ from twisted_kafka.group_coordinator.state.target_index import TargetIndex
 from twisted_kafka.group_coordinator.state.topic_image import TopicInfo
 from twisted_kafka.group_coordinator.subscription import CONSUMER_PROTOCOL_TYPE
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
 class SeenTopics(NamedTuple):
@@ -193,7 +194,9 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Partitions, ConsumerGroupSt
     # offsets; see Group
 
     @override
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int, version: int) -> ErrorCode:
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, version: int, partitions: Collection[TopicPartition] = ()
+    ) -> ErrorCode:
         """Check a member and its epoch; without members, anybody without an epoch may commit."""
         if generation < 0 and not self.members:
             return ErrorCode.NONE
@@ -207,7 +210,9 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Partitions, ConsumerGroupSt
         return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
     @override
-    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def check_transactional_commit(
+        self, member_id: str, instance_id: str | None, generation: int, partitions: Collection[TopicPartition] = ()
+    ) -> ErrorCode:
         """Check a member and its epoch; producers know ILLEGAL_GENERATION only."""
         error = self.check_commit(member_id, instance_id, generation, MEMBER_EPOCHS_SINCE)
         return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error

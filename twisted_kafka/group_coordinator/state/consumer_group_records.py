@@ -155,7 +155,7 @@ def group_removed(group: ConsumerGroup) -> list[CoordinatorRecord]:
     """Return all tombstones of a group, its members' first."""
     group_id = group.group_id
     regexes = (resolved_regex(group_id, regex, None) for regex in group.regexes)
-    return TYPES.group_removed(group, (*regexes, subscribed_topics(group_id, None)))
+    return TYPES.group_removed(group_id, group.members, (*regexes, subscribed_topics(group_id, None)))
 
 
 def group_created(group: ConsumerGroup) -> list[CoordinatorRecord]:

@@ -2,16 +2,18 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import ClassVar, Final, NamedTuple
 
 from twisted_kafka.group_coordinator.results import GroupListing
 from twisted_kafka.group_coordinator.state.classic_group_state import ClassicGroupState
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.topic_partition import TopicPartition
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 SHARE: Final = "share"
+STREAMS: Final = "streams"
 
 MEMBER_EPOCHS_SINCE: Final = 9
 """The version of OffsetCommit that members with the consumer group protocol have to use."""
@@ -60,11 +62,15 @@ class Group(ABC):
         """Return the group for ListGroups."""
 
     @abstractmethod
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int, version: int) -> ErrorCode:
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, version: int, partitions: Collection[TopicPartition] = ()
+    ) -> ErrorCode:
         """Return NONE if the sender may commit offsets with this version of OffsetCommit; generation -1: it is no member."""
 
     @abstractmethod
-    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def check_transactional_commit(
+        self, member_id: str, instance_id: str | None, generation: int, partitions: Collection[TopicPartition] = ()
+    ) -> ErrorCode:
         """Return NONE if the sender may commit offsets in a transaction."""
 
     @abstractmethod

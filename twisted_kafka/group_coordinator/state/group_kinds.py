@@ -11,10 +11,12 @@ from twisted_kafka.group_coordinator.group_records import CLASSIC_RECORD_KINDS, 
 from twisted_kafka.group_coordinator.state import consumer_group_records
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
-from twisted_kafka.group_coordinator.state.group import CLASSIC, CONSUMER, SHARE, Group
+from twisted_kafka.group_coordinator.state.group import CLASSIC, CONSUMER, SHARE, STREAMS, Group
 from twisted_kafka.group_coordinator.state.modern_records import RecordTypes
 from twisted_kafka.group_coordinator.state.share import share_group_records
 from twisted_kafka.group_coordinator.state.share.share_group import ShareGroup
+from twisted_kafka.group_coordinator.state.streams import streams_group_records
+from twisted_kafka.group_coordinator.state.streams.streams_group import StreamsGroup
 
 
 class GroupKind(NamedTuple):
@@ -50,6 +52,14 @@ _KINDS: Final = (
         share_group_records.TYPES,
         share_group_records.replay,
         share_group_records.group_removed,
+    ),
+    GroupKind(
+        STREAMS,
+        StreamsGroup,
+        streams_group_records.KINDS,
+        streams_group_records.TYPES,
+        streams_group_records.replay,
+        streams_group_records.group_removed,
     ),
 )
 

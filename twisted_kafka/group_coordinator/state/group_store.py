@@ -10,6 +10,7 @@ from twisted_kafka.group_coordinator.state.group_kinds import KIND_OF_RECORD, Gr
 from twisted_kafka.group_coordinator.state.group_table import GroupTable
 from twisted_kafka.group_coordinator.state.offset_store import OffsetStore
 from twisted_kafka.group_coordinator.state.share.share_group import ShareGroup
+from twisted_kafka.group_coordinator.state.streams.streams_group import StreamsGroup
 from twisted_kafka.protocol.messages.coordinator_records import (
     GroupMetadataValue,
     LegacyOffsetCommitKey,
@@ -48,6 +49,10 @@ class GroupStore:
         """Return the group if it is a share group."""
         return self.groups.share.get(group_id)
 
+    def streams(self, group_id: str) -> StreamsGroup | None:
+        """Return the group if it is a streams group."""
+        return self.groups.streams.get(group_id)
+
     def classic_groups(self) -> list[ClassicGroup]:
         """Return the classic groups."""
         return list(self.groups.classic.values())
@@ -59,6 +64,10 @@ class GroupStore:
     def share_groups(self) -> list[ShareGroup]:
         """Return the share groups."""
         return list(self.groups.share.values())
+
+    def streams_groups(self) -> list[StreamsGroup]:
+        """Return the streams groups."""
+        return list(self.groups.streams.values())
 
     @staticmethod
     def group_id_of(record: CoordinatorRecord) -> str:

@@ -9,8 +9,9 @@ from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.classic_group_state import ClassicGroupState
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.state.consumer_group_state import ConsumerGroupState
-from twisted_kafka.group_coordinator.state.group import CLASSIC, CONSUMER, SHARE, Group
+from twisted_kafka.group_coordinator.state.group import CLASSIC, CONSUMER, SHARE, STREAMS, Group
 from twisted_kafka.group_coordinator.state.share.share_group import ShareGroup, ShareGroupState
+from twisted_kafka.group_coordinator.state.streams.streams_group import StreamsGroup, StreamsGroupState
 
 
 class GroupTable(dict[str, Group]):
@@ -23,7 +24,8 @@ class GroupTable(dict[str, Group]):
         self.classic: dict[str, ClassicGroup] = {}
         self.consumer: dict[str, ConsumerGroup] = {}
         self.share: dict[str, ShareGroup] = {}
-        by_type = {CLASSIC: self.classic, CONSUMER: self.consumer, SHARE: self.share}
+        self.streams: dict[str, StreamsGroup] = {}
+        by_type = {CLASSIC: self.classic, CONSUMER: self.consumer, SHARE: self.share, STREAMS: self.streams}
         self._by_type = cast("dict[str, dict[str, Group]]", by_type)
         self._to_check: dict[str, None] = {}
         self._due: dict[int, dict[str, None]] = {}
@@ -65,6 +67,10 @@ class GroupTable(dict[str, Group]):
     def share_counts(self) -> Counter[ShareGroupState]:
         """Return the number of share groups in each state; without the shard's lock it may see a change half done."""
         return Counter(group.peek_state() for group in list(self.share.values()))
+
+    def streams_counts(self) -> Counter[StreamsGroupState]:
+        """Return the number of streams groups in each state; without the shard's lock it may see a change half done."""
+        return Counter(group.peek_state() for group in list(self.streams.values()))
 
     # checks for expired offsets
 

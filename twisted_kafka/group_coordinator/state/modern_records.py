@@ -1,18 +1,10 @@
 """The record types that all modern groups have, and the tombstones of a member and of a group."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.protocol.compiler.codec import Message
-
-
-class _Members(Protocol):
-    @property
-    def group_id(self) -> str: ...
-
-    @property
-    def members(self) -> Mapping[str, object]: ...
 
 
 def record(key: Message, value: Message | None) -> CoordinatorRecord:
@@ -42,16 +34,19 @@ class RecordTypes(NamedTuple):
         """Return all tombstones of a member."""
         return [record(key(group_id=group_id, member_id=member_id), None) for key in (self.current, self.target, self.profile)]
 
-    def group_removed(self, group: _Members, own: Iterable[CoordinatorRecord] = ()) -> list[CoordinatorRecord]:
+    def group_removed(
+        self, group_id: str, members: Collection[str], own: Iterable[CoordinatorRecord] = ()
+    ) -> list[CoordinatorRecord]:
         """Return all tombstones of a group, its members' first; ``own`` are those of record types that only its kind has."""
         return [
-            *self._of_members(self.current, group),
-            *self._of_members(self.target, group),
-            record(self.target_epoch(group_id=group.group_id), None),
-            *self._of_members(self.profile, group),
+            *_of_members(self.current, group_id, members),
+            *_of_members(self.target, group_id, members),
+            record(self.target_epoch(group_id=group_id), None),
+            *_of_members(self.profile, group_id, members),
             *own,
-            record(self.group_epoch(group_id=group.group_id), None),
+            record(self.group_epoch(group_id=group_id), None),
         ]
 
-    def _of_members(self, key: _Key, group: _Members) -> Iterable[CoordinatorRecord]:
-        return (record(key(group_id=group.group_id, member_id=member_id), None) for member_id in group.members)
+
+def _of_members(key: _Key, group_id: str, members: Iterable[str]) -> Iterable[CoordinatorRecord]:
+    return (record(key(group_id=group_id, member_id=member_id), None) for member_id in members)

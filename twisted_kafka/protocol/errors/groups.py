@@ -51,6 +51,10 @@ class InvalidRegularExpressionError(KafkaError, code=ErrorCode.INVALID_REGULAR_E
     """The regular expression is invalid."""
 
 
+class StreamsInvalidTopologyError(KafkaError, code=ErrorCode.STREAMS_INVALID_TOPOLOGY):
+    """The topology of the streams application is invalid."""
+
+
 class InvalidRecordStateError(KafkaError, code=ErrorCode.INVALID_RECORD_STATE):
     """The state of the record is invalid for this acknowledgement."""
 

@@ -50,7 +50,6 @@ _FINAL: Final = {
     ErrorCode.DUPLICATE_VOTER: "The voter is already in the set of voters.",
     ErrorCode.VOTER_NOT_FOUND: "The voter is not in the set of voters.",
     ErrorCode.REBOOTSTRAP_REQUIRED: "The client has to bootstrap again from its bootstrap servers.",
-    ErrorCode.STREAMS_INVALID_TOPOLOGY: "The topology of the streams application is invalid.",
     ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH: "The epoch of the streams topology is invalid.",
     ErrorCode.STREAMS_TOPOLOGY_FENCED: "The epoch of the streams topology is older than the group's.",
     ErrorCode.GROUP_DELETION_FAILED: "The group could not be deleted completely.",

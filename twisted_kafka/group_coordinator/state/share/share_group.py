@@ -1,6 +1,6 @@
 """A share group's stored state: in addition to that of a modern group, its share partitions (KIP-932)."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from twisted_kafka.group_coordinator.state.group import SHARE, OffsetRetention
 from twisted_kafka.group_coordinator.state.modern_group import ModernGroup
 from twisted_kafka.group_coordinator.state.share.share_partitions import SharePartitions
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.topic_partition import TopicPartition
 
 INITIAL_EPOCH = 1
 """The epoch of a group that has no record of its own yet; 0 is the epoch of a member that joins."""
@@ -163,11 +164,15 @@ class ShareGroup(ModernGroup[ShareGroupMember, Partitions, ShareGroupState]):
         return topic in self._topic_subscribers
 
     @override
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int, version: int) -> ErrorCode:
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, version: int, partitions: Collection[TopicPartition] = ()
+    ) -> ErrorCode:
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     @override
-    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def check_transactional_commit(
+        self, member_id: str, instance_id: str | None, generation: int, partitions: Collection[TopicPartition] = ()
+    ) -> ErrorCode:
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     @override

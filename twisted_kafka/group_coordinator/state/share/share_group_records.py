@@ -137,7 +137,8 @@ def share_partitions(group_id: str, partitions: SharePartitions) -> CoordinatorR
 
 def group_removed(group: ShareGroup) -> list[CoordinatorRecord]:
     """Return all tombstones of a group, its members' first."""
-    return TYPES.group_removed(group, [record(ShareGroupStatePartitionMetadataKey(group_id=group.group_id), None)])
+    group_id = group.group_id
+    return TYPES.group_removed(group_id, group.members, [record(ShareGroupStatePartitionMetadataKey(group_id=group_id), None)])
 
 
 def replay(group: ShareGroup, key: Message, value: Message | None) -> None:

@@ -1,0 +1,1 @@
+"""Streams groups from their records."""
