@@ -22,6 +22,26 @@ DISK = PACKAGE / "system" / "disk.py"
 SYNCS = {"fsync", "fdatasync", "posix_fallocate", "posix_fadvise"}
 BATCH_LAYOUT = PACKAGE / "protocol" / "records" / "layout.py"
 PLACES_IN_A_BATCH = {16, 17, 21, 22, 27, 35, 43, 51, 53}
+MACHINE = PACKAGE / "system" / "machine.py"
+OF_THE_MACHINE = {
+    "threading": {"Thread", "Timer", "Lock", "RLock", "Condition", "Event", "Semaphore", "BoundedSemaphore", "Barrier"},
+    "_thread": {"allocate_lock", "start_new_thread"},
+    "queue": {"Queue", "SimpleQueue", "LifoQueue", "PriorityQueue"},
+    "concurrent.futures": {"ThreadPoolExecutor"},
+    "random": {"random", "randrange", "randint", "choice", "choices", "sample", "shuffle", "uniform", "SystemRandom"},
+    "secrets": {"token_bytes", "token_hex", "token_urlsafe", "randbelow", "choice"},
+    "uuid": {"uuid1", "uuid4"},
+    "os": {"urandom", "getrandom"},
+    "socket": {"socket", "create_connection", "getaddrinfo", "gethostname", "getfqdn", "gethostbyname", "socketpair"},
+}
+"""What ``system.machine`` has: a simulated machine replaces it there."""
+OUTSIDE_OF_WORLDS = {
+    "metadata/zookeeper/": "kazoo makes threads and sockets of its own; a world simulates ZooKeeper",
+    "client/socket_connection.py": "the blocking client of commands and of tests",
+    "console/": "the web console, and its connections to any Kafka",
+    "recording/replay.py": "a program that sends a recording to any broker",
+    "tools/": "programs of their own",
+}
 THREAD_MODULES = {"threading", "_thread", "concurrent.futures", "concurrent.futures.thread"}
 THREAD_MAKERS = {"Thread", "Timer", "ThreadPoolExecutor", "start_new_thread"}
 RAW_TRANSFERS = {
@@ -109,6 +129,28 @@ def _threads_made(nodes: Nodes) -> Iterator[str]:
         yield from (f"line {each.lineno}: {ast.unparse(each)}" for each in called if ast.unparse(each) in made)
 
 
+def _ways_around_the_machine(nodes: Nodes) -> Iterator[str]:
+    """Find what the standard library is asked for, and names of ``machine`` that were bound before a world could replace them."""
+    annotated = {id(part) for node in nodes for part in ast.walk(_annotation(node))}
+    for node in nodes:
+        match node:
+            case ast.Attribute(value=ast.Name(id=module), attr=name) if name in OF_THE_MACHINE.get(module, ()):
+                if id(node) not in annotated and module != "socket":
+                    yield f"line {node.lineno}: {module}.{name}"
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="socket"), attr=name)) if name in OF_THE_MACHINE["socket"]:
+                yield f"line {node.lineno}: socket.{name}()"
+            case ast.ImportFrom(module=str(module), names=names) if {each.name for each in names} & OF_THE_MACHINE.get(
+                module, set()
+            ):
+                yield f"line {node.lineno}: from {module} import ..."
+            case ast.ImportFrom(module="twisted_kafka.system.machine"):
+                yield f"line {node.lineno}: import the module, whose names a world replaces"
+
+
+def _annotation(node: ast.AST) -> ast.AST:
+    return getattr(node, "annotation", None) or getattr(node, "returns", None) or ast.Pass()
+
+
 def _raw_transfers(nodes: Nodes) -> Iterator[str]:
     for node in nodes:
         match node:
@@ -192,6 +234,8 @@ def test_a_module_keeps_the_rules() -> None:
                 assert list(_calls_of_time(nodes)) == [], "an IClock is passed in"
             if path != THREADS:
                 assert list(_threads_made(nodes)) == [], "system.threads makes threads, whose errors are logged and counted"
+            if path != MACHINE and not str(path.relative_to(PACKAGE)).startswith(tuple(OUTSIDE_OF_WORLDS)):
+                assert list(_ways_around_the_machine(nodes)) == [], "system.machine has it, for a simulated machine to replace"
             if str(path.relative_to(PACKAGE)) not in MAY_TRANSFER_A_PART:
                 assert list(_raw_transfers(nodes)) == [], "file_io completes a read or write, or raises"
             if path != BATCH_LAYOUT:
@@ -212,6 +256,18 @@ def test_only_those_that_need_it_may_transfer_a_part() -> None:
     for name in MAY_TRANSFER_A_PART:
         with case(name=name):
             assert list(_raw_transfers(nodes_of(PACKAGE / name)))
+
+
+def test_a_way_around_the_machine_is_found() -> None:
+    text = """
+import threading, socket
+lock = threading.Lock()
+from uuid import uuid4
+def f(given: socket.socket, other: "threading.Lock") -> threading.Thread: return socket.socket()
+from twisted_kafka.system.machine import Lock
+"""
+    found = list(_ways_around_the_machine(list(ast.walk(ast.parse(text)))))
+    assert sorted(each.partition(":")[0] for each in found) == ["line 3", "line 4", "line 5", "line 6"]
 
 
 IMPORT_OF_TESTS = re.compile(r"^ *(?:from (tests[\w.]*) import (\([^)]*\)|.*)|import (tests[\w.]*))", re.MULTILINE)

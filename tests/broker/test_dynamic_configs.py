@@ -13,6 +13,7 @@ from tests.support.eventually import WAIT_S, eventually
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
+from twisted_kafka.system import machine
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_a_name_server_that_hangs_keeps_no_watch_waiting(running: Running, monke
         hang.wait(60)
         return look_up("127.0.0.1", *arguments, **options)
 
-    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    monkeypatch.setattr(machine, "getaddrinfo", slow)
     try:
         running.configs.write("ips/slow.example", {"connection_creation_rate": "5"})
         running.write({"max.connections.per.ip.overrides": "slow.example:5"}, DEFAULT_ENTITY)

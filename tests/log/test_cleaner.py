@@ -34,6 +34,7 @@ from twisted_kafka.protocol.records.builder import build_batch, encode_records, 
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.legacy import LegacyBatch
 from twisted_kafka.protocol.records.record import SimpleRecord, TimestampType
+from twisted_kafka.system import machine
 from twisted_kafka.system.interpreter import NUMPY_PAYS
 
 VECTORISED = "twisted_kafka.log.cleaner.vector_offset_map"
@@ -702,7 +703,7 @@ def test_hashes_of_keys_are_multilinear(monkeypatch: pytest.MonkeyPatch, sizes: 
     """A weaker hash would do in all other tests: they have no attacker."""
     module = pytest.importorskip(VECTORISED)
     with monkeypatch.context() as patched:
-        patched.setattr(os, "urandom", random.Random(1).randbytes)
+        patched.setattr(machine, "random_bytes", random.Random(1).randbytes)
         hashes = module._KeyHash()
     draw = random.Random(1)
     random_bytes = draw.randbytes(4 * 35 * 8)

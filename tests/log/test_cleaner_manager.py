@@ -26,6 +26,7 @@ from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import ManualClock
 
 BY_HAND = {"log.cleaner.threads": 0, "log.segment.bytes": 1000, "log.cleaner.backoff.ms": 5}
@@ -644,7 +645,7 @@ def test_a_thread_looks_again_at_once_after_a_cleaning_and_else_after_the_backof
     manager.cleaner.settings = manager.cleaner.settings._replace(threads=1)
     with monkeypatch.context() as patched:
         patched.setattr(manager.cleaner, "clean_filthiest", clean_filthiest)
-        patched.setattr(threading, "Event", Stopping)
+        patched.setattr(machine, "Event", Stopping)
         manager.cleaner.startup()
     assert is_over.wait(WAIT_S)
     manager.cleaner.shutdown()

@@ -473,7 +473,7 @@ class SameThread:
 def run(directory: Path, seed: int) -> None:
     names = (uuid.UUID(int=number) for number in itertools.count())
     with (
-        patch("twisted_kafka.log.files.uuid.uuid4", lambda: next(names)),
+        patch("twisted_kafka.system.machine.new_uuid", lambda: next(names)),
         patch("twisted_kafka.log.directories.directory_loader.make_pool", SameThread),
         patch("twisted_kafka.log.directories.log_directories.make_pool", SameThread),
     ):

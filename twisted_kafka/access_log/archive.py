@@ -7,7 +7,6 @@ the same lines, and the next start converts again.
 
 import os
 import re
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -15,7 +14,7 @@ from typing import Final
 from twisted.logger import Logger
 
 from twisted_kafka.protocol.records import zstd_frames
-from twisted_kafka.system import disk
+from twisted_kafka.system import disk, machine
 from twisted_kafka.system.interpreter import HAS_CODEC_EXTENSIONS
 from twisted_kafka.system.threads import attempt, make_thread, repeat
 from twisted_kafka.timing.clock import IClock
@@ -49,7 +48,7 @@ class Archive:
         self._retention_bytes = retention_bytes
         self._name = re.compile(rf"^node-{node_id}-\d+(-\d+)?(\.jsonl|\.jsonl\.zst|\.parquet)$")
         self._unfinished = re.compile(rf"^\.node-{node_id}-\d+(-\d+)?(\.jsonl\.zst|\.parquet)$")
-        self._stopping = threading.Event()
+        self._stopping = machine.Event()
         self._thread = make_thread(self._run, "kafka-access-log-archive")
 
     def start(self) -> None:

@@ -2,9 +2,10 @@
 
 import hashlib
 import re
-import secrets
 from collections.abc import Mapping
 from typing import Final
+
+from twisted_kafka.system import machine
 
 _HASH_BYTES: Final = 8
 _CONNECTION: Final = re.compile(r"^(?P<local>.*?:\d+-)(?P<remote>.*):(?P<port>\d+)(?P<index>-\d+)$")
@@ -23,7 +24,7 @@ class FieldPolicy:
     def __init__(self, excluded: tuple[str, ...] = (), hashed: tuple[str, ...] = (), key: str | None = None) -> None:
         self._excluded = _with_implied(excluded)
         self._hashed = _with_implied(hashed)
-        self._key = hashlib.sha256(key.encode()).digest() if key else secrets.token_bytes(32)
+        self._key = hashlib.sha256(key.encode()).digest() if key else machine.random_bytes(32)
 
     def shown(self, values: Mapping[str, str | None]) -> dict[str, str | None]:
         """Return the fields as they appear in the log."""

@@ -1,11 +1,11 @@
 """Sampling: every request that fails, is slow or ends a transaction gets a line, and a fraction of the others."""
 
-import random
 from collections.abc import Callable
 from typing import Final
 
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.system import machine
 
 _WAITS_BY_DESIGN: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.SHARE_FETCH})
 """APIs that wait for records or for group members: their remote time does not count as slow."""
@@ -14,10 +14,10 @@ _WAITS_BY_DESIGN: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYN
 class Sampler:
     """Samples one in ``one_in`` of the other requests (access.log.sample.rate, access.log.sample.slow.ms)."""
 
-    def __init__(self, one_in: int, slow_ms: int, draw: Callable[[], float] = random.random) -> None:
+    def __init__(self, one_in: int, slow_ms: int, draw: Callable[[], float] | None = None) -> None:
         self._one_in = one_in
         self._slow_ns = slow_ms * 1_000_000
-        self._draw = draw
+        self._draw = draw if draw is not None else machine.chance.random
 
     def weight(self, request: Request) -> int:
         """Return how many requests the line of this one represents; 0 if it gets none."""

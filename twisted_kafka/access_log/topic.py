@@ -4,7 +4,6 @@ They are appended directly to a partition that this broker leads, without a requ
 about fetches of this topic alone are omitted: a consumer of the topic would cause a line with every fetch.
 """
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -18,6 +17,7 @@ from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import make_thread
 from twisted_kafka.timing.clock import IClock
 
@@ -52,7 +52,7 @@ class AccessLogTopic:
         self._append_batch = append
         self._create_topic = create_topic
         self._key = b"%d" % self._node_id
-        self._creation: threading.Thread | None = None
+        self._creation: machine.Thread | None = None
         self._creation_began_ns: int | None = None
         self._warned_at_ns: int | None = None
 

@@ -1,6 +1,5 @@
 """The thread that writes the access log, and the queue in front of it."""
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -9,6 +8,7 @@ from twisted.logger import Logger
 from twisted_kafka.access_log.record import HOUR_AT, utc_text
 from twisted_kafka.access_log.rotation import LogFiles
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.system import machine
 from twisted_kafka.system.bounded import BoundedQueue
 from twisted_kafka.system.threads import attempt, make_thread, repeat
 from twisted_kafka.timing.clock import IClock
@@ -51,7 +51,7 @@ class AccessLogWriter:
         self._clock = clock
         self._queue: BoundedQueue[str] = BoundedQueue(queue_bytes, max_items=queue_size)
         self._write_interval_s = write_interval_ms / 1000
-        self._stopping = threading.Event()
+        self._stopping = machine.Event()
         self._thread = make_thread(self._run, "kafka-access-log-writer")
         self._lines_written = metrics.meter("AccessLog", "LinesPerSec")
         self._lines_dropped = metrics.meter("AccessLog", "DroppedLinesPerSec")

@@ -6,7 +6,6 @@ counts as DEBUG here, FATAL is critical.
 """
 
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -26,6 +25,7 @@ from zope.interface import implementer
 from twisted_kafka.admin.kafka_loggers import KAFKAS_LOGGERS
 from twisted_kafka.admin.printable_events import PrintableEvents
 from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
+from twisted_kafka.system import machine
 
 ROOT: Final = "root"
 PACKAGES: Final = ("twisted_kafka", "twisted")
@@ -160,7 +160,7 @@ class _Filter:
 
 
 _FILTERS: Final[dict[LogPublisher, _Filter]] = {}
-_FILTERS_LOCK: Final = threading.Lock()
+_FILTERS_LOCK: Final = machine.Lock()
 
 
 def _known() -> set[str]:

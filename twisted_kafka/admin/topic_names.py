@@ -1,9 +1,9 @@
 """Finds topics whose names collide in metrics, where '.' is written as '_' (Kafka: ``Topic.hasCollision``)."""
 
-import threading
 from collections.abc import Collection, Iterator
 
 from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.system import machine
 
 
 def collision_key(name: str) -> str:
@@ -24,7 +24,7 @@ class CollidingNames:
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._names: dict[str, tuple[str, ...]] = {}
         metadata.add_listener(self._topics_changed)
         self._topics_changed(list(metadata.topic_names()))

@@ -4,7 +4,6 @@ Kafka's ``ZkAdminManager``. All topics of a request are written in one transacti
 metadata cache has the change, or after the timeout (REQUEST_TIMED_OUT; the work continues).
 """
 
-import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -60,6 +59,7 @@ from twisted_kafka.protocol.errors import (
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from twisted_kafka.quota.controller_mutation_quota_manager import UNBOUNDED, ControllerMutationQuota
+from twisted_kafka.system import machine
 
 _log = Logger()
 
@@ -81,7 +81,7 @@ class TopicManager:
         waits: TopicWaits,
         *,
         policies: Policies | None = None,
-        randrange: Callable[[int], int] = random.randrange,
+        randrange: Callable[[int], int] | None = None,
         is_cordoned: Callable[[], bool] = lambda: False,
     ) -> None:
         """``is_cordoned`` returns whether this broker's log directories take no new replicas."""
@@ -92,7 +92,7 @@ class TopicManager:
         self._controller = controller
         self.waits = waits
         self._policies = policies or Policies(config)
-        self._randrange = randrange
+        self._randrange = randrange if randrange is not None else machine.chance.randrange
         self._logged_failures: dict[str, str] = {}
         self._colliding = CollidingNames(metadata)
         controller.add_topics_listener(waits.topics_changed)

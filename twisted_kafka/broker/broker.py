@@ -7,7 +7,6 @@ For a program that runs a reactor, `twisted_kafka.service.BrokerService` wraps i
 """
 
 import os
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +26,7 @@ from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.server.interception import IRequestInterceptor
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import make_thread, why_not_real
 from twisted_kafka.timing.clock import IClock, SystemClock
 
@@ -96,7 +96,7 @@ class Broker:
         on_fatal = on_fatal if on_fatal is not None else self._give_up
         self._server = KafkaServer(config, self._clock, on_fatal, Guise(played, interceptor))
         self._main: MainReactor | None = None
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._is_running = False
         self._process_id = os.getpid()
 

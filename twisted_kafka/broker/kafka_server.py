@@ -85,6 +85,7 @@ from twisted_kafka.share.share_partition_manager import OnLost, SharePartitionMa
 from twisted_kafka.share_coordinator.assembly import make_share_coordinator
 from twisted_kafka.share_coordinator.share_coordinator import ShareCoordinator
 from twisted_kafka.share_coordinator.state_persister import StatePersister
+from twisted_kafka.system import machine
 from twisted_kafka.system.interpreter import RETURN_MEMORY_MS
 from twisted_kafka.system.threads import UNCAUGHT_ERRORS
 from twisted_kafka.timing.clock import IClock
@@ -591,7 +592,7 @@ class KafkaServer:
         """Wait until the future is done or the start is interrupted: for how long depends on the number of partitions."""
         while True:
             try:
-                return done.result(_PATIENCE_S)
+                return machine.result_of(done, _PATIENCE_S)
             except TimeoutError:
                 if done.done():
                     raise

@@ -1,6 +1,5 @@
 """The main reactor of a broker: the application's, or one of its own on a thread of its own."""
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
@@ -8,6 +7,7 @@ from typing import Any, Final, TypeVar
 from twisted.logger import Logger
 
 from twisted_kafka.network.loop.reactors import close_reactor, make_reactor
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import make_thread
 from twisted_kafka.timing.clock import IClock
 
@@ -39,11 +39,11 @@ class MainReactor:
             self._own_thread.start()
             self._thread_id = self._own_thread.ident
         else:
-            self._thread_id = threading.get_ident()
+            self._thread_id = machine.get_ident()
 
     def call(self, action: Callable[[], T]) -> T:
         """Call `action` on the reactor's thread; return its result or raise its error, TimeoutError after 60 s."""
-        if self._thread_id in (None, threading.get_ident()) or not self.reactor.running:
+        if self._thread_id in (None, machine.get_ident()) or not self.reactor.running:
             return action()
         done: Future[T] = Future()
 
@@ -54,7 +54,7 @@ class MainReactor:
                 done.set_exception(error)
 
         self.reactor.callFromThread(call)
-        return done.result(CALL_TIMEOUT_S)
+        return machine.result_of(done, CALL_TIMEOUT_S)
 
     def stop(self) -> None:
         """Stop the broker's own reactor and its thread."""

@@ -1,7 +1,6 @@
 """Storage: the log directories and the metadata store of a broker, and the data that it reads from them at the start."""
 
 import sys
-import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -27,6 +26,7 @@ from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler, KafkaScheduler, ScheduledTask
 from twisted_kafka.timing.timer import Timer
@@ -57,7 +57,7 @@ class StarvedLogs:
         self._retry = retry
         self._ask = ask
         self._scheduler = scheduler
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._is_waiting = False
         self._backoff_ms = FIRST_RETRY_MS
         self._last_retry: ScheduledTask | None = None

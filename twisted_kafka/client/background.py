@@ -1,18 +1,18 @@
 """Work that may block, beside a reactor."""
 
-import threading
 from collections.abc import Callable
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import make_thread
 
 MAX_TASKS: Final = 4
 """So much may be done at a time, by all reactors together; the next fails at once."""
 
-_free = threading.BoundedSemaphore(MAX_TASKS)
+_free = machine.BoundedSemaphore(MAX_TASKS)
 
 
 class TooManyTasksError(Exception):

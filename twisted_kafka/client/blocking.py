@@ -1,6 +1,5 @@
 """A NetworkClient for threads that block: it runs on a reactor and thread of its own and returns futures."""
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final
@@ -15,6 +14,7 @@ from twisted_kafka.client.errors import ClientClosedError
 from twisted_kafka.client.network_client import NetworkClient
 from twisted_kafka.client.outgoing_request import IOutgoingRequest
 from twisted_kafka.network.loop.reactors import close_reactor, make_reactor
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import make_thread
 from twisted_kafka.timing.clock import IClock
 
@@ -35,7 +35,7 @@ class BlockingNetworkClient:
         except Exception:
             close_reactor(self._reactor)
             raise
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._is_running = False
         self._thread = make_thread(self._run, name)
 

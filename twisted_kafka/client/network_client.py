@@ -5,7 +5,6 @@ exponential backoff after it was lost. A request fails with NetworkClientError i
 if both sides have no version in common. Nothing is sent twice: retrying is up to the caller.
 """
 
-import random as chance
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from twisted_kafka.client.connector import IConnector
 from twisted_kafka.client.errors import ClientClosedError, DisconnectedError
 from twisted_kafka.client.node_client import NodeClient
 from twisted_kafka.client.outgoing_request import IOutgoingRequest
+from twisted_kafka.system import machine
 
 _log = Logger()
 
@@ -26,13 +26,13 @@ class NetworkClient:
     """Sends to any number of nodes. Everything runs on the reactor's thread."""
 
     def __init__(
-        self, reactor: Any, connector: IConnector, settings: ClientSettings, random: Callable[[], float] = chance.random
+        self, reactor: Any, connector: IConnector, settings: ClientSettings, random: Callable[[], float] | None = None
     ) -> None:
         """``random`` returns numbers from 0 to 1, for the jitter of backoffs."""
         self._reactor = reactor
         self._connector = connector
         self._settings = settings
-        self._random = random
+        self._random = random if random is not None else machine.chance.random
         self._nodes: dict[tuple[int, int], NodeClient] = {}
         """By id and line."""
         self._is_closed = False

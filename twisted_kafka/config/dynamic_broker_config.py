@@ -8,7 +8,6 @@ A handler that changes settings calls ``validate`` before it writes them to the 
 the store are logged and ignored, and the broker keeps its previous values.
 """
 
-import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
@@ -19,6 +18,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.passwords import PasswordEncoder
 from twisted_kafka.config.prefixes import base_key
+from twisted_kafka.system import machine
 
 _log = Logger()
 
@@ -50,7 +50,7 @@ class DynamicBrokerConfig:
         self._static = config.copy()
         self._classes = config.class_names
         self._passwords = PasswordEncoder(config)
-        self._lock = threading.RLock()
+        self._lock = machine.RLock()
         self._defaults: dict[str, str] = {}
         self._own: dict[str, str] = {}
         self._reconfigurables: list[IReconfigurable] = []

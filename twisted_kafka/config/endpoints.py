@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.system import machine
 
 PLAINTEXT = "PLAINTEXT"
 CONSOLE = "CONSOLE"
@@ -104,9 +105,9 @@ def ensure_distinct(key: str, end_points: tuple[EndPoint, ...], *, ports: bool) 
 
 def local_host_name() -> str:
     """Return this machine's canonical host name, `localhost` when it has none (InetAddress.getCanonicalHostName)."""
-    name = socket.gethostname()
+    name = machine.gethostname()
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
+        found = machine.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
     except OSError:
         return "localhost"
     return found[0][3] or name

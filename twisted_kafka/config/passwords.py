@@ -4,11 +4,11 @@ The format is that of Kafka's EncryptingPasswordEncoder, so that both brokers ca
 """
 
 import base64
-import os
 from typing import Final
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.system import machine
 
 DEFAULT_KEY_FACTORY: Final = "PBKDF2WithHmacSHA512"
 SALT_BYTES: Final = 256
@@ -46,10 +46,10 @@ class PasswordEncoder:
         """Encrypt a password; raise ConfigError without a secret."""
         if self._secret is None:
             raise ConfigError("Password encoder secret not configured: password.encoder.secret must be set for dynamic passwords")
-        salt = os.urandom(SALT_BYTES)
+        salt = machine.random_bytes(SALT_BYTES)
         key = _derive(self._secret, self._key_factory, salt, self._iterations, self._key_bits)
         is_gcm = self._cipher.upper() == _GCM
-        initial = os.urandom(_NONCE_BYTES if is_gcm else _BLOCK_BYTES)
+        initial = machine.random_bytes(_NONCE_BYTES if is_gcm else _BLOCK_BYTES)
         encrypted = (_gcm if is_gcm else _cbc)(key, initial, password.encode(), encrypt=True)
         fields = {
             "keyFactoryAlgorithm": self._key_factory,

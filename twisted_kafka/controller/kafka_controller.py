@@ -3,7 +3,6 @@
 Everything happens on one event thread: watches, answers of brokers and calls from outside only queue an event for it.
 """
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -52,6 +51,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ElectionNotNeededError, NotControllerError
 from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, StopReplicaResponse
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 _log = Logger()
@@ -174,7 +174,7 @@ class KafkaController:
 
         When this returns, nothing of the old session is under way. Not for the event thread.
         """
-        resigned = threading.Event()
+        resigned = machine.Event()
 
         def expire() -> None:
             try:

@@ -17,7 +17,6 @@ committed. So is the end of the log that a new leader loads.
 Input and output that an operation starts (``Effects.send``) run without the lock. The shard receives their results.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -48,6 +47,7 @@ from twisted_kafka.protocol.errors import (
 )
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 from twisted_kafka.timing.timer import Timer
@@ -126,12 +126,12 @@ class CoordinatorContext(Generic[S]):
         self.failed_loads = 0
         """How often the partition could not be loaded before this time, in a row."""
         self.state = CoordinatorState.LOADING
-        self.lock = threading.Lock()
+        self.lock = machine.Lock()
         self.batch: OpenBatch | None = None
         """Writes that wait for their common append; changed by the holder of the lock. It is never empty."""
         self.waiters = 0
         """Operations that wait for the lock: each of them appends the open batch, or leaves that to the next one."""
-        self._waiters_lock = threading.Lock()
+        self._waiters_lock = machine.Lock()
         self.uncommitted = UncommittedKeys()
         self._mailbox: deque[Callable[[], None]] = deque()
 
@@ -287,11 +287,11 @@ class CoordinatorRuntime(Generic[S]):
         self._timer = timer
         self._clock = clock
         self._contexts: dict[int, CoordinatorContext[S]] = {}
-        self._elections = threading.Lock()
+        self._elections = machine.Lock()
         """Held while shards are added, closed or removed: one after the other."""
         self._past_busy_ns = 0
         self._settlers = Settlers[S](f"settle-{settings.topic}", scheduler)
-        self._load_lock = threading.Lock()
+        self._load_lock = machine.Lock()
         self._to_load: deque[CoordinatorContext[S]] = deque()
         self._is_loader_busy = False
         self._is_running = False

@@ -1,9 +1,9 @@
 """Threads of the scheduler that settle shards."""
 
-import threading
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from twisted_kafka.coordinator.shard import CoordinatorShard
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import attempt
 from twisted_kafka.timing.scheduler import IScheduler
 
@@ -23,7 +23,7 @@ class Settlers(Generic[S]):
     def __init__(self, name: str, scheduler: IScheduler) -> None:
         self._name = name
         self._scheduler = scheduler
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._waiting: dict[CoordinatorContext[S], None] = {}
         self._busy = 0
 

@@ -28,6 +28,7 @@ from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.share.persister import IPersister
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 from twisted_kafka.timing.timer import Timer
@@ -42,9 +43,7 @@ class ShareParts(NamedTuple):
 
 
 def _new_id() -> str:
-    import uuid  # takes milliseconds to import, and is not needed at startup
-
-    return str(uuid.uuid4())
+    return str(machine.new_uuid())
 
 
 def make_group_coordinator(

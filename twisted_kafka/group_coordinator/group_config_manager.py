@@ -1,6 +1,5 @@
 """Per-group configs (resource type GROUP, stored in the metadata store under ``/config/groups``; Kafka: GroupConfigManager)."""
 
-import threading
 from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import quote, unquote
@@ -15,6 +14,7 @@ from twisted_kafka.config.keys.groups import GROUP_KEYS
 from twisted_kafka.config.typed import TypedValues
 from twisted_kafka.config.values import value_text
 from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
+from twisted_kafka.system import machine
 
 _log = Logger()
 
@@ -48,7 +48,7 @@ class GroupConfigManager:
     def __init__(self, config: KafkaConfig) -> None:
         """``config`` is the broker's, which may change."""
         self._config = config
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._values: dict[str, dict[str, Value]] = {}
 
     def validate(self, settings: Mapping[str, str]) -> None:

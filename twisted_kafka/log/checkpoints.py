@@ -3,13 +3,13 @@
 An offset checkpoint has a line with version 0, a line with the number of entries, and a line ``topic partition offset`` per entry.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from twisted_kafka.log.files import write_atomically
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 from twisted_kafka.system.file_io import read_whole
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
@@ -68,7 +68,7 @@ class OffsetCheckpoint:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
 
     def read(self) -> dict[TopicPartition, int]:
         """Return the offsets; raises MalformedCheckpointError, OSError."""

@@ -3,11 +3,10 @@
 import contextlib
 import os
 import re
-import uuid
 from pathlib import Path
 
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.system import disk
+from twisted_kafka.system import disk, machine
 from twisted_kafka.system.durability import fsync, has_to_last
 from twisted_kafka.system.file_io import write_at
 from twisted_kafka.system.names import open_descriptor, remove, replace
@@ -58,7 +57,7 @@ def marked_directory_name(topic_partition: TopicPartition, suffix: str, *, may_c
 
     ``may_cut`` shortens a topic name that is too long with the suffix: for directories whose name is never parsed again.
     """
-    ending = f"-{topic_partition.partition}.{uuid.uuid4().hex}{suffix}"
+    ending = f"-{topic_partition.partition}.{machine.new_uuid().hex}{suffix}"
     topic = topic_partition.topic
     return (topic[: MAX_NAME_BYTES - len(ending)] if may_cut else topic) + ending
 

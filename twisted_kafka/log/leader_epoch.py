@@ -1,7 +1,6 @@
 """The leader epochs of a log and their start offsets (KIP-101), in ``leader-epoch-checkpoint``."""
 
 import bisect
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +8,7 @@ from typing import NamedTuple
 from twisted_kafka.log.checkpoints import MalformedCheckpointError, read_entries, write_entries
 from twisted_kafka.log.files import sync_file
 from twisted_kafka.log.results import EpochEndOffset
+from twisted_kafka.system import machine
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH = -1
@@ -36,7 +36,7 @@ class LeaderEpochCache:
         self._unsynced = False
         self._written: tuple[EpochEntry, ...] | None = None
         """The epochs in the file; None if unknown."""
-        self._writing = threading.Lock()
+        self._writing = machine.Lock()
         """Held to write the file: the log's lock is not held during a flush."""
         self.is_damaged = False
         """Whether ``load`` found a file without readable epochs."""

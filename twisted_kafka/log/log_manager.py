@@ -1,6 +1,5 @@
 """LogManager: all logs of a broker, in the directories of ``log.dirs``."""
 
-import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -29,6 +28,7 @@ from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 
@@ -67,7 +67,7 @@ class LogManager:
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._future_logs: dict[TopicPartition, UnifiedLog] = {}
         self._preferred = PreferredDirectories()
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._has_begun_loading = False
         self._all = LogDirectories(config.log_dirs, on_directory_failure)
         self.directories = self._all.all

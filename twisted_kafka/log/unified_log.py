@@ -1,8 +1,6 @@
 """UnifiedLog: one partition's log."""
 
 import errno
-import random
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import cast
@@ -60,6 +58,7 @@ from twisted_kafka.protocol.errors import (
 from twisted_kafka.protocol.records.layout import HEADER_SIZE, INT64, PRODUCER_ID_AT
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 from twisted_kafka.system.buffers import join
 from twisted_kafka.system.file_io import ShortFileError
 from twisted_kafka.system.names import rename
@@ -109,8 +108,8 @@ class UnifiedLog:
             self._first_unstable(start),
         )
         """The limits of readers; replaced under the lock only."""
-        self._lock = threading.Lock()
-        self._flush_lock = threading.Lock()
+        self._lock = machine.Lock()
+        self._flush_lock = machine.Lock()
         self._is_closed = False
         self._has_new_files = True
         """Whether files in the log's directory were created or removed and their names may not be durable."""
@@ -593,7 +592,7 @@ class UnifiedLog:
 
     def _draw_jitter_ms(self) -> int:
         longest_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return random.randrange(longest_ms) if longest_ms > 0 else 0
+        return machine.chance.randrange(longest_ms) if longest_ms > 0 else 0
 
     def flush(self) -> None:
         """Make all records appended so far durable, and raise the recovery point to the log end offset."""

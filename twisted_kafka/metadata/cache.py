@@ -5,13 +5,13 @@ from the controller builds a new snapshot, which shares everything unchanged wit
 assignment (Kafka: ``ZkMetadataCache``).
 """
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from typing_extensions import override
 
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 
 if TYPE_CHECKING:
     from twisted_kafka.protocol.messages.inter_broker import (
@@ -135,7 +135,7 @@ class MetadataCache:
         self.broker_id = broker_id
         self.cluster_id = cluster_id
         self.snapshot: MetadataSnapshot = _EMPTY
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._listeners: list[Callable[[Collection[str]], None]] = []
 
     def add_listener(self, listener: Callable[[Collection[str]], None]) -> None:

@@ -1,6 +1,5 @@
 """The dynamic configs of topics, brokers, users and clients in the metadata store, and notifications of their changes."""
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -30,6 +29,7 @@ from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import ConfigChangeNode, ConfigNode
 from twisted_kafka.protocol.errors import InvalidRequestError
+from twisted_kafka.system import machine
 from twisted_kafka.system.client_text import bounded_text
 from twisted_kafka.timing.clock import IClock
 
@@ -166,7 +166,7 @@ class ConfigRepository:
 
     def apply_changes(self, timeout_s: float) -> None:
         """Wait until all changes so far are applied by this broker. Raises TimeoutError."""
-        applied = threading.Event()
+        applied = machine.Event()
         self._worker.submit(self._changes.pass_on)
         self._worker.submit(applied.set)
         if not applied.wait(timeout_s):

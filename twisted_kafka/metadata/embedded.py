@@ -7,7 +7,6 @@ file, so ephemeral nodes found when it is opened belong to a process that no lon
 
 import os
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -41,6 +40,7 @@ from twisted_kafka.metadata.store import (
 )
 from twisted_kafka.metadata.watches import Watches
 from twisted_kafka.metadata.worker import SerialWorker
+from twisted_kafka.system import machine
 from twisted_kafka.system.durability import has_to_last
 from twisted_kafka.system.forks import close_in_children, never_finalize
 from twisted_kafka.system.names import open_descriptor
@@ -94,7 +94,7 @@ class SqliteStore:
         """
         self.path = Path(path)
         self._clock = clock or SystemClock()
-        self._lock = threading.RLock()
+        self._lock = machine.RLock()
         self._closed = False
         self._zxid = 0
         self._events: list[WatchEvent] = []

@@ -4,7 +4,6 @@ A level says which protocol the cluster speaks; an operator raises it with Updat
 in the node.
 """
 
-import threading
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -22,6 +21,7 @@ from twisted_kafka.metadata.store import (
 )
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes_admin import FeatureNode
+from twisted_kafka.system import machine
 
 _log = Logger()
 
@@ -84,7 +84,7 @@ class FeatureCache:
         self.current = NO_FEATURES
         """Replaced as a whole at each change."""
         self._store = store
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._watch: IWatch | None = None
 
     def startup(self) -> None:

@@ -4,7 +4,6 @@ A notification is repeated, after increasing pauses, until it is delivered. The 
 only wakes the thread that waits for the store.
 """
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -13,6 +12,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.metadata.store import StoreClosedError
 from twisted_kafka.metadata.worker import SerialWorker
+from twisted_kafka.system import machine
 from twisted_kafka.timing.timer import Timer
 
 _log = Logger()
@@ -43,7 +43,7 @@ class Notifier:
         """With ``threaded=False``, for tests, they are delivered in ``pump()``."""
         self._timer = timer
         self._threaded = threaded
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._worker: SerialWorker | None = None
         self._waiting: dict[str, _Notification] = {}
         self._is_closed = False

@@ -6,7 +6,6 @@ A name stands for a tree from ``share`` to ``unshare``, the whole text for a bro
 """
 
 import itertools
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,11 +28,12 @@ from twisted_kafka.metadata.store import (
 )
 from twisted_kafka.metadata.watches import Watches
 from twisted_kafka.metadata.worker import SerialWorker
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 _trees: Final[dict[str, SqliteStore]] = {}
 _sessions: Final[dict[str, "SharedStore"]] = {}
-_lock: Final = threading.Lock()
+_lock: Final = machine.Lock()
 LISTENERS_TIMEOUT_S: Final = 30.0
 """How long a new session waits for the session listeners to return from EXPIRED."""
 _numbers: Final = itertools.count(1)
@@ -166,7 +166,7 @@ class SharedStore:
 
     def renew(self) -> None:
         """Report the end of the session to its listeners, and begin another one with the same watches."""
-        acted = threading.Event()
+        acted = machine.Event()
         self._watches.session_changed(SessionState.EXPIRED)
         if self._worker.submit(acted.set):
             acted.wait(LISTENERS_TIMEOUT_S)

@@ -1,10 +1,10 @@
 """The watches of a store: their registration by path, and the ordered delivery of events."""
 
-import threading
 from collections.abc import Callable, Iterable
 
 from twisted_kafka.metadata.store import EventKind, SessionState, WatchEvent
 from twisted_kafka.metadata.worker import SerialWorker
+from twisted_kafka.system import machine
 
 
 class Watch:
@@ -58,7 +58,7 @@ class Watches:
         self._listeners: list[Callable[[SessionState], None]] = []
         self.on_unwatched: Callable[[str], object] | None = None
         """Is called, without the lock, with a path when its last watch is cancelled."""
-        self.lock = threading.Lock()
+        self.lock = machine.Lock()
         """Held while watches are added or removed, and while events are queued."""
 
     def add(self, path: str, callback: Callable[[WatchEvent], None], *, data_only: bool) -> Watch:

@@ -1,10 +1,10 @@
 """A worker thread that runs callables in order; in tests it has no thread and is pumped by hand."""
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import attempt, make_thread, repeat
 
 MAX_QUEUED: Final = 100_000
@@ -21,9 +21,9 @@ class SerialWorker:
     def __init__(self, name: str, *, threaded: bool = True) -> None:
         self.name = name
         self._queue: deque[Callable[[], None]] = deque()
-        self._condition = threading.Condition()
+        self._condition = machine.Condition()
         self._closed = False
-        self._thread: threading.Thread | None = None
+        self._thread: machine.Thread | None = None
         if threaded:
             self._thread = make_thread(self._run, name)
             self._thread.start()
@@ -67,7 +67,7 @@ class SerialWorker:
             self._condition.notify_all()
         if self._thread is None:
             self.pump()
-        elif self._thread is not threading.current_thread():
+        elif self._thread is not machine.current_thread():
             self._thread.join(timeout_s)
             return not self._thread.is_alive()
         return True

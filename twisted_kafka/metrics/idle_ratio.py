@@ -1,8 +1,8 @@
 """The part of the time that threads are idle, computed from the nanoseconds that they have waited."""
 
-import threading
 from collections.abc import Callable
 
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 WINDOW_NS = 1_000_000_000
@@ -16,7 +16,7 @@ class IdleRatio:
         self._now_ns = clock.steady_ns
         self._waited_ns = waited_ns
         self._threads = threads
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._since_ns = self._now_ns()
         self._waited_before_ns = waited_ns()
         self._ratio = 1.0

@@ -6,13 +6,13 @@ without the interpreter lock. Attribute names are those of Kafka's MBeans.
 """
 
 import math
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from threading import get_ident
 
 from typing_extensions import override
 
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 SAMPLE_SIZE = 1028
@@ -60,7 +60,7 @@ class Meter(Counter):
     def __init__(self, clock: IClock) -> None:
         super().__init__()
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._started_ns = self._ticked_ns = clock.monotonic_ns()
         self._last_count = 0
         self._rates: tuple[float, float, float] | None = None
@@ -114,7 +114,7 @@ class Tally:
         self._cells: dict[int, list[int]] = {}
 
     def cell(self, thread: int) -> list[int]:
-        """Return the counts of the calling thread, whose ``threading.get_ident()`` is ``thread``."""
+        """Return the counts of the calling thread, whose ``machine.get_ident()`` is ``thread``."""
         cell = self._cells.get(thread)
         if cell is None:
             cell = self._cells[thread] = [0] * self._size
@@ -166,7 +166,7 @@ class Histogram:
 
     def __init__(self, unit: float = 1) -> None:
         self._unit = unit
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._pending: list[float] = []
         self._count = 0
         self._sum: float = 0.0

@@ -1,6 +1,5 @@
 """The registry of instruments by name: Kafka's group, type, name and tags."""
 
-import threading
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
@@ -9,6 +8,7 @@ from typing_extensions import override
 
 from twisted_kafka.metrics.instruments import Counter, Gauge, Histogram, HistogramSnapshot, Instrument, Meter
 from twisted_kafka.metrics.windows import Windowed
+from twisted_kafka.system import machine
 from twisted_kafka.system.client_text import bounded_text
 from twisted_kafka.timing.clock import IClock
 
@@ -81,7 +81,7 @@ class MetricsRegistry:
     def __init__(self, clock: IClock, max_series: int = MAX_SERIES) -> None:
         self.clock = clock
         self._max_series = max_series
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._series: dict[tuple[str, str, str], int] = {}
         self._others: set[MetricName] = set()  # shared by names for which there is no room
         self._instruments: dict[MetricName, Instrument] = {}

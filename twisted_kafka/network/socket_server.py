@@ -6,7 +6,6 @@ in flight be answered, ``shutdown`` ends the threads. Listeners, their threads a
 reactor may belong to the application: nothing here blocks it except ``shutdown``, which may be called on another thread.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -31,6 +30,7 @@ from twisted_kafka.network.request_plane import CONTROL_PLANE, CONTROL_PLANE_QUE
 from twisted_kafka.network.requests.memory_pool import LARGE_BYTES, LARGE_REQUESTS_BYTES, MemoryPool
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_observer import IRequestObserver
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import make_thread
 from twisted_kafka.timing.clock import IClock
 
@@ -81,7 +81,7 @@ class SocketServer:
             self._memory_pool = MemoryPool(LARGE_REQUESTS_BYTES, clock, LARGE_BYTES + 1)
         self._listeners: dict[str, Listener] = {}
         self._next_number = 0
-        self._retirements: list[threading.Thread] = []
+        self._retirements: list[machine.Thread] = []
         self._is_started = self._is_enabled = self._is_stopping = False
 
     @property

@@ -1,7 +1,6 @@
 """The quotas of one type: the sensors of all clients, and the limits that apply to them. (Kafka: ClientQuotaManager.)"""
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -12,6 +11,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.quota.client_quota_callback import ClientQuotaType, DefaultQuotaCallback, QuotaEntity
 from twisted_kafka.quota.sensors import QuotaWindows, RateSensor, Sensor, Tags
+from twisted_kafka.system import machine
 from twisted_kafka.system.client_text import bounded_text
 from twisted_kafka.timing.clock import IClock
 
@@ -50,7 +50,7 @@ class ClientQuotaManager(Generic[_S]):
         self._clock = clock
         self._callback: Any = DefaultQuotaCallback() if callback is None else callback
         self._is_custom = callback is not None
-        self._lock = threading.Lock()  # guards changes of the tables; they are read without it
+        self._lock = machine.Lock()  # guards changes of the tables; they are read without it
         self._sensors: dict[Tags, _S] = {}
         type_ = quota_type.value
         metrics.collector(type_, self.RATE_NAME, partial(self._measures, self._rate))

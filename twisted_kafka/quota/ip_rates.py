@@ -1,6 +1,5 @@
 """Applies ``connection_creation_rate`` of IP addresses from ``/config/ips``. (Kafka: IpConfigHandler.)"""
 
-import threading
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -10,6 +9,7 @@ from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas
 from twisted_kafka.network.accepting.host_names import UnknownHostError, addresses, numeric_addresses
 from twisted_kafka.quota.entities import CONNECTION_CREATION_RATE, entity_name
+from twisted_kafka.system import machine
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
 
 RETRY_MS: Final = 60_000
@@ -29,7 +29,7 @@ class IpConnectionRates:
         self._configs = configs
         self._rates = rates
         self._scheduler = scheduler
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._wanted: dict[str, int] = {}
         """The rates of host names that have to be looked up, by name."""
         self._applied: dict[str, list[str]] = {}

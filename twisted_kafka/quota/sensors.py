@@ -1,13 +1,13 @@
 """The sensors of clients: what each has used, its limit, and how long it has to wait. (Kafka: Sensor, Rate, QuotaUtils.)"""
 
 import math
-import threading
 from typing import Final, NamedTuple
 
 from typing_extensions import override
 
 from twisted_kafka.metrics.sampled import SampledAverage, SampledRate
 from twisted_kafka.quota.token_bucket import TokenBucket
+from twisted_kafka.system import machine
 
 _MAX_MS: Final = (1 << 31) - 1
 _THROTTLE_SAMPLES: Final = 2
@@ -40,7 +40,7 @@ class Sensor:
         """Units per second; infinite if there is no quota."""
         self.last_ms = now_ms
         self._windows = windows
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._rate = SampledRate(windows.samples, windows.window_ms)
         self._throttle = SampledAverage(_THROTTLE_SAMPLES, _THROTTLE_WINDOW_MS)
 

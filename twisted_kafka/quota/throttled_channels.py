@@ -1,10 +1,10 @@
 """The channels that are muted because of a quota, until their time is over. (KIP-219; Kafka: ThrottledChannelReaper.)"""
 
-import threading
 from collections.abc import Callable
 
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer, TimerEntry
 
@@ -27,7 +27,7 @@ class ThrottledChannels:
     def __init__(self, clock: IClock, timer: Timer) -> None:
         self._clock = clock
         self._timer = timer
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._throttled: dict[_ThrottledChannel, None] = {}
 
     def __len__(self) -> int:

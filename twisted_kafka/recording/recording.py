@@ -9,7 +9,6 @@ import base64
 import contextlib
 import json
 import os
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, Final, Self, TextIO
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.recording.message_form import has_secrets, read_message, write_message
+from twisted_kafka.system import machine
 from twisted_kafka.system.names import open_descriptor
 from twisted_kafka.timing.clock import IClock
 
@@ -66,7 +66,7 @@ class Recording:
         """Make the file, which only its owner can read. ``is_new``: raise FileExistsError if it exists. Raises OSError."""
         self.path = Path(path)
         self._max_bytes = max_bytes
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if is_new else os.O_TRUNC)
         descriptor = open_descriptor(self.path, flags, 0o600)
         self._file: TextIO | None = os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass", newline="\n")

@@ -10,6 +10,7 @@ from twisted.logger import Logger
 from twisted_kafka.network.loop.reactors import close_reactor, make_reactor
 from twisted_kafka.recording.proxy import Proxy
 from twisted_kafka.recording.recording import MAX_FILE_BYTES, Recording
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import make_thread
 from twisted_kafka.timing.clock import SystemClock
 
@@ -65,7 +66,7 @@ class RecordingProxy:
 
         self._reactor.callFromThread(listen)
         try:
-            self._port = listening.result(_START_S)
+            self._port = machine.result_of(listening, _START_S)
         except BaseException:
             self.stop()
             raise

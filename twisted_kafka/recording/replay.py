@@ -6,7 +6,6 @@ again, like a client.
 """
 
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from twisted_kafka.protocol.headers import encode_request_header, parse_response
 from twisted_kafka.recording.differences import Comparison, fetched_records
 from twisted_kafka.recording.message_form import read_message, write_message
 from twisted_kafka.recording.recording import ANSWERED, CLOSED, MAX_FILE_BYTES, NO_ANSWER, Recorded, RecordingError, read_recording
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 MAX_CONNECTIONS: Final = 1_000
@@ -232,7 +232,7 @@ class Replay:
         return _read_answer(line, frame)
 
     def _pause(self) -> None:
-        condition = threading.Condition()
+        condition = machine.Condition()
         with condition:
             self._clock.wait_until(condition, self._clock.monotonic_ns() + int(_AGAIN_S * 1e9))
 

@@ -3,7 +3,6 @@
 One request is in flight at a time. The next request has the changes that were proposed since, and unanswered changes.
 """
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -28,6 +27,7 @@ from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.partition.isr_proposal import CommittedIsr, IsrProposal
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
+from twisted_kafka.system import machine
 from twisted_kafka.timing.timer import Timer
 
 RETRY_MS: Final = 50
@@ -73,7 +73,7 @@ class AlterPartitionManager:
         self._run = run
         # A follower leaves after one and a half times the configured lag at the latest.
         self._check_ms = max(1, max_lag_ms // 2)
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._unanswered: _Proposals = {}
         self._in_flight: _Proposals = {}
         self._expands = metrics.meter("ReplicaManager", "IsrExpandsPerSec")

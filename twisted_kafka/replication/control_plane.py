@@ -3,7 +3,6 @@
 It provides the controller's ``IControlPlane``; the broker, a floor above both, says so.
 """
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 
@@ -27,6 +26,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.fetch_data import NO_EPOCH
 from twisted_kafka.replication.partition.partition import LeaderState
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.system import machine
 
 _log = Logger()
 
@@ -55,7 +55,7 @@ class ControlPlane:
         self._on_deleted = tuple(on_deleted)
         self._read_topics = read_topics
         self._run = run
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._last_epoch = NO_EPOCH
         self._renewed_epoch: int | None = None
         self._controller_epoch = NO_EPOCH

@@ -4,7 +4,6 @@ Handlers ask the parts: ``appender`` for produces, ``reader`` for fetches, ``off
 the controller's requests, ``moves`` for moves between log directories.
 """
 
-import threading
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -28,6 +27,7 @@ from twisted_kafka.replication.partition.topic_stats import BrokerTopicStats
 from twisted_kafka.replication.replica_selector import make_preferred_replicas
 from twisted_kafka.replication.replication_quota_manager import FOLLOWER, LEADER, ReplicationQuotaManager
 from twisted_kafka.replication.state_changes import StateChanges
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
 
@@ -50,7 +50,7 @@ class ReplicaManager:
         self._scheduler = scheduler
         self._checkpoint_interval_ms = config.long(CHECKPOINT_INTERVAL_KEY)
         self._checkpoint_task: ScheduledTask | None = None
-        self._checkpoint_lock = threading.Lock()
+        self._checkpoint_lock = machine.Lock()
         self._checkpoints = HighWatermarkCheckpoints(logs.storage_failed)
         self._fetchers: IReplicaFetchers = NoFetchers()
         self.metadata = metadata

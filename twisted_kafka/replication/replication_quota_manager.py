@@ -5,7 +5,6 @@ together (``leader.replication.throttled.rate``): reassignments are throttled so
 """
 
 import math
-import threading
 from collections.abc import Mapping
 from typing import Final
 
@@ -14,6 +13,7 @@ from twisted.logger import Logger
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.metrics.sampled import SampledRate
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 LEADER: Final = "leader"
@@ -35,7 +35,7 @@ class ReplicationQuotaManager:
         self.replicas_key = _REPLICAS_KEYS[role]
         self._broker_id = broker_id
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._rate = SampledRate(*windows)
         self._bound = math.inf
         self._throttled: dict[str, frozenset[int] | None] = {}

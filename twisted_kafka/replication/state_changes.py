@@ -4,7 +4,6 @@ One order at a time. An order of an older controller is refused as a whole with 
 epoch is newer here than in the order keeps its state.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -30,6 +29,7 @@ from twisted_kafka.replication.partition.high_watermarks import HighWatermarkChe
 from twisted_kafka.replication.partition.partition import LeaderState, Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.replication.partition.topic_stats import BrokerTopicStats
+from twisted_kafka.system import machine
 
 if TYPE_CHECKING:
     from twisted_kafka.replication.log_dirs.alter_log_dirs import AlterLogDirs
@@ -85,7 +85,7 @@ class StateChanges:
         self._starved: set[TopicPartition] = set()
         self._on_starved: Callable[[], object] | None = None
         self._is_leaving = False
-        self.lock = threading.RLock()
+        self.lock = machine.RLock()
         """Held while a request is applied."""
         self.controller_epoch = 0
 

@@ -7,7 +7,6 @@ the topic. So several registries may use one topic, and a new one knows what an 
 import abc
 import json
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
@@ -32,6 +31,7 @@ from twisted_kafka.schema_registry.stored import (
     mode_key,
 )
 from twisted_kafka.schema_registry.subjects import DEFAULT_CONTEXT, context_of, in_context, is_context, is_valid
+from twisted_kafka.system import machine
 from twisted_kafka.system.bounded import BoundedCache
 
 MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT", "FORWARD")
@@ -107,7 +107,7 @@ class Registry:
         self._parsed: BoundedCache[tuple[str, str, tuple[tuple[str, str], ...]], ParsedSchema] = BoundedCache(
             MAX_PARSED_BYTES, lambda key, _: len(key[1]) + sum(len(text) for _, text in key[2])
         )
-        self._lock = threading.RLock()
+        self._lock = machine.RLock()
 
     def __enter__(self) -> None:
         """Begin a request: no other one is handled until the block ends, and the state is up to date. Raises RegistryError."""

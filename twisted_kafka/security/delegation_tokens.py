@@ -7,8 +7,6 @@ A notification below ``/delegation_token/token_changes`` names each token that c
 
 import base64
 import hmac
-import threading
-import uuid
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -26,6 +24,7 @@ from twisted_kafka.protocol.errors import (
     DelegationTokenNotFoundError,
     DelegationTokenOwnerMismatchError,
 )
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 TOKENS: Final = "/delegation_token/tokens"
@@ -105,7 +104,7 @@ class DelegationTokenManager:
         self.settings = settings
         self._store = store
         self._clock = clock
-        self._lock = threading.Lock()  # changes come one at a time; the dictionaries may be read without it
+        self._lock = machine.Lock()  # changes come one at a time; the dictionaries may be read without it
         self._by_id: dict[str, DelegationToken] = {}
         self._by_hmac: dict[bytes, DelegationToken] = {}
         self._changes = ChangeNotifications(store, clock, CHANGES, self._notified, lambda action: action())
@@ -141,7 +140,7 @@ class DelegationTokenManager:
         """Create a token. A lifetime of 0 or less, or beyond the setting's, is that of the setting."""
         now_ms, settings = self._clock.wall_ms(), self.settings
         lifetime_ms = settings.max_lifetime_ms if max_lifetime_ms <= 0 else min(max_lifetime_ms, settings.max_lifetime_ms)
-        token_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        token_id = base64.urlsafe_b64encode(machine.new_uuid().bytes).rstrip(b"=").decode()
         max_ms = now_ms + lifetime_ms
         expires_ms = min(max_ms, now_ms + settings.renew_ms)
         token = DelegationToken(token_id, owner, requester, tuple(renewers), now_ms, expires_ms, max_ms, self._hmac_of(token_id))

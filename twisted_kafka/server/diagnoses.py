@@ -3,7 +3,6 @@
 A row of ``SYMPTOMS`` is a mistake. Requests without an error are not looked at.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -17,6 +16,7 @@ from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext, ResourceKind
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 WINDOW_NS: Final = 600 * 1_000_000_000
@@ -172,7 +172,7 @@ class Diagnoses:
         """``ignored_client_id``: that client, a test's own, makes no mistakes."""
         self._clock = clock
         self._ignored_client_id = ignored_client_id
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._rate = LogRateLimit(clock.monotonic_ns)
         self._seen: dict[tuple[str, object], tuple[int, int]] = {}
         self._lines: deque[str] = deque(maxlen=MAX_LINES)

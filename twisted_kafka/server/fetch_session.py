@@ -11,8 +11,6 @@ How a request's session id and epoch are handled:
 Epochs are 1, 2, ..., 2^31-1, then 1 again.
 """
 
-import random
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -20,6 +18,7 @@ from typing import Final
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.replication.partition.fetch_data import PartitionFetch, PartitionRead
 from twisted_kafka.replication.partition.fetch_watch import FetchWatch
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 INVALID_SESSION_ID: Final = 0
@@ -127,7 +126,7 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.cached_size = len(partitions)
-        self.lock = threading.Lock()
+        self.lock = machine.Lock()
         self._watch = watch
         if watch is not None:
             for cached in partitions.values():
@@ -200,11 +199,11 @@ class FetchSessionCache:
         self._max_entries = max_entries
         self._eviction_ms = eviction_ms
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         # Least recently used first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._partitions = 0
-        self._random = random.Random()
+        self._random = machine.chance
         self._evictions = metrics.meter("FetchSessionCache", "IncrementalFetchSessionEvictionsPerSec")
         metrics.gauge("FetchSessionCache", "NumIncrementalFetchSessions", lambda: len(self._sessions))
         metrics.gauge("FetchSessionCache", "NumIncrementalFetchPartitionsCached", self.partition_count)

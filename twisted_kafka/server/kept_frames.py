@@ -1,6 +1,5 @@
 """The frames of waiting requests, kept in case an answer fails."""
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -8,6 +7,7 @@ from typing import Any, Final
 
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.system import machine
 
 SMALL_FRAME_BYTES: Final = 4 * 1024
 """Smaller frames are not counted: a connection, which has one at most, takes more itself."""
@@ -25,7 +25,7 @@ class KeptFrames:
 
     def __init__(self, max_bytes: int = KEPT_FRAMES_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._kept_bytes = 0
 
     def keep(self, request: Request, request_class: type[Message], until: Future[Any]) -> Callable[[], Message]:

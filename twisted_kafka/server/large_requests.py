@@ -2,7 +2,6 @@
 
 import gc
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -12,6 +11,7 @@ from typing import Any, Final
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.server.request_handler import release_frame
+from twisted_kafka.system import machine
 from twisted_kafka.system.interpreter import HAS_INTERPRETER_LOCK, IS_PYPY
 
 SMALL_ELEMENTS: Final = 2_000
@@ -48,7 +48,7 @@ class LargeRequests:
     def __init__(self, channel: RequestChannel, now_ns: Callable[[], int]) -> None:
         self._channel = channel
         self._now_ns = now_ns
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._waiting: deque[tuple[Request, Callable[[], Future[Any] | None]]] = deque()
         self._starts_ns: dict[object, int] = {}  # of the requests in progress
 
@@ -118,7 +118,7 @@ class _MakingWay:
 
     def __init__(self) -> None:
         self._is_needed = HAS_INTERPRETER_LOCK and not IS_PYPY
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._count = 0
         self._switch_s = 0.0
         self._threshold: tuple[int, int, int] = (0, 0, 0)

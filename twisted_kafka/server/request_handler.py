@@ -1,6 +1,5 @@
 """The threads that handle requests (Kafka: KafkaRequestHandler, KafkaRequestHandlerPool)."""
 
-import threading
 from collections.abc import Callable, Container, Sequence
 from typing import Protocol
 
@@ -13,6 +12,7 @@ from twisted_kafka.network.request_plane import RequestPlane
 from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import MAX_PARK_S, CallbackRequest, RequestBundle, RequestChannel
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 _log = Logger()
@@ -62,7 +62,7 @@ class KafkaRequestHandler:
         self._bundles = bundles
         self._handle = handle
         self._fatal = fatal
-        self._ended = threading.Event()
+        self._ended = machine.Event()
         self.name = name
         self.has_ended = False
         """Whether it takes no more requests."""
@@ -184,7 +184,7 @@ class KafkaRequestHandlerPool:
         self._handle = handle
         self._clock = clock
         self._fatal = fatal
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._is_started = self._is_stopping = False
         self._size = 0
         self._handlers: list[tuple[KafkaRequestHandler, Parker]] = []

@@ -7,7 +7,6 @@ be used, are given up with a line in the log: they must not stop the group.
 A letter has headers with the record's origin. With ``errors.deadletterqueue.copy.record.enable`` it has the record's key and value.
 """
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -29,6 +28,7 @@ from twisted_kafka.replication.operations.delayed_produce import PendingResults
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.share.share_partition import SharePartition
 from twisted_kafka.share.share_partition_key import SharePartitionKey
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 from twisted_kafka.waiting.futures import completed, then
@@ -118,7 +118,7 @@ class DeadLetterQueue:
         self._clock = clock
         self._timer = timer
         self._later = later
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._busy: set[SharePartitionKey] = set()
         self._failures = LogRateLimit(clock.monotonic_ns)
 

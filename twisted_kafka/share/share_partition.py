@@ -4,7 +4,6 @@ The state of its records is in ``InFlightRecords``. This class locks it, gives c
 the acquisition locks. The lock is never held while the persister or a listener is called.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from enum import Enum
@@ -36,6 +35,7 @@ from twisted_kafka.share.in_flight_records import (
 from twisted_kafka.share.persister import IPersister
 from twisted_kafka.share.record_state import RecordState
 from twisted_kafka.share.share_partition_key import SharePartitionKey
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer, TimerEntry
 from twisted_kafka.waiting.futures import completed, then
@@ -134,8 +134,8 @@ class SharePartition:
         self._changed = changed
         self._undeliverable = undeliverable
         self._expired = expired
-        self._lock = threading.Lock()
-        self._fetch_lock = threading.Lock()
+        self._lock = machine.Lock()
+        self._fetch_lock = machine.Lock()
         self._is_wanted = False
         self._state = SharePartitionState.EMPTY
         self._initialized: Future[Result] = Future()

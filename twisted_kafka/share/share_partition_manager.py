@@ -4,7 +4,6 @@ A share partition is made for the first fetch. It is dropped when this broker no
 has fenced it, and when its group has no session on this broker any more: nothing in it is lost, as the persister has the state.
 """
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -33,6 +32,7 @@ from twisted_kafka.share.share_partition import OK, Result, SharePartition, Shar
 from twisted_kafka.share.share_partition_key import SharePartitionKey
 from twisted_kafka.share.share_records import ReadBatches
 from twisted_kafka.share.share_sessions import PartitionId, SessionKey, ShareSession, ShareSessionCache
+from twisted_kafka.system import machine
 from twisted_kafka.waiting.futures import completed, gather, then
 
 READ_COMMITTED: Final = "read_committed"
@@ -105,7 +105,7 @@ class SharePartitionManager:
         self._later = later
         self._undeliverable = undeliverable
         self._lost = lost
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
         self._names: dict[SharePartitionKey, TopicPartition] = {}
         self._by_name: dict[TopicPartition, set[SharePartitionKey]] = {}

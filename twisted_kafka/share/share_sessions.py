@@ -11,7 +11,6 @@ How a request's session epoch is handled; a session belongs to a group and a mem
 Epochs are 1, 2, ..., 2^31-1, then 1 again. A session ends with its connection.
 """
 
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -21,6 +20,7 @@ from twisted_kafka.protocol.errors import (
     ShareSessionLimitReachedError,
     ShareSessionNotFoundError,
 )
+from twisted_kafka.system import machine
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -66,7 +66,7 @@ class ShareSessionCache:
     def __init__(self, most_sessions: int, registry: MetricsRegistry) -> None:
         """``most_sessions`` is ``group.share.max.share.sessions``."""
         self._most_sessions = most_sessions
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._partitions = 0
         self._evictions = registry.meter(TYPE, "ShareSessionEvictionsPerSec")

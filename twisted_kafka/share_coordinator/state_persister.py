@@ -4,7 +4,6 @@ This broker's coordinator is called in process, the others with requests. What a
 loads or is away is asked again after a while, wherever the coordinator is then.
 """
 
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -23,6 +22,7 @@ from twisted_kafka.protocol.topic_partition import SHARE_TOPIC, TopicPartition
 from twisted_kafka.share.persister import IPersister
 from twisted_kafka.share.share_partition_key import coordinator_key
 from twisted_kafka.share_coordinator.share_coordinator import ShareCoordinator
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 
@@ -173,7 +173,7 @@ class StatePersister(IPersister):
         self._timer = timer
         self._create_topic = create_topic
         self._resume = resume
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._calls: dict[_Call, None] = {}
         self._waiting = 0
         self._is_stopped = False

@@ -1,10 +1,11 @@
 """Caches and queues that clients fill: bounded in bytes, which is the unit that a client pays in."""
 
 import sys
-import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
+
+from twisted_kafka.system import machine
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -28,7 +29,7 @@ class BoundedCache(Generic[K, V]):
         self._max_bytes = max_bytes
         self._size_of = size_of
         self._values: OrderedDict[K, V] = OrderedDict()  # finds the oldest at once; a dict would search for it
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._bytes = 0
         self.get: Callable[[K], V | None] = self._values.get
         """Return the value of a key, or None."""
@@ -90,7 +91,7 @@ class BoundedQueue(Generic[V]):
         self._max_items = max_items
         self._size_of = size_of
         self._items: deque[V] = deque()
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._bytes = 0
 
     def __len__(self) -> int:

@@ -6,10 +6,10 @@ file in another way: the file's own position means nothing.
 
 import os
 import socket
-import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
+from twisted_kafka.system import machine
 from twisted_kafka.system.interpreter import EMULATES_C_API
 from twisted_kafka.system.platform import HAS_POSITIONS
 
@@ -29,7 +29,7 @@ if HAS_POSITIONS:
         return os.pwrite(fd, data, position)
 
 else:
-    _LOCKS: Final = [threading.Lock() for _ in range(64)]
+    _LOCKS: Final = [machine.Lock() for _ in range(64)]
     """Held from a seek to the end of the transfer: one for each descriptor, shared by every 64th."""
 
     def pread(fd: int, size_bytes: int, position: int) -> bytes:

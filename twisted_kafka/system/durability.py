@@ -4,14 +4,13 @@ A broker in a temporary directory never starts again there, so nobody could read
 """
 
 import os
-import threading
 from pathlib import Path
 from typing import Final
 
-from twisted_kafka.system import disk
+from twisted_kafka.system import disk, machine
 
 _temporary: frozenset[str] = frozenset()
-_lock: Final = threading.Lock()
+_lock: Final = machine.Lock()
 
 
 def mark_temporary(directory: Path) -> None:

@@ -6,10 +6,11 @@ PyPy compiles such a call into the loop around it, and passes the address of the
 
 import os
 import socket
-import threading
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
+
+from twisted_kafka.system import machine
 
 _cffi: Any = import_module("_cffi_backend")  # has no types
 
@@ -77,7 +78,7 @@ def pwrite(fd: int, data: "bytes | bytearray | memoryview", position: int, /) ->
 _recv = load_function(None, "recv", LONG, INT, BYTES, SIZE, INT)
 
 
-class _Memory(threading.local):
+class _Memory(machine.local):
     """The buffers of one thread, for received bytes and for joining."""
 
     def __init__(self) -> None:

@@ -6,13 +6,14 @@ does nothing to the parent.
 """
 
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
+from twisted_kafka.system import machine
+
 _closers: Final[weakref.WeakKeyDictionary[object, Callable[[Any], object]]] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = machine.Lock()
 
 
 def close_in_children(resource: object, close: Callable[[Any], object]) -> None:
@@ -40,7 +41,7 @@ _kept: Final[list[object]] = []
 
 def _in_child() -> None:
     global _lock
-    _lock = threading.Lock()  # another thread of the parent may have held it
+    _lock = machine.Lock()  # another thread of the parent may have held it
     for resource, close in list(_closers.items()):
         try:
             close(resource)

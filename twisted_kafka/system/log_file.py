@@ -8,11 +8,12 @@ with `copytruncate`, without a signal.
 import contextlib
 import os
 import signal
-import threading
 from pathlib import Path
 from typing import IO, BinaryIO, Final, cast
 
 from twisted.logger import FileLogObserver, textFileLogObserver
+
+from twisted_kafka.system import machine
 
 ROTATION_SIGNAL: Final = "SIGUSR1"
 """Twisted's signal for a rotation. Nothing has to be done for it, but without a handler it would end the process."""
@@ -24,7 +25,7 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         """Open the file, or make it; raises OSError."""
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._file = self._open()
 
     def _open(self) -> BinaryIO:

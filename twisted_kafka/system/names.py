@@ -5,16 +5,16 @@ tried again for a second, and then fails. The caller closes its own files before
 """
 
 import os
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from twisted_kafka.system import machine
 from twisted_kafka.system.platform import BINARY, KEEPS_OPEN_FILES, NOT_INHERITED
 
 _LONGEST_WAIT_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 0.001
-_never: Final = threading.Event()
+_never: Final = machine.Event()
 
 AnyPath = str | Path
 

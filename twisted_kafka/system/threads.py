@@ -4,13 +4,13 @@ No other module makes threads (``tests/test_house_rules.py``).
 """
 
 import sys
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from twisted.logger import Logger
+
+from twisted_kafka.system import machine
 
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 10.0
@@ -23,7 +23,7 @@ class UncaughtErrors:
     """Counts exceptions that only a thread's last ``except`` caught, for all brokers of the process (``UncaughtErrorsCount``)."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self.count = 0
 
     def note(self, what: str) -> None:
@@ -83,9 +83,9 @@ def repeat(step: Callable[[], bool], pause: Callable[[float], object], what: str
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
-def make_thread(run: Callable[[], object], name: str, *, is_daemon: bool = True) -> threading.Thread:
+def make_thread(run: Callable[[], object], name: str, *, is_daemon: bool = True) -> machine.Thread:
     """Make a thread that calls ``run`` once started. An exception of ``run`` is logged and counted."""
-    return threading.Thread(target=_run, args=(run, name), name=name, daemon=is_daemon)
+    return machine.Thread(target=_run, args=(run, name), name=name, daemon=is_daemon)
 
 
 def _run(run: Callable[[], object], name: str) -> None:
@@ -95,9 +95,9 @@ def _run(run: Callable[[], object], name: str) -> None:
         UNCAUGHT_ERRORS.note(f"thread {name}")
 
 
-def make_pool(count: int, name_prefix: str) -> ThreadPoolExecutor:
+def make_pool(count: int, name_prefix: str) -> machine.ThreadPoolExecutor:
     """Make a pool of up to ``count`` threads. A task's exception is only in its future, so ask each future for its result."""
-    return ThreadPoolExecutor(count, thread_name_prefix=name_prefix)
+    return machine.ThreadPoolExecutor(count, thread_name_prefix=name_prefix)
 
 
 def thread_cpu_ns() -> int:

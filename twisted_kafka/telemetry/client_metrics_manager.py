@@ -1,6 +1,5 @@
 """Subscriptions to client metrics, and the clients that push them (KIP-714; Kafka: ``ClientMetricsManager``)."""
 
-import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -19,6 +18,7 @@ from twisted_kafka.protocol.errors import (
     UnsupportedCompressionTypeError,
 )
 from twisted_kafka.protocol.records.compression import Compression, decompress
+from twisted_kafka.system import machine
 from twisted_kafka.system.client_text import bounded_text
 from twisted_kafka.system.installation import install_command
 from twisted_kafka.telemetry.exposed_metrics import ExposedMetrics
@@ -78,7 +78,7 @@ class ClientMetricsManager:
         self._clock = clock
         self._exposed = exposed
         self._max_instances = max_instances
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._configs: dict[str, ClientMetricsConfig] = {}
         self._instances: OrderedDict[bytes, _Instance] = OrderedDict()
         self._generation = 0

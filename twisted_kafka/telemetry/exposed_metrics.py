@@ -1,11 +1,11 @@
 """Exposes client metrics among the broker's own: each client's last values, as gauges of ``kafka.client:type=telemetry``."""
 
-import threading
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.system import machine
 from twisted_kafka.telemetry.otlp import Sample
 
 TYPE: Final = "kafka.client:telemetry"
@@ -35,7 +35,7 @@ class ExposedMetrics:
     def __init__(self, registry: MetricsRegistry, max_series: int = MAX_SERIES) -> None:
         self._registry = registry
         self._max_series = max_series
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._values: dict[bytes, dict[_Series, float]] = {}
         self._count = 0
         self._bytes = 0

@@ -1,7 +1,6 @@
 """ACL entries and SCRAM credentials as requests, from the words of a test."""
 
 import difflib
-import os
 from typing import Final
 
 from twisted_kafka.protocol.messages.acls import AclCreation
@@ -15,6 +14,7 @@ from twisted_kafka.security.authorizer.acl_types import (
     ResourceType,
 )
 from twisted_kafka.security.scram.formulas import MIN_ITERATIONS, SCRAM_MECHANISMS, salted_password
+from twisted_kafka.system import machine
 from twisted_kafka.testing.arguments import check_text
 
 __tracebackhide__ = True
@@ -71,7 +71,7 @@ def credentials(user: str, password: str) -> list[ScramCredentialUpsertion]:
     """Return a user's credentials for each SCRAM mechanism."""
     found = []
     for mechanism in SCRAM_MECHANISMS:
-        salt = os.urandom(_SALT_BYTES)
+        salt = machine.random_bytes(_SALT_BYTES)
         salted = salted_password(mechanism, password.encode(), salt, MIN_ITERATIONS)
         upsertion = ScramCredentialUpsertion(
             name=user, mechanism=mechanism.number, iterations=MIN_ITERATIONS, salt=salt, salted_password=salted

@@ -15,6 +15,7 @@ from typing import Final
 
 from typing_extensions import override
 
+from twisted_kafka.system import machine
 from twisted_kafka.testing.arguments import check_number
 from twisted_kafka.timing.clock import SystemClock
 
@@ -42,8 +43,8 @@ class Clock:
         self._offset_ns = 0
         self._held_ns: int | None = None
         self._wall_offset_ns = self._first_wall_offset_ns = wall_ns - _SYSTEM.monotonic_ns()
-        self._lock = threading.Lock()
-        self._conditions: weakref.WeakSet[threading.Condition] = weakref.WeakSet()
+        self._lock = machine.Lock()
+        self._conditions: weakref.WeakSet[machine.Condition] = weakref.WeakSet()
         self._followers: list[weakref.WeakMethod[Callable[[], object]]] = []
 
     def monotonic_ns(self) -> int:

@@ -4,7 +4,6 @@ import abc
 import dataclasses
 import itertools
 import random
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
 from typing_extensions import override
 
+from twisted_kafka.system import machine
 from twisted_kafka.testing.waiting import LOOK_S, Aio, check_may_block, is_cancelled
 from twisted_kafka.timing.clock import SystemClock
 
@@ -155,7 +155,7 @@ class Fault(Generic[R]):
         self._first = rule.nth or 1
         self._most = rule.times if rule.times is not None else 1 if rule.nth else None
         self._held: list[tuple[object, Callable[[], object]]] | None = []
-        self._lock = threading.Condition()
+        self._lock = machine.Condition()
         self.follows: Fault[R] | None = None
         """The fault that has to be finished before this one fires (``BaseFaults.in_order``)."""
         self.errors: list[Exception] = []
@@ -289,7 +289,7 @@ class BaseFaults(abc.ABC, Generic[R]):
 
     def __init__(self, rules: Iterable[R] = ()) -> None:
         self._faults: tuple[Fault[R], ...] = ()
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         for rule in rules:
             self.add(rule)
 

@@ -4,8 +4,6 @@ Handlers call Handling, which checks the rules and calls KafkaApis. KafkaApis an
 records the request, and passes the response on. No thread waits here: a timer holds delayed responses.
 """
 
-import secrets
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
@@ -21,6 +19,7 @@ from twisted_kafka.protocol.regions import Part
 from twisted_kafka.server.error_counts import error_places, first_error
 from twisted_kafka.server.error_responses import answers_each, error_response, merge_answers, version_of_each
 from twisted_kafka.server.interception import IRequestHandling, MakeApis
+from twisted_kafka.system import machine
 from twisted_kafka.testing.answers import DISK_ERRORS, claim_leader, spoil_fetch, spoil_offsets
 from twisted_kafka.testing.faults import Arrival, Call, Faults, Rule
 from twisted_kafka.testing.injection import Fault, Firing
@@ -29,7 +28,7 @@ from twisted_kafka.testing.subjects import FetchSessions, Partition, groups_of, 
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 
-OWN_CLIENT_ID: Final = f"twisted_kafka.testing-{secrets.token_hex(16)}"
+OWN_CLIENT_ID: Final = f"twisted_kafka.testing-{machine.random_bytes(16).hex()}"
 """The client id of the kit's own requests. They are not recorded, no rule applies to them, and they need no ACL."""
 
 _SIZE_BYTES: Final = 4
@@ -73,7 +72,7 @@ class Interceptor:
         """The fault that holds all answers while the broker is frozen."""
         self._made_ns = made_ns
         self._timer: Timer | None = None
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
 
     def intercept(self, make_apis: MakeApis, channel: RequestChannel, topic_name: Callable[[bytes], str | None]) -> "Handling":
         """Return the object that handlers call (``IRequestInterceptor.intercept``)."""

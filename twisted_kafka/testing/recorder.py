@@ -1,9 +1,8 @@
 """Puts the requests of a broker under test into a recording."""
 
-import threading
-
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.recording.recording import Exchange, Recording
+from twisted_kafka.system import machine
 from twisted_kafka.testing.requests import RecordedRequest
 
 _KEYS = {key.title: key for key in ApiKey}
@@ -16,7 +15,7 @@ class RequestRecorder:
         self._recording = recording
         self._connections: dict[str, int] = {}
         self._began_ms: float | None = None
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
 
     def add(self, request: RecordedRequest) -> None:
         """Record one request."""

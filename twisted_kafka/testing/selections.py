@@ -2,13 +2,13 @@
 
 import abc
 import itertools
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar, overload
 
 from typing_extensions import override
 
+from twisted_kafka.system import machine
 from twisted_kafka.testing.waiting import LOOK_S, Aio, check_may_block, is_cancelled
 from twisted_kafka.timing.clock import SystemClock
 
@@ -151,7 +151,7 @@ class BaseRequests(BaseSelection[Q]):
         super().__init__(self, None, {})
         self._recorded: deque[tuple[int, Q]] = deque()
         self._bytes = 0
-        self._changed = threading.Condition()
+        self._changed = machine.Condition()
         self._followers: tuple[Callable[[Q], object], ...] = ()
         self._is_over = True
 

@@ -1,12 +1,12 @@
 """The subjects of a request, read from its fields: topics with partitions, and groups."""
 
 import copy
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from twisted_kafka.protocol.api import ApiKey, request_class
 from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.system import machine
 
 Partition = tuple[str, int | None]
 """A topic and one of its partitions; None if the request names only the topic."""
@@ -145,7 +145,7 @@ class FetchSessions:
 
     def __init__(self) -> None:
         self._partitions: dict[int, tuple[Partition, ...]] = {}
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self.topic_ids: dict[str, bytes] = {}
 
     def partitions_of(self, fetch: Any, names_by_id: Any) -> tuple[Partition, ...]:

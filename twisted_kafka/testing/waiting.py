@@ -3,18 +3,19 @@
 import contextvars
 import functools
 import sys
-import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from typing_extensions import override
+
+from twisted_kafka.system import machine
 
 __tracebackhide__ = True
 
 LOOK_S: Final = 0.05
 """The interval of a wait's checks, besides the one after each request: a group also changes when time passes."""
 
-_cancelled: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("cancelled", default=None)
+_cancelled: contextvars.ContextVar[machine.Event | None] = contextvars.ContextVar("cancelled", default=None)
 
 
 def check_may_block(what: str) -> None:
@@ -59,7 +60,7 @@ class Aio:
 async def _run(wait: Callable[..., Any], *args: Any, **named: Any) -> Any:
     import asyncio  # which takes a while, and a program without it needs no waits
 
-    cancelled = threading.Event()
+    cancelled = machine.Event()
     token = _cancelled.set(cancelled)
     try:
         return await asyncio.to_thread(wait, *args, **named)  # which copies the context

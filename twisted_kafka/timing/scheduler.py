@@ -5,12 +5,12 @@ runs them when a test calls ``run_due``.
 """
 
 import heapq
-import threading
 from collections.abc import Callable
 from typing import Protocol
 
 from twisted.logger import Logger
 
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import attempt, make_thread, repeat
 from twisted_kafka.timing.clock import IClock
 
@@ -122,9 +122,9 @@ class KafkaScheduler:
         self._clock = clock
         self._max_threads = threads
         self._prefix = thread_name_prefix
-        self._condition = threading.Condition()
+        self._condition = machine.Condition()
         self._queue = _TaskQueue()
-        self._threads: list[threading.Thread] = []
+        self._threads: list[machine.Thread] = []
         self._thread_number = 0
         self._idle = 0
         self._running = False
@@ -149,9 +149,9 @@ class KafkaScheduler:
             threads = list(self._threads)
         deadline_ns = self._clock.steady_ns() + int(timeout_s * 1e9)
         for thread in threads:
-            if thread is not threading.current_thread():
+            if thread is not machine.current_thread():
                 thread.join(max(0.0, (deadline_ns - self._clock.steady_ns()) / 1e9))
-            if thread.is_alive() and thread is not threading.current_thread():
+            if thread.is_alive() and thread is not machine.current_thread():
                 _log.warn("Scheduler thread {name} did not end within {seconds} s", name=thread.name, seconds=timeout_s)
 
     def resize(self, threads: int) -> None:
@@ -216,7 +216,7 @@ class KafkaScheduler:
         with self._condition:
             while self._running:
                 if len(self._threads) > self._max_threads:
-                    self._threads.remove(threading.current_thread())
+                    self._threads.remove(machine.current_thread())
                     self._condition.notify()  # another worker has to recompute its wait
                     return None
                 now_ns = self._clock.monotonic_ns()

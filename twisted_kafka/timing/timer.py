@@ -5,9 +5,9 @@ entries were all cancelled costs nothing more. (Kafka: ``SystemTimer`` with a hi
 """
 
 import heapq
-import threading
 from collections.abc import Callable
 
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import attempt, make_thread, repeat
 from twisted_kafka.timing.clock import IClock
 
@@ -49,10 +49,10 @@ class Timer:
         self._clock = clock
         self._name = name
         self._tick_ns = tick_ms * 1_000_000
-        self._condition = threading.Condition(threading.Lock())
+        self._condition = machine.Condition(machine.Lock())
         self._ticks: dict[int, dict[TimerEntry, None]] = {}
         self._order: list[int] = []
-        self._thread: threading.Thread | None = None
+        self._thread: machine.Thread | None = None
         self._stopped = False
         self._waiting_for: int | None = None
         self._pass_on: Callable[[Expire], object] = _call
@@ -121,7 +121,7 @@ class Timer:
             self._ticks.clear()
             self._order.clear()
             self._condition.notify_all()
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if self._thread is not None and self._thread is not machine.current_thread():
             self._thread.join(timeout_s)
 
     def _first_tick(self) -> int | None:

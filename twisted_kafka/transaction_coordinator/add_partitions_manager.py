@@ -4,7 +4,6 @@ This broker's coordinator is asked in process. Every other broker has at most on
 that arrive meanwhile go with the next request, which may contain many transactions, but each of them once.
 """
 
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -25,6 +24,7 @@ from twisted_kafka.protocol.messages.transactions import (
     AddPartitionsToTxnTransaction,
 )
 from twisted_kafka.protocol.topic_partition import TRANSACTION_TOPIC, TopicPartition
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.waiting.futures import and_then
@@ -121,7 +121,7 @@ class AddPartitionsToTxnManager:
         self._listener_name = listener_name
         self._client = client
         self._resume = resume
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._destinations: dict[int, _Destination] = {}
         self._failures = LogRateLimit(clock.monotonic_ns)
 

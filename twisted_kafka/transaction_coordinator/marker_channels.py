@@ -4,7 +4,6 @@ Each broker has a queue and at most one WriteTxnMarkers request in flight. Marke
 marker that a broker does not confirm is answered with an error. The caller then looks up the leader again and retries.
 """
 
-import threading
 from collections import deque
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future
@@ -24,6 +23,7 @@ from twisted_kafka.protocol.messages.transactions import (
     WriteTxnMarkersResponse,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.transaction_coordinator.transaction_marker import MarkerErrors, TransactionMarker
 
@@ -99,7 +99,7 @@ class MarkerChannels:
         self._client = client
         self._metadata = metadata
         self._listener_name = listener_name
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._queues: dict[int, _BrokerQueue] = {}
         self._leaderless: dict[_Queued, None] = {}
         """Markers for partitions without a leader, or whose leader has no known address."""

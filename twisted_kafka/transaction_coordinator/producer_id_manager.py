@@ -4,7 +4,6 @@
 it: these ask the controller for a block since 3.0 (KIP-730). The unused rest of a broker's block is lost when it stops.
 """
 
-import threading
 from typing import Final
 
 from twisted.logger import Logger
@@ -12,6 +11,7 @@ from twisted.logger import Logger
 from twisted_kafka.metadata.store import BadVersionError, IMetadataStore, NodeExistsError, NoNodeError
 from twisted_kafka.metadata.znodes import ProducerIdBlockNode
 from twisted_kafka.protocol.errors import CoordinatorLoadInProgressError, UnknownServerError
+from twisted_kafka.system import machine
 
 _log = Logger()
 
@@ -60,7 +60,7 @@ class ProducerIdManager:
     def __init__(self, broker_id: int, store: IMetadataStore) -> None:
         self._broker_id = broker_id
         self._blocks = ProducerIdBlocks(store)
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._next = 0
         self._end = 0
 

@@ -5,11 +5,11 @@ watched under keys in a ``DelayedOperationPurgatory`` and completed exactly once
 names.
 """
 
-import threading
 from collections.abc import Hashable, Sequence
 
 from twisted.logger import Logger
 
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer, TimerEntry
 
@@ -26,9 +26,9 @@ class DelayedOperation:
 
     __slots__ = ("_entry", "_keys", "_lock", "_pending", "_purgatory", "delay_ms")
 
-    def __init__(self, delay_ms: float, lock: "threading.RLock | None" = None) -> None:
+    def __init__(self, delay_ms: float, lock: "machine.RLock | None" = None) -> None:
         self.delay_ms = delay_ms
-        self._lock = threading.RLock() if lock is None else lock
+        self._lock = machine.RLock() if lock is None else lock
         self._pending = [True]  # list.pop is atomic: only the thread that gets the item completes the operation
         self._entry: TimerEntry | None = None
         self._purgatory: DelayedOperationPurgatory | None = None
@@ -93,7 +93,7 @@ class DelayedOperationPurgatory:
         self.name = name
         self._clock = clock
         self._timer = timer
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._watched: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._delayed = 0
         self._is_shut_down = False

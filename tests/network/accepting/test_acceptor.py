@@ -18,6 +18,7 @@ from twisted_kafka.network.accepting import acceptor as acceptor_module
 from twisted_kafka.network.accepting.acceptor import PAUSE_S, RETRY_S, Acceptor, BindError, SocketOptions
 from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas, ConnectionThrottledError
 from twisted_kafka.network.log_rate_limit import INTERVAL_NS, LINES
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import ManualClock
 
 
@@ -401,7 +402,7 @@ def test_a_listener_without_a_host_prefers_ipv4(accepting: Any, monkeypatch: pyt
         found = [info for info in look_up(*args, **options) if info[0] == socket.AF_INET]
         return [(socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("::", 0, 0, 0)), *found]
 
-    monkeypatch.setattr(socket, "getaddrinfo", both)
+    monkeypatch.setattr(machine, "getaddrinfo", both)
     assert accepting([9], host="").acceptor._socket.family == socket.AF_INET
 
 

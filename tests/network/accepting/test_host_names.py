@@ -9,6 +9,7 @@ import pytest
 
 from twisted_kafka.network.accepting import host_names
 from twisted_kafka.network.accepting.host_names import MAX_LOOKUPS, UnknownHostError, addresses
+from twisted_kafka.system import machine
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     monkeypatch.setattr(host_names, "_free", free)
     monkeypatch.setattr(host_names, "LOOKUP_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(machine, "getaddrinfo", look_up)
     yield asked
     over.set()
     for _ in asked:

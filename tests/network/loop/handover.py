@@ -363,9 +363,9 @@ def explore(seed: int) -> None:
     baton: Any = Baton(random.Random(seed), FILES)
     with ExitStack() as stack:
         for module in UNDER_TEST:
-            if hasattr(module, "threading"):
-                stack.enter_context(patch.object(module, "threading", baton))
-        stack.enter_context(patch.object(threads, "threading", baton))
+            if hasattr(module, "machine"):
+                stack.enter_context(patch.object(module, "machine", baton))
+        stack.enter_context(patch.object(threads, "machine", baton))
         stack.enter_context(patch.object(request_module, "LARGE_BYTES", SMALL_LIMIT))
         try:
             baton.run(Run(baton).main)

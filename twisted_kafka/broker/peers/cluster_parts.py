@@ -1,6 +1,5 @@
 """The connections to other brokers: the channels of this broker's controller, and requests to the cluster's controller."""
 
-import threading
 from functools import partial
 from typing import Final
 
@@ -16,6 +15,7 @@ from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.replication.control_plane import ControlPlane
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import KafkaScheduler, ScheduledTask
 from twisted_kafka.timing.timer import Timer
@@ -53,7 +53,7 @@ class ClusterParts:
         self._to_brokers = make_client("ControllerSendThread", "controller")
         timeout_ms = config.int("request.timeout.ms")
         self.controller_client = ControllerClient(self._to_controller, metadata, listener_name, retries, clock, timeout_ms)
-        self._shutdown = ControlledShutdown(config, metadata, self._to_controller, listener_name, threading.Event().wait)
+        self._shutdown = ControlledShutdown(config, metadata, self._to_controller, listener_name, machine.Event().wait)
 
     def make_channels(self, control: ControlPlane) -> NetworkChannels:
         """Return the channels of this broker's controller."""

@@ -14,6 +14,7 @@ from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.protocol.errors import error_code_of
 from twisted_kafka.protocol.messages.inter_broker import ControlledShutdownRequest, ControlledShutdownResponse
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 
 _log = Logger()
 
@@ -69,7 +70,7 @@ class ControlledShutdown:
         if controller.is_active:
             begin = controller.controlled_shutdown.begin
             begun = controller.run(lambda: begin(self._config.broker_id, broker_epoch), ControllerState.CONTROLLED_SHUTDOWN)
-            own: list[TopicPartition] = begun.result(timeout_ms / 1000)
+            own: list[TopicPartition] = machine.result_of(begun, timeout_ms / 1000)
             return own
         controller_id = self._metadata.controller_id
         node = None if controller_id is None else self._metadata.node(controller_id, self._listener_name)
@@ -77,7 +78,7 @@ class ControlledShutdown:
             raise LookupError("no controller is known")
         request = ControlledShutdownRequest(broker_id=self._config.broker_id, broker_epoch=broker_epoch)
         begun = self._client.send(node, request, timeout_ms=timeout_ms)
-        response: ControlledShutdownResponse = begun.result(timeout_ms / 1000 + _MARGIN_S)
+        response: ControlledShutdownResponse = machine.result_of(begun, timeout_ms / 1000 + _MARGIN_S)
         if response.error_code:
             raise RuntimeError(f"broker {node.id} answered with {error_code_of(response.error_code).name}")
         return [TopicPartition(each.topic_name, each.partition_index) for each in response.remaining_partitions]

@@ -1,6 +1,5 @@
 """This broker's requests to the controller (Kafka: ``NodeToControllerChannelManager``)."""
 
-import threading
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final
@@ -12,6 +11,7 @@ from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, RequestTimedOutError, UnsupportedVersionError
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 
@@ -63,7 +63,7 @@ class ControllerClient:
         self._retries = retries
         self._clock = clock
         self._timeout_ms = timeout_ms
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._waiting: set[_Request] = set()
         self._is_stopped = False
         self._failures = LogRateLimit(clock.monotonic_ns)

@@ -1,7 +1,6 @@
 """A client for other brokers, which costs a broker that is alone nothing: it is made for the first request."""
 
 import re
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +11,7 @@ from twisted_kafka import __version__
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metadata.cache import Node
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class InterBrokerClient:
         self._thread_name = thread_name
         self._purpose = purpose
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._client: BlockingNetworkClient | None = None
         self._connector: IConnector | None = None
         self._refused = ""

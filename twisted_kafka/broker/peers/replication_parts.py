@@ -3,7 +3,6 @@
 A broker without others has an empty shell: the first replica on another broker makes and loads the rest.
 """
 
-import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -17,6 +16,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.interfaces import IControllerChannel
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import KafkaScheduler
 from twisted_kafka.timing.timer import Timer
@@ -64,7 +64,7 @@ class Replication:
         self._config = config
         self._replicas = replicas
         self._parts = parts
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._fetchers: ReplicaFetcherManager | None = None
         self._in_sync: AlterPartitionManager | None = None
         self._checks: SerialWorker

@@ -1,6 +1,5 @@
 """The broker's registration in the metadata store. It ends with its session, so each new session repeats it."""
 
-import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -11,6 +10,7 @@ from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.registration import BrokerIdTakenError, OtherBrokersError, refuse_others, register_broker
 from twisted_kafka.metadata.store import IMetadataStore, SessionState
 from twisted_kafka.metadata.znodes import BrokerNode
+from twisted_kafka.system import machine
 
 _log = Logger()
 
@@ -41,7 +41,7 @@ class BrokerRegistrar:
         self._broker_id = broker_id
         self._make_node = make_node
         self._session_timeout_ms = session_timeout_ms
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._session_id = 0
         self._former_sessions: set[int] = set()
         self._renewed: Callable[[int], object] | None = None
@@ -58,7 +58,7 @@ class BrokerRegistrar:
         try:
             self.register()
         except BrokerIdTakenError:
-            gone = threading.Event()
+            gone = machine.Event()
             watch = self._store.watch(znodes.broker_path(self._broker_id), lambda _: gone.set())
             try:
                 if self._store.exists(znodes.broker_path(self._broker_id)) is not None:

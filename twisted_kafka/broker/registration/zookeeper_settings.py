@@ -1,7 +1,6 @@
 """The ``zookeeper.*`` keys as settings of the metadata store in ZooKeeper, with its TLS context."""
 
 import os
-import secrets
 import ssl
 import tempfile
 from importlib.util import find_spec
@@ -13,6 +12,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metadata.zookeeper.settings import SaslCredentials, ZooKeeperSettings, split_connect
 from twisted_kafka.security.sasl.jaas import JaasError, options_of, parse_jaas
+from twisted_kafka.system import machine
 from twisted_kafka.system.installation import install_command
 from twisted_kafka.tls.ciphers import OPENSSL_NAMES, TLS_1_3_SUITES
 from twisted_kafka.tls.ssl_settings import JKS, PEM, PKCS12, StoreSettings
@@ -152,7 +152,7 @@ def _type(config: KafkaConfig, key: str, location: str | None) -> str:
 
 def _use_key(context: ssl.SSLContext, material: KeyMaterial) -> None:
     """Load a key into a context, which reads files only: encrypted, with a password that nobody else knows."""
-    password = secrets.token_hex()
+    password = machine.random_bytes(32).hex()
     pem = material.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode()))
     descriptor, path = tempfile.mkstemp()
     try:

@@ -5,7 +5,6 @@ the access log. Only the bytes do not leave the process. So a user of the consol
 """
 
 import itertools
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -26,6 +25,7 @@ from twisted_kafka.protocol.compiler.wire import join
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.headers import parse_response_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersion
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class InProcess:
         )
         self._correlation_ids = itertools.count(1)
         self._answers: dict[Request, Future[bytes | None]] = {}
-        self._unmuted = threading.Condition()
+        self._unmuted = machine.Condition()
         self._throttles = 0
 
     # For a session.

@@ -1,6 +1,5 @@
 """An idempotent producer for one topic."""
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, SimpleRecord, increment_sequence
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 
 ALL: Final = -1
 """As ``acks``: all in-sync replicas."""
@@ -37,7 +37,7 @@ class Producer:
         self._compression = compression
         self._batches: dict[int, list[Written]] = {}
         self._sequences: dict[int, int] = {}
-        self._sticky = random.randrange(partitions)
+        self._sticky = machine.chance.randrange(partitions)
         self._producer_id, self._producer_epoch = self._begin() if acks == ALL else (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         self.waiting = 0
         self.waiting_bytes = 0
@@ -87,7 +87,7 @@ class Producer:
                     self._note(each.partition, -1)
         self._batches.clear()
         self.waiting = self.waiting_bytes = 0
-        self._sticky = random.randrange(self._partitions)
+        self._sticky = machine.chance.randrange(self._partitions)
         return sent
 
     def _note(self, partition: int, base_offset: int) -> None:

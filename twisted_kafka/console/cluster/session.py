@@ -1,7 +1,6 @@
 """Questions to a Kafka cluster: routing to the right broker, and retries."""
 
 import fnmatch
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -16,6 +15,7 @@ from twisted_kafka.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Session:
 
     def pause(self, seconds: float) -> None:
         """Wait."""
-        condition = threading.Condition()
+        condition = machine.Condition()
         due_ns = self._clock.monotonic_ns() + int(seconds * 1e9)
         with condition:
             while self._clock.monotonic_ns() < due_ns:

@@ -1,6 +1,5 @@
 """What all pages share: the settings, the clock, what only this broker knows, and the notices that a next page shows."""
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -9,6 +8,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import ConsoleAddress
 from twisted_kafka.console.web.passwords import FailedLogins, Passwords
 from twisted_kafka.console.web.sessions import FormTokens, Sessions
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 MOST_NOTICES: Final = 1_000
@@ -47,7 +47,7 @@ class Notices:
     """One line for each browser, which its next page shows. Any thread may call it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._lines: OrderedDict[str, str] = OrderedDict()
 
     def put(self, cookie: str, line: str) -> None:

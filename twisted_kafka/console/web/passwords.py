@@ -2,13 +2,13 @@
 
 import hmac
 import ipaddress
-import threading
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from twisted_kafka.security.scram.credential_cache import CredentialCache
 from twisted_kafka.security.scram.credentials import ScramCredential
 from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS, ScramMechanism, client_key, salted_password, stored_key
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 MOST_OF_ADDRESS: Final = 10
@@ -61,7 +61,7 @@ class FailedLogins:
 
     def __init__(self, clock: IClock) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._failures: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
 
     def wait_s(self, address: str, user: str) -> int:

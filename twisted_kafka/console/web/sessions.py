@@ -7,13 +7,13 @@ The browser has the session's token in a cookie; the console keeps only its hash
 import hashlib
 import hmac
 import secrets
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
 from twisted_kafka.network.requests.kafka_principal import USER, KafkaPrincipal
 from twisted_kafka.security.scram.credentials import ScramCredential
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 MOST_SESSIONS: Final = 1_000
@@ -48,7 +48,7 @@ class Sessions:
     def __init__(self, clock: IClock, idle_ms: int) -> None:
         self._clock = clock
         self._idle_ns = idle_ms * _MS
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._sessions: OrderedDict[bytes, LoginSession] = OrderedDict()
 
     def begin(self, user: str, mechanism: str, credential: ScramCredential) -> str:

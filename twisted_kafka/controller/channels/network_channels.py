@@ -4,7 +4,6 @@ Each broker has a queue, and one request at a time in flight: what the controlle
 a response is sent again until there is one, or until the broker is gone.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -22,6 +21,7 @@ from twisted_kafka.metrics.instruments import Histogram
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 
@@ -101,7 +101,7 @@ class NetworkChannels:
         self._retries = retries
         self._clock = clock
         self._metrics = metrics
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._channels: dict[int, _Channel] = {}
         self._failures = LogRateLimit(clock.monotonic_ns)
         self._on_overflow: Callable[[int], None] | None = None

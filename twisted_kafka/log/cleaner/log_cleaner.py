@@ -1,7 +1,6 @@
 """LogCleaner: the threads that compact logs, and their metrics (Kafka: LogCleaner)."""
 
 import errno
-import threading
 from collections.abc import Callable, Sized
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +15,7 @@ from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 from twisted_kafka.system.file_io import ShortFileError
 from twisted_kafka.system.threads import make_thread, repeat
 from twisted_kafka.timing.clock import IClock
@@ -56,7 +56,7 @@ class CleanerThrottle:
     def __init__(self, clock: IClock, bytes_per_second: float) -> None:
         self.bytes_per_second = bytes_per_second
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._free_at_ns = 0
 
     def delay_s(self, size_bytes: int) -> float:
@@ -113,9 +113,9 @@ class LogCleaner:
         self.settings = CleanerSettings.of(config)
         self._logs = logs
         self._throttle = CleanerThrottle(logs.clock, self.settings.max_bytes_per_second)
-        self._stopping = threading.Event()
-        self._threads: list[threading.Thread] = []
-        self._lifecycle = threading.Lock()
+        self._stopping = machine.Event()
+        self._threads: list[machine.Thread] = []
+        self._lifecycle = machine.Lock()
         """Held while threads start and stop: a changed config must not start threads while the broker stops them."""
         self._last_stats: dict[str, CleanerStats] = {}
         if metrics is not None:
@@ -129,7 +129,7 @@ class LogCleaner:
             self._start()
 
     def _start(self) -> None:
-        self._stopping = stopping = threading.Event()
+        self._stopping = stopping = machine.Event()
         _log.info("Starting the log cleaner with {count} threads", count=self.settings.threads)
         self._threads = [
             make_thread(lambda: self._run(stopping), f"kafka-log-cleaner-thread-{number}")
@@ -180,10 +180,10 @@ class LogCleaner:
 
     # The threads.
 
-    def _run(self, stopping: threading.Event) -> None:
+    def _run(self, stopping: machine.Event) -> None:
         repeat(lambda: self._step(stopping), stopping.wait, "the log cleaner")
 
-    def _step(self, stopping: threading.Event) -> bool:
+    def _step(self, stopping: machine.Event) -> bool:
         if stopping.is_set():
             return False
         if not self.clean_filthiest():
@@ -204,7 +204,7 @@ class LogCleaner:
         try:
             cleaner = Cleaner(self._logs.clock, self.settings.limits)
             end_offset, stats = cleaner.clean(log, chosen.first_dirty_offset, chosen.first_uncleanable_offset, permit)
-            self._last_stats[threading.current_thread().name] = stats
+            self._last_stats[machine.current_thread().name] = stats
             _log_stats(log, end_offset, stats)
         except LogCleaningAbortedError as aborted:
             _log.info("{why}", why=aborted)
@@ -244,7 +244,7 @@ class LogCleaner:
             if directory.path == log.parent:
                 self._logs.directory_failed(directory, error)
 
-    def proceed(self, topic_partition: TopicPartition, size_bytes: int, stopping: threading.Event) -> None:
+    def proceed(self, topic_partition: TopicPartition, size_bytes: int, stopping: machine.Event) -> None:
         """Wait as the throttle requires for ``size_bytes``; raises LogCleaningAbortedError if the cleaning is to end."""
         self.manager.wait_in_cleaning(topic_partition, self._throttle.delay_s(size_bytes), stopping)
 
@@ -282,7 +282,7 @@ class LogCleaner:
 class _Permit:
     """The Permit of one cleaning."""
 
-    def __init__(self, cleaner: LogCleaner, log: UnifiedLog, stopping: threading.Event) -> None:
+    def __init__(self, cleaner: LogCleaner, log: UnifiedLog, stopping: machine.Event) -> None:
         self._cleaner = cleaner
         self._topic_partition = log.topic_partition
         self._stopping = stopping

@@ -1,6 +1,5 @@
 """Chooses logs to clean, and tracks how far each is clean (Kafka: LogCleanerManager)."""
 
-import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +11,7 @@ from twisted_kafka.log.segment.log_segment import LogSegment
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 from twisted_kafka.system.file_io import ShortFileError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class _Checkpoint:
     __slots__ = ("lock", "offsets")
 
     def __init__(self, offsets: dict[TopicPartition, int]) -> None:
-        self.lock = threading.Lock()
+        self.lock = machine.Lock()
         self.offsets = offsets
 
 
@@ -79,7 +79,7 @@ class LogCleanerManager:
     def __init__(self, logs: "LogManager") -> None:
         self._logs = logs
         self._clock = logs.clock
-        self._condition = threading.Condition()
+        self._condition = machine.Condition()
         self._holds: dict[TopicPartition, _Hold] = {}
         self._uncleanable: dict[LogDirectory, frozenset[TopicPartition]] = {}
         self._checkpoints: dict[LogDirectory, _Checkpoint] = {}
@@ -224,7 +224,7 @@ class LogCleanerManager:
         if self._is_aborted(topic_partition):
             raise LogCleaningAbortedError(f"the cleaning of {topic_partition} was aborted")
 
-    def wait_in_cleaning(self, topic_partition: TopicPartition, delay_s: float, stopping: threading.Event) -> None:
+    def wait_in_cleaning(self, topic_partition: TopicPartition, delay_s: float, stopping: machine.Event) -> None:
         """Wait for ``delay_s``; raises LogCleaningAbortedError as soon as the cleaning is aborted, or ``stopping`` is set.
 
         ``wake`` must be called after the event was set.

@@ -10,7 +10,6 @@ overhead took a third of the time. Figures: docs/performance-parts.md, "Compacti
 """
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from twisted_kafka.log.cleaner.blocks import Block, DataBatch
 from twisted_kafka.protocol.records.scan_numpy import RecordColumns, record_columns
+from twisted_kafka.system import machine
 
 Words = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
@@ -201,8 +201,8 @@ class _KeyHash:
     def __init__(self) -> None:
         # One constant, two for the length, two for each word.
         numbers = 1 + 2 + 2 * _MAX_WORDS
-        self._coefficients = np.frombuffer(os.urandom(_LANES * numbers * 8), np.uint64).reshape(_LANES, numbers)
-        self._secret = os.urandom(32)
+        self._coefficients = np.frombuffer(machine.random_bytes(_LANES * numbers * 8), np.uint64).reshape(_LANES, numbers)
+        self._secret = machine.random_bytes(32)
 
     def of(self, payload: bytes, columns: RecordColumns, chosen: Numbers) -> tuple[Words, Words]:
         """Return both halves of the hashes of the keys of the chosen records."""

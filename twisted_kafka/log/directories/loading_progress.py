@@ -1,6 +1,5 @@
 """Progress of loading the logs: metrics, log messages, a progress bar, and interruption."""
 
-import threading
 from collections.abc import Callable
 from typing import Final, TextIO
 
@@ -8,6 +7,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 LOG_INTERVAL_MS: Final = 5_000
@@ -45,7 +45,7 @@ class LoadingProgress:
         self._clock = clock
         self._metrics = metrics
         self._terminal = terminal
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._shares: dict[str, _DirectoryProgress] = {}
         self._bytes = 0
         self._began_ms = self._logged_ms = self._drawn_ms = 0
@@ -76,8 +76,8 @@ class LoadingProgress:
     def _segment_done(self, share: _DirectoryProgress, remaining: int, size_bytes: int) -> None:
         self.check()
         with self._lock:
-            is_new = threading.get_ident() not in share.threads
-            number = share.threads.setdefault(threading.get_ident(), len(share.threads))
+            is_new = machine.get_ident() not in share.threads
+            number = share.threads.setdefault(machine.get_ident(), len(share.threads))
             share.segments[number] = remaining
             self._bytes += size_bytes
         if is_new and self._metrics is not None:

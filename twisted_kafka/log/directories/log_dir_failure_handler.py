@@ -1,11 +1,11 @@
 """Handles the failure of a log directory on a separate thread (Kafka: LogDirFailureHandler)."""
 
-import threading
 from collections.abc import Callable
 
 from twisted.logger import Logger
 
 from twisted_kafka.log.directories.log_directory import LogDirectory
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import make_thread
 
 _log = Logger()
@@ -21,8 +21,8 @@ class LogDirFailureHandler:
 
     def __init__(self, handle: Callable[[LogDirectory], None]) -> None:
         self._handle = handle
-        self._lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
+        self._lock = machine.Lock()
+        self._threads: list[machine.Thread] = []
         self._is_stopped = False
 
     def directory_failed(self, directory: LogDirectory) -> None:
@@ -38,7 +38,7 @@ class LogDirFailureHandler:
         with self._lock:
             self._is_stopped = True
         for thread in self._threads:
-            if thread is not threading.current_thread():
+            if thread is not machine.current_thread():
                 thread.join(timeout_s)
                 if thread.is_alive():
                     _log.warn("{thread} did not stop within {seconds} s", thread=thread.name, seconds=timeout_s)

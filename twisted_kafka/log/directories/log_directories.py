@@ -2,7 +2,6 @@
 
 import errno
 import os
-import threading
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from twisted_kafka.log.files import sync_file_system
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import make_pool
 
 DirectoryFailureListener = Callable[[LogDirectory], None]
@@ -45,7 +45,7 @@ class LogDirectories:
 
     def __init__(self, paths: Iterable[str], on_failure: DirectoryFailureListener | None = None) -> None:
         self.all = [LogDirectory(Path(os.path.abspath(path))) for path in dict.fromkeys(paths)]
-        self._failing = threading.Lock()
+        self._failing = machine.Lock()
         """Held while a directory goes offline: it must fail only once, whatever threads meet its errors."""
         self._by_path = {directory.path: directory for directory in self.all}
         self._on_failure = on_failure

@@ -2,7 +2,6 @@
 
 import json
 import os
-import threading
 from collections.abc import Container, Mapping
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from twisted_kafka.log.checkpoints import (
 from twisted_kafka.log.files import make_directory, remove_if_there, sync_directory, write_atomically
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 from twisted_kafka.system.disk import lock_holder
 from twisted_kafka.system.forks import close_in_children
 from twisted_kafka.system.locks import IN_USE, try_lock
@@ -30,7 +30,7 @@ NO_BROKER_EPOCH = -1
 
 _log = Logger()
 _held_here: set[str] = set()
-_held_here_lock = threading.Lock()
+_held_here_lock = machine.Lock()
 
 
 class LogDirectoryError(Exception):
@@ -64,8 +64,8 @@ class LogDirectory:
         self.is_loaded = False
         """Whether all its logs are open."""
         self._lock_fd = -1
-        self._checkpoint_lock = threading.Lock()
-        self._names_lock = threading.Lock()
+        self._checkpoint_lock = machine.Lock()
+        self._names_lock = machine.Lock()
         self._has_new_names = True
         self._written: dict[Path, dict[TopicPartition, int]] = {}
 

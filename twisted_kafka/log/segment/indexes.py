@@ -13,7 +13,6 @@ import operator
 import os
 import struct
 import sys
-import threading
 from array import array
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from typing import ClassVar, NamedTuple, Self
 from typing_extensions import override
 
 from twisted_kafka.log.files import sync_file
+from twisted_kafka.system import machine
 from twisted_kafka.system.file_io import read_at, read_whole, write_at
 from twisted_kafka.system.names import open_descriptor, replace
 
@@ -54,7 +54,7 @@ class _ContentCache:
     """The indexes whose file content is cached in memory. Above MAX_CACHED_BYTES the oldest contents are dropped."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._indexes: deque[tuple[_Index, int]] = deque()
         self._bytes = 0
 

@@ -7,7 +7,6 @@ region keeps the file open, so it stays readable after the segment is deleted.
 import bisect
 import errno
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from twisted_kafka.log.segment.indexes import TimestampOffset
 from twisted_kafka.log.segment.segment_file import SegmentFile, SegmentGoneError, old_segments
 from twisted_kafka.log.segment.segment_files import SegmentFiles
 from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.system import machine
 from twisted_kafka.system.disk import reserve
 from twisted_kafka.system.durability import fdatasync
 from twisted_kafka.system.file_io import write_at
@@ -81,7 +81,7 @@ class LogSegment(SegmentFiles):
         """Whether an index is full, so the segment must be rolled."""
         self.is_checked = False
         """Whether the index files were checked, which happens on first use."""
-        self._checking = threading.Lock()
+        self._checking = machine.Lock()
         """Held during the check: two readers would rebuild the same files."""
         self._file: SegmentFile | None = None
         self.was_used = False

@@ -1,12 +1,13 @@
 """The open file of a segment, and the limit of open files."""
 
 import io
-import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 from weakref import ReferenceType, ref
 
 from typing_extensions import override
+
+from twisted_kafka.system import machine
 
 if TYPE_CHECKING:
     from twisted_kafka.log.segment.log_segment import LogSegment
@@ -36,7 +37,7 @@ class OpenSegments:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._segments: OrderedDict[ReferenceType[LogSegment], None] = OrderedDict()
 
     def add(self, segment: "LogSegment") -> None:

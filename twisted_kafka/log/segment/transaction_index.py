@@ -7,7 +7,6 @@ older ones are looked up in the file, whose content is cached if it is small.
 
 import os
 import struct
-import threading
 from bisect import bisect_left
 from collections.abc import Iterator
 from io import FileIO
@@ -16,6 +15,7 @@ from typing import Final
 
 from twisted_kafka.log.files import remove_if_there, sync_file
 from twisted_kafka.log.results import AbortedTransaction
+from twisted_kafka.system import machine
 from twisted_kafka.system.bounded import LARGEST_SHARE, BoundedCache
 from twisted_kafka.system.file_io import read_at, read_whole, write_at
 from twisted_kafka.system.names import open_descriptor
@@ -33,7 +33,7 @@ MAX_CACHED_BYTES: Final = 8 << 20
 """The most content of transaction indexes that is cached in memory, of all logs together."""
 
 _NO_ENTRIES: Final[tuple[int, list[AbortedTransaction]]] = (0, [])
-_publishing = threading.Lock()
+_publishing = machine.Lock()
 """Held to publish the size of a file: an older size must not overwrite that of a concurrent append.
 
 Never held during I/O: a disk that hangs must not block readers of other disks.

@@ -5,7 +5,6 @@ deltas that are not 0, 1, 2...) is rewritten. Records that a consumer could not 
 """
 
 import struct
-import threading
 from typing import NoReturn
 
 from twisted_kafka.log.results import Conversion, LogAppendInfo
@@ -60,6 +59,7 @@ from twisted_kafka.protocol.records.record import COMPRESSION_MASK, CONTROL_FLAG
 from twisted_kafka.protocol.records.scan import scan_records
 from twisted_kafka.protocol.records.scan_python import RecordScan
 from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.system import machine
 from twisted_kafka.system.buffers import to_bytes, to_read
 
 __all__ = [
@@ -72,7 +72,7 @@ __all__ = [
     "validate_and_assign_offsets",
 ]
 
-_LARGE_PAYLOADS = threading.Lock()
+_LARGE_PAYLOADS = machine.Lock()
 """Held while a batch is validated whose records are large."""
 _CODEC_COUNT = len(CODECS)
 _CLIENT = AppendOrigin.CLIENT

@@ -10,7 +10,6 @@ then keeps it and accepts no further one until it has been assigned; the others 
 import errno
 import socket
 import sys
-import threading
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas, ConnectionThrottledError, TooManyConnectionsError
 from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS
 from twisted_kafka.network.log_rate_limit import LogRateLimit
+from twisted_kafka.system import machine
 from twisted_kafka.system.forks import close_in_children
 from twisted_kafka.system.listening import take_address, why_not_bound
 from twisted_kafka.timing.clock import IClock
@@ -114,7 +114,7 @@ class Acceptor:
         self._is_serving = False
         self._is_elsewhere = False
         self._is_closing = False
-        self._closed = threading.Event()
+        self._closed = machine.Event()
         self._is_out_of_resources = False
         self._rejections = LogRateLimit(clock.monotonic_ns)
         self._socket = self._bind()
@@ -126,10 +126,10 @@ class Acceptor:
         try:
             # As bytes: a str would load the IDNA codec, which takes 4 ms of the start.
             name = (host.encode() if host.isascii() else host) or None
-            found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE if not host else 0)
+            found = machine.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE if not host else 0)
             # A listener without a host binds to all addresses, preferring IPv4.
             family, kind, protocol, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
-            listening = socket.socket(family, kind, protocol)
+            listening = machine.make_socket(family, kind, protocol)
             close_in_children(listening, socket.socket.close)
         except OSError as error:
             raise BindError(f"Socket server failed to bind to {host}:{port}: {why_not_bound(error)}") from error

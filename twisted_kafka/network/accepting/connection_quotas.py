@@ -5,7 +5,6 @@ An acceptor counts each connection before a processor gets it: ``record_accept``
 here blocks: an acceptor that has to wait is called back.
 """
 
-import threading
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from twisted_kafka.config.keys.declare import MAX_INT
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.metrics.sampled import RateQuota, SampledAverage
 from twisted_kafka.network.accepting.host_names import UnknownHostError, addresses
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class ConnectionQuotas:
     def __init__(self, config: KafkaConfig, clock: IClock, metrics: MetricsRegistry) -> None:
         self._now_ns = clock.monotonic_ns
         self._metrics = metrics
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._protected = (config.inter_broker_listener_name, config.control_plane_listener_name)
         self._listeners: dict[str, _Listener] = {}
         self._removed_counts: dict[str, int] = {}

@@ -5,10 +5,10 @@ for half a minute. So each lookup runs on a thread of its own, and the caller wa
 """
 
 import socket
-import threading
 from concurrent.futures import Future
 from typing import Final
 
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import make_thread
 
 LOOKUP_TIMEOUT_S: Final = 5.0
@@ -16,7 +16,7 @@ LOOKUP_TIMEOUT_S: Final = 5.0
 MAX_LOOKUPS: Final = 4
 """Most concurrent lookups. When this many hang, the next one fails at once."""
 
-_free = threading.BoundedSemaphore(MAX_LOOKUPS)
+_free = machine.BoundedSemaphore(MAX_LOOKUPS)
 
 
 class UnknownHostError(OSError):
@@ -32,7 +32,7 @@ def addresses(host: str) -> list[str]:
     found: Future[list[str]] = Future()
     make_thread(lambda: _fill(found, host), f"host-name-lookup-{host}").start()
     try:
-        return found.result(LOOKUP_TIMEOUT_S)
+        return machine.result_of(found, LOOKUP_TIMEOUT_S)
     except TimeoutError:
         raise UnknownHostError(f"no name server answered within {LOOKUP_TIMEOUT_S:g} s") from None
     except OSError as error:
@@ -59,5 +59,5 @@ def _fill(found: "Future[list[str]]", host: str) -> None:
 
 
 def _look_up(host: str, flags: int = 0) -> list[str]:
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
+    found = machine.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
     return list(dict.fromkeys(str(info[4][0]) for info in found))

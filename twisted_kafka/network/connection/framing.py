@@ -5,13 +5,13 @@ The buffer grows with the bytes that have arrived, so a size alone allocates no 
 frames of a kilobyte have one too.
 """
 
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 
 from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.system import machine
 from twisted_kafka.system.buffers import copy_into
 from twisted_kafka.system.interpreter import LEAST_REUSED_BYTES, REUSED_BUFFER_BYTES
 
@@ -50,7 +50,7 @@ class FrameBuffers:
         self.least_bytes = least_bytes
         self._max_bytes = max_bytes
         self._kept: defaultdict[int, list[bytearray]] = defaultdict(list)
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self.kept_bytes = 0
         """The size of the buffers that it keeps."""
 

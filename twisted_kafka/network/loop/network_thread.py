@@ -1,6 +1,5 @@
 """A network thread: one processor, its reactor, and the role of the thread that runs them."""
 
-import threading
 from collections.abc import Callable, Iterable
 
 from twisted.internet.base import ReactorBase
@@ -10,6 +9,7 @@ from twisted_kafka.network.accepting.acceptor import Acceptor
 from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.reactors import close_reactor
 from twisted_kafka.network.requests.parker import Parker
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import UNCAUGHT_ERRORS
 from twisted_kafka.timing.clock import IClock
 
@@ -60,9 +60,9 @@ class NetworkThread:
         self._is_reactor_started = False
         self._make_reactor = make_reactor
         self._acceptor: Acceptor | None = None
-        self._lock = threading.Lock()
-        self._stopping = threading.Event()
-        self._ended = threading.Event()
+        self._lock = machine.Lock()
+        self._stopping = machine.Event()
+        self._ended = machine.Event()
 
     def start(self) -> None:
         """Start a thread that runs the processor."""
@@ -154,7 +154,7 @@ def drain_and_stop(threads: Iterable[NetworkThread], clock: IClock, drain_s: flo
     for thread in ending:
         thread.begin_shutdown()
     deadline_ns = clock.steady_ns() + int(drain_s * 1e9)
-    pause = threading.Event()
+    pause = machine.Event()
     while any(thread.connection_count for thread in ending) and clock.steady_ns() < deadline_ns:
         pause.wait(_POLL_S)
     for thread in ending:

@@ -22,7 +22,6 @@ An error on a connection closes that connection only. If the loop itself fails, 
 """
 
 import socket
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -64,6 +63,7 @@ from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.network.requests.request_observer import IRefusalObserver, IRequestObserver
 from twisted_kafka.protocol.regions import Buffer, FileRegion
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Processor:
         self.leader = Parker()
         """The thread that runs the loop."""
         self._follower: Parker | None = None  # while the leader handles requests, the idle handler that may succeed it
-        self._leadership = threading.Lock()  # guards _follower
+        self._leadership = machine.Lock()  # guards _follower
         self._handled_ns = 0
         self._waited_before_ns = self._polls_before = 0
         self._room_available = False

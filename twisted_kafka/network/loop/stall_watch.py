@@ -8,12 +8,12 @@ While the process computes, whichever its thread, checks are further apart: a re
 the interpreter lock, and another thread would only contend for that.
 """
 
-import threading
 from collections.abc import Sequence
 from typing import Final
 
 from twisted_kafka.network.loop.wake_up_timer import IWakeUpTimer, make_wake_up_timer
 from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.system import machine
 from twisted_kafka.system.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.system.threads import make_thread, repeat
 from twisted_kafka.timing.clock import IClock
@@ -59,8 +59,8 @@ class StallWatch:
         self._passed_ns = 0  # the time of the last check that was not put off
         self._timer = timer or make_wake_up_timer()
         self._checked_ns = 0
-        self._stopping = threading.Event()
-        self._lock = threading.Lock()
+        self._stopping = machine.Event()
+        self._lock = machine.Lock()
         self._thread = make_thread(self._run, name)
         for channel in channels:
             channel.watch = self.watch

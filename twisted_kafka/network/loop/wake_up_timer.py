@@ -7,9 +7,9 @@ that is busy with requests: that took a third of the broker's time. Elsewhere th
 import ctypes
 import os
 import sys
-import threading
 from typing import Protocol
 
+from twisted_kafka.system import machine
 from twisted_kafka.system.forks import close_in_children
 
 _CLOCK_MONOTONIC = 1
@@ -68,8 +68,8 @@ class SleepTimer:
     __slots__ = ("_closed", "_delay_s", "_started")
 
     def __init__(self) -> None:
-        self._closed = threading.Event()
-        self._started = threading.Event()
+        self._closed = machine.Event()
+        self._started = machine.Event()
         self._delay_s = 0.0
 
     def start(self, delay_s: float) -> None:

@@ -8,9 +8,9 @@ overdrawn by that one request. Memory is released when its request has been hand
 processor whose allocation fails is notified once when memory is available.
 """
 
-import threading
 from typing import TYPE_CHECKING, Final
 
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class MemoryPool:
             raise ValueError(f"invalid pool size: {size_bytes} bytes")
         self._size_bytes = size_bytes
         self._now_ns = clock.monotonic_ns
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._available = size_bytes
         self._waiters: list[Processor] = []
         self._depleted_ns = 0

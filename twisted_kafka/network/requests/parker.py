@@ -4,9 +4,9 @@ Network threads and request handlers are roles. A thread that is stuck in a requ
 handler's thread and takes over that handler's role, so both numbers stay the same.
 """
 
-import threading
 from typing import Protocol
 
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import make_thread
 
 
@@ -55,14 +55,14 @@ class Parker:
     )
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._lock.acquire()
         self.parked_ns = 0
         self.parked_since_ns = 0
         self.busy_since_ns = 0
         self.seen_since_ns = 0
         self.stalled_since_ns = 0
-        self.thread: threading.Thread | None = None
+        self.thread: machine.Thread | None = None
         self.role: IRole | None = None
         self.next_role: IRole | None = None
         """The role that the thread takes after the current one."""

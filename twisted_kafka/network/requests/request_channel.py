@@ -11,7 +11,6 @@ Switching threads is expensive, above all under the interpreter lock:
 - Responses go to the processor that owns the connection, which is woken if it sleeps.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable, Container, Hashable, Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from twisted_kafka.network.requests.request import (
     ThrottlingResponse,
 )
 from twisted_kafka.protocol.regions import Part
+from twisted_kafka.system import machine
 from twisted_kafka.system.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.timing.clock import IClock
 
@@ -111,7 +111,7 @@ class RequestChannel:
         """Keys of the APIs whose requests handlers take several of at once."""
         self.watch: Callable[[int], None] = _do_nothing
         """Has ``check_stalls`` called until it returns False. Called with the time whenever a request is taken from the queue."""
-        self._lock = threading.Lock()  # guards the lists of handlers and processors; requests pass without a lock
+        self._lock = machine.Lock()  # guards the lists of handlers and processors; requests pass without a lock
         self._ended_idle_ns = 0
 
     # The processors' side.

@@ -4,7 +4,6 @@ Each request appends one row to its API's list, one atomic step, and the rows ar
 time. The registry calls ``RequestMetrics.flush`` before it reads instruments, so nothing is ever missing.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import sub
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.network.requests.request_metric_names import KAFKA_NAMES, RequestMetricNames
+from twisted_kafka.system import machine
 
 TYPE = "RequestMetrics"
 
@@ -176,7 +176,7 @@ class _ApiMetrics:
 
     def __init__(self, registry: MetricsRegistry, api_key: int, names: RequestMetricNames) -> None:
         self._error_name = names.error_name
-        self._lock = threading.RLock()
+        self._lock = machine.RLock()
         self.rows: list[_Row] = []
         self._counted: list[Mapping[int, int]] = []
         """The error counts of responses that do not have exactly one error code."""
@@ -249,7 +249,7 @@ class RequestMetrics:
     def __init__(self, registry: MetricsRegistry, names: RequestMetricNames = KAFKA_NAMES) -> None:
         self._registry = registry
         self._names = names
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._apis: dict[int, _ApiMetrics] = {}
         self._unused: tuple[int, ...] = ()
         registry.flush_before_reading(self.flush)

@@ -1,7 +1,6 @@
 """Builds the transports of a TLS listener, and reloads its certificates while it runs. (Kafka: SslChannelBuilder, SslFactory.)"""
 
 import socket
-import threading
 from typing import Any
 
 from OpenSSL import SSL
@@ -16,6 +15,7 @@ from twisted_kafka.network.connection.channel_builder import MakeTransport
 from twisted_kafka.network.connection.transport import KafkaTransport
 from twisted_kafka.network.tls.handshakes import HandshakeLimits, Handshakes, ToPrincipal
 from twisted_kafka.network.tls.tls_transport import TlsTransport
+from twisted_kafka.system import machine
 from twisted_kafka.tls.certificate_expiry import CertificateExpiry
 from twisted_kafka.tls.ssl_context import Identity, client_context, verify_together
 from twisted_kafka.tls.ssl_settings import SslSettings
@@ -33,7 +33,7 @@ class SslChannelBuilder:
         self._metrics = metrics
         self._to_principal = to_principal
         self._limits = self._limits_of(config)
-        self._lock = threading.Lock()  # changes of the settings and of the files are noticed by different threads
+        self._lock = machine.Lock()  # changes of the settings and of the files are noticed by different threads
         self._refused = ""
         self._identity = self._load(config)
         self._expiry = CertificateExpiry(self._listener_name, metrics)

@@ -6,6 +6,7 @@ import uuid
 from typing import Annotated, NamedTuple
 
 from twisted_kafka.protocol.regions import Buffer, Part
+from twisted_kafka.system import machine
 
 
 class Wire(NamedTuple):
@@ -58,6 +59,6 @@ def uuid_from_text(text: str) -> bytes:
 def random_uuid() -> bytes:
     """Return a random UUID whose text form does not begin with a dash, so that a command line cannot take it for an option."""
     while True:
-        value = uuid.uuid4().bytes
+        value = uuid.UUID(bytes=machine.random_bytes(16), version=4).bytes
         if not uuid_text(value).startswith("-"):
             return value

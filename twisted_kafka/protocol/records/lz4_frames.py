@@ -5,10 +5,10 @@ checksum incorrectly covers the frame's magic number too, and is not verified (K
 """
 
 import struct
-import threading
 
 from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError
 from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.system import machine
 from twisted_kafka.system.buffers import copy_into, to_bytes
 from twisted_kafka.system.interpreter import HAS_CODEC_EXTENSIONS
 
@@ -135,7 +135,7 @@ def _decompress(view: memoryview, head: bytes, limit_bytes: int) -> bytes:
     return out
 
 
-class _Reused(threading.local):
+class _Reused(machine.local):
     """A thread's memory for frames, or for their content: on PyPy new memory for each would cost page faults and collections."""
 
     def __init__(self) -> None:

@@ -5,11 +5,11 @@ maximum size of the content.
 """
 
 import struct
-import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError
 from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.system import machine
 from twisted_kafka.system.interpreter import HAS_CODEC_EXTENSIONS
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _SHORT_CONTENT_SIZE_SIZE, _SHORT_CONTENT_SIZE_OFFSET = 2, 256
 _WORD = struct.Struct("<I")
 
 # Contexts are expensive to create and must not be shared between threads.
-_local = threading.local()
+_local = machine.local()
 
 
 def compress(data: Buffer, level: int = DEFAULT_LEVEL) -> bytes:

@@ -14,7 +14,6 @@ the first pauses are shorter. Only a partition with a later leader is not fetche
 """
 
 import heapq
-import threading
 from collections.abc import Callable, Generator, Iterable
 from enum import Enum
 from typing import Final, NamedTuple, cast
@@ -47,6 +46,7 @@ from twisted_kafka.replication.fetching.leader_requests import (
 )
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.replication_quota_manager import ReplicationQuotaManager
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 _SESSION_ERRORS: Final = frozenset(
@@ -155,7 +155,7 @@ class ReplicaFetcher:
         """``requests`` and ``size`` count fetches and their bytes. ``wake`` makes the worker look at the changes."""
         self._host = host
         self._session = FetchSessionHandler()
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._states: dict[TopicPartition, FetchState] = {}
         self._changed: dict[TopicPartition, None] = {}
         """The partitions whose next fetch may differ from their last."""

@@ -1,6 +1,5 @@
 """ReplicaFetcherManager: spreads the partitions that this broker follows over fetchers, some for each leader."""
 
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
@@ -15,6 +14,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.fetching.replica_fetcher import FetcherHost, ReplicaFetcher
 from twisted_kafka.replication.fetching.replica_fetcher_thread import ReplicaFetcherThread
 from twisted_kafka.replication.partition.partition import NO_LEADER, Partition
+from twisted_kafka.system import machine
 from twisted_kafka.timing.scheduler import IScheduler
 
 IDLE_MS: Final = 5_000
@@ -73,7 +73,7 @@ class ReplicaFetcherManager:
         self._address = address
         self._scheduler = scheduler
         self._metrics = metrics
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._fetchers: dict[FetcherKey, _Fetcher] = {}
         self._lagging: dict[TopicPartition, dict[str, object]] = {}
         """The tags of the partitions' gauges."""

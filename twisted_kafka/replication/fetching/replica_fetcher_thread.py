@@ -1,6 +1,5 @@
 """Runs a ReplicaFetcher on the thread of a client of its own (Kafka: ``ReplicaFetcherThread``, named after it)."""
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -12,6 +11,7 @@ from twisted_kafka.metadata.cache import Node
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.replication.fetching.leader_requests import Outgoing
 from twisted_kafka.replication.fetching.replica_fetcher import Answer, Overtaken, Pause, ReplicaFetcher
+from twisted_kafka.system import machine
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
 from twisted_kafka.timing.timer import Timer, TimerEntry
 
@@ -71,7 +71,7 @@ class ReplicaFetcherThread:
         self._scheduler = scheduler
         self._timeout_ms = timeout_ms
         self._retry_ms: Final = retry_ms
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._is_paused = True
         self._is_awaited = False
         """Whether the thread must continue without a pause, because there is new work."""

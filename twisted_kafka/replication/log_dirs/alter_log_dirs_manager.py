@@ -1,6 +1,5 @@
 """The threads that move replicas to other log directories (Kafka: ``ReplicaAlterLogDirsManager`` and its threads)."""
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -13,6 +12,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.log_dirs.alter_log_dirs_copy import ReplicaCopier
 from twisted_kafka.replication.log_dirs.replication_quota import ReplicationQuota
 from twisted_kafka.replication.partition.partition import Partition
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import make_thread, repeat
 
 QUOTA_WAIT_S: Final = 0.1
@@ -33,9 +33,9 @@ class ReplicaMover:
         self._copier = copier
         self._quota = quota
         self._on_moved = on_moved
-        self._step_lock = threading.Lock()
+        self._step_lock = machine.Lock()
         self.requests = requests
-        self.changed = threading.Condition()
+        self.changed = machine.Condition()
         self.partitions: dict[TopicPartition, Partition] = {}
         self.failed: set[TopicPartition] = set()
         self.is_stopped = False
@@ -123,8 +123,8 @@ class ReplicaAlterLogDirsManager:
         self._backoff_s = backoff_ms / 1000
         self.is_threaded = True
         """False, for tests, moves replicas only in ``pump``."""
-        self._threads: dict[ReplicaMover, threading.Thread] = {}
-        self._lock = threading.Lock()
+        self._threads: dict[ReplicaMover, machine.Thread] = {}
+        self._lock = machine.Lock()
         gauges: dict[str, Callable[[], object]] = {
             "MaxLag": lambda: max(mover.max_lag for mover in movers),
             "MinFetchRate": lambda: min(mover.requests.one_minute_rate() for mover in movers),

@@ -1,8 +1,8 @@
 """A quota on the bytes per second with which replicas are copied (Kafka: ``ReplicationQuotaManager``)."""
 
-import threading
 from collections import deque
 
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 
@@ -13,7 +13,7 @@ class ReplicationQuota:
         self._clock = clock
         self._count = window_count
         self._window_ms = window_ms
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._windows: deque[list[int]] = deque()  # of [begin in ms, bytes]
         self._bytes_per_s: float | None = None
 

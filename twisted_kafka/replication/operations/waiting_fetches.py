@@ -1,9 +1,9 @@
 """How many partitions the fetches that wait may name together."""
 
-import threading
 from typing import Final
 
 from twisted_kafka.replication.operations.delayed_fetch import DelayedFetch
+from twisted_kafka.system import machine
 
 MOST_PARTITIONS: Final = 200_000
 """Each takes some 400 bytes, and clients choose how long they wait: a thousand consumers of 200 partitions each reach it."""
@@ -17,7 +17,7 @@ class WaitingFetches:
     def __init__(self, most_partitions: int = MOST_PARTITIONS) -> None:
         self._most = most_partitions
         self._fetches: dict[DelayedFetch, int] = {}
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._count = 0
 
     def add(self, fetch: DelayedFetch, partitions: int) -> None:

@@ -6,7 +6,6 @@ records, all of them are committed, and it was read without an error. Appends, m
 announced to ``FetchWatches``, and unsettle it.
 """
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -15,6 +14,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.fetch_data import PartitionFetch
+from twisted_kafka.system import machine
 
 READ_IN_TURN: Final = 8
 """How many settled partitions each fetch reads nevertheless, in turn: retention moves beginnings of logs and announces nothing."""
@@ -31,7 +31,7 @@ class FetchWatches:
     __slots__ = ("_by_partition", "_lock")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._by_partition: dict[TopicPartition, tuple[FetchWatch, ...]] = {}
 
     def changed(self, topic_partition: TopicPartition) -> None:
@@ -85,7 +85,7 @@ class FetchWatch:
         self._in_turn: OrderedDict[TopicPartition, None] = OrderedDict()
         self._is_closed = False
         self._number = 0
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._on_change: OnChange | None = None
         self.last_fetch_ms = 0
         """When the last fetch arrived, by the wall clock. The follower had all of the settled partitions then."""

@@ -1,6 +1,5 @@
 """Checkpoints of high watermarks: ``replication-offset-checkpoint`` in each log directory."""
 
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,6 +9,7 @@ from twisted.logger import Logger
 from twisted_kafka.log.checkpoints import HIGH_WATERMARK_CHECKPOINT, MalformedCheckpointError, OffsetCheckpoint
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.partition import Partition
+from twisted_kafka.system import machine
 
 _log = Logger()
 
@@ -28,7 +28,7 @@ class HighWatermarkCheckpoints:
         self._checkpoints: dict[Path, OffsetCheckpoint] = {}
         self._loaded: dict[Path, dict[TopicPartition, int]] = {}
         self._written: dict[Path, dict[TopicPartition, int]] = {}
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
 
     def last_known(self, directory: Path, topic_partition: TopicPartition) -> int:
         """Return the checkpointed high watermark of a partition in a log directory; 0 if the file has no entry."""

@@ -4,7 +4,6 @@ Appends and role changes exclude each other by the partition's lock. Reads take 
 are never taken back, and a follower that reads past it detects a truncation by the leader epochs (KIP-595).
 """
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -33,6 +32,7 @@ from twisted_kafka.replication.partition.fetch_watch import FetchWatch
 from twisted_kafka.replication.partition.isr_proposal import APPLIED_ELSEWHERE, NOT_APPLIED, CommittedIsr, IsrProposal
 from twisted_kafka.replication.partition.replica import UNKNOWN_BROKER_EPOCH, Replica
 from twisted_kafka.replication.partition.topic_stats import ProduceMeters, TopicStats
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 ACKS_ALL: Final = -1
@@ -142,7 +142,7 @@ class Partition:
         self.is_alone = False
         self._clock = host.clock
         self._host = host
-        self._lock = threading.RLock()
+        self._lock = machine.RLock()
 
     # Role
 

@@ -1,11 +1,11 @@
 """BrokerTopicMetrics: incoming and outgoing data, per topic and for all topics together (Kafka: ``BrokerTopicStats``)."""
 
-import threading
 from threading import get_ident
 from typing import Final
 
 from twisted_kafka.metrics.instruments import Meter, Tally, TallyMeter
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.system import machine
 
 TYPE: Final = "BrokerTopicMetrics"
 
@@ -65,7 +65,7 @@ class TopicStats:
     def __init__(self, registry: MetricsRegistry, topic: str | None) -> None:
         self._registry = registry
         self._tags: dict[str, str] = {} if topic is None else {"topic": topic}
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._meters: dict[str, Meter] = {}
         self._appends = Tally(len(_TALLIED))
         self._is_gone = False
@@ -133,7 +133,7 @@ class BrokerTopicStats:
     def __init__(self, registry: MetricsRegistry) -> None:
         self._registry = registry
         self._topics: dict[str, TopicStats] = {}
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self.all_topics = TopicStats(registry, None)
 
     def topic(self, topic: str) -> TopicStats:

@@ -5,7 +5,6 @@ denied, unless ``allow.everyone.if.no.acl.found``. Read, Write, Delete and Alter
 DescribeConfigs; an entry that denies them denies only them.
 """
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -23,6 +22,7 @@ from twisted_kafka.security.authorizer.acl_store import AclStore, AclStoreError,
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.security.authorizer.audit_log import AuditLog
 from twisted_kafka.security.authorizer.interfaces import Action, DeletedAcls, IAuthorizer
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 SUPER_USERS: Final = "super.users"
@@ -54,7 +54,7 @@ class AclAuthorizer:
         self._allows_others = False
         self._remembered: set[_Asked] = set()  # permissions only: a client without any cannot fill it
         # Held from reading a pattern's entries to replacing them in the index: older entries never replace newer ones.
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """Read the settings and all ACLs, and follow their changes. Raises ConfigError, AclStoreError."""

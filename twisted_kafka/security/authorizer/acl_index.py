@@ -5,7 +5,6 @@ that occurs. One thread at a time changes the index. Other threads may read duri
 whole.
 """
 
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -21,6 +20,7 @@ from twisted_kafka.security.authorizer.acl_types import (
     PermissionType,
     ResourceType,
 )
+from twisted_kafka.system import machine
 
 Entries = frozenset[AccessControlEntry]
 
@@ -42,7 +42,7 @@ class AclIndex:
         self._by_type: dict[_TypeKey, tuple[set[str], set[str]]] = {}
         self._networks: Counter[str] = Counter()
         """The networks that are hosts of keys of ``_by_type``, and of how many."""
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
 
     def __len__(self) -> int:
         """The number of patterns."""

@@ -3,13 +3,13 @@
 Kafka renews on a thread of its own. Here the first connection after the time of renewal does.
 """
 
-import threading
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from twisted.logger import Logger
 
 from twisted_kafka.security.kerberos.keytab_login import KerberosError
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 _MS: Final = 1_000_000
@@ -37,7 +37,7 @@ class ClientLogin:
         self._settings = settings
         self._now_ns = clock.monotonic_ns
         self._random = random
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._credential: Any = None
         self._renew_at_ms = self._expires_at_ms = self._tried_at_ms = 0.0
 

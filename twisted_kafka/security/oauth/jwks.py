@@ -1,7 +1,6 @@
 """The keys of a JWKS endpoint, fetched at the start and then on a thread of its own. (Kafka: RefreshingHttpsJwks.)"""
 
 import json
-import threading
 import urllib.request
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -11,6 +10,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from twisted.logger import Logger
 
+from twisted_kafka.system import machine
 from twisted_kafka.system.threads import UNCAUGHT_ERRORS, make_thread
 from twisted_kafka.timing.clock import IClock
 
@@ -62,7 +62,7 @@ class Jwks:
         self._settings = settings
         self._now_ns = clock.monotonic_ns
         self._get = get
-        self._wake = threading.Event()
+        self._wake = machine.Event()
         self._is_closed = False
         self._asked_early_ns: int | None = None
         self.keys: KeySet = KeySet([])

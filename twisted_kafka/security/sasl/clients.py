@@ -8,11 +8,9 @@ in at the KDC with the keytab.
 import hmac
 import itertools
 import json
-import secrets
 from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
-from random import random
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -43,6 +41,7 @@ from twisted_kafka.security.scram.formulas import (
     signature,
 )
 from twisted_kafka.security.scram.messages import sasl_name
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 MECHANISM_KEY: Final = "sasl.mechanism.inter.broker.protocol"
@@ -102,7 +101,7 @@ class ScramSaslClient:
         self.is_complete = False
         self._mechanism = mechanism
         self._password = password.encode()
-        self._nonce = nonce or secrets.token_urlsafe(_NONCE_BYTES)
+        self._nonce = nonce or machine.random_text(_NONCE_BYTES)
         self._bare = f"n={sasl_name(username)},r={self._nonce}"
         self._expected: bytes | None = None
         self._step = 0
@@ -192,7 +191,7 @@ class InterBrokerClients:
                     f"Invalid value for {key}: {keytab.principal} cannot log in with {keytab.keytab} ({error})"
                 ) from None
             cache = f"{_CACHE}-{next(_caches)}"
-            login = ClientLogin(lambda: initiator(keytab, cache), renewal, self._clock, random)
+            login = ClientLogin(lambda: initiator(keytab, cache), renewal, self._clock, machine.chance.random)
             self._login = (keytab, renewal), login
         return GssapiSaslClient(self._login[1], keytab.service_name, host)
 

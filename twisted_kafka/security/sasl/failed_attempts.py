@@ -1,11 +1,11 @@
 """Logs failed authentications: at once, but at most one line a second for each address, with the number of those left out."""
 
-import threading
 from collections.abc import Callable
 from typing import Final
 
 from twisted.logger import Logger
 
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 INTERVAL_NS: Final = 1_000_000_000
@@ -24,7 +24,7 @@ class FailedAttempts:
         """``call_later`` calls a function on any thread after that many milliseconds."""
         self._now_ns = clock.monotonic_ns
         self._call_later = call_later
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._recent: dict[str, tuple[int, int]] = {}  # by address: when its last line was logged, and how many attempts since
         self._is_scheduled = False
 

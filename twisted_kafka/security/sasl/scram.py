@@ -5,7 +5,6 @@ ends it at once.
 """
 
 import hmac
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -32,6 +31,7 @@ from twisted_kafka.security.scram.messages import (
     server_first,
 )
 from twisted_kafka.security.scram.token_credentials import TokenCredentials
+from twisted_kafka.system import machine
 
 LOGIN_MODULE: Final = "ScramLoginModule"
 TOKEN_EXTENSION: Final = "tokenauth"
@@ -39,7 +39,7 @@ NONCE_BYTES: Final = 24
 
 _SALT_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SALT_LENGTH: Final = 26
-_SECRET: Final = secrets.token_bytes(32)
+_SECRET: Final = machine.random_bytes(32)
 
 _log = Logger()
 
@@ -51,7 +51,7 @@ class ScramSaslServer:
         """``handler`` is an ``IAuthenticateCallbackHandler`` for the two kinds of callbacks with credentials."""
         self._mechanism = mechanism
         self._handle = handler.handle
-        self._make_nonce = make_nonce or (lambda: secrets.token_urlsafe(NONCE_BYTES))
+        self._make_nonce = make_nonce or (lambda: machine.random_text(NONCE_BYTES))
         self._first: ClientFirst | None = None
         self._answer = ""
         self._nonce = ""

@@ -1,6 +1,5 @@
 """The SCRAM credentials of all users, read from the metadata store and kept up to date. (Kafka: CredentialProvider.)"""
 
-import threading
 from collections import Counter
 
 from twisted.logger import Logger
@@ -10,6 +9,7 @@ from twisted_kafka.metadata.znode_json import desanitized
 from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
 from twisted_kafka.security.scram.credentials import ScramCredential, parse_credential
 from twisted_kafka.security.scram.formulas import MIN_ITERATIONS, SCRAM_MECHANISMS
+from twisted_kafka.system import machine
 
 _USERS = "users"
 
@@ -22,7 +22,7 @@ class CredentialCache:
     def __init__(self, configs: ConfigRepository) -> None:
         """Read all credentials, and follow changes from now on."""
         self._configs = configs
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
         self._counts: dict[str, Counter[int]] = {mechanism.name: Counter() for mechanism in SCRAM_MECHANISMS}
         self._usual_iterations: dict[str, int] = {}

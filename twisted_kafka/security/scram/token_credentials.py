@@ -3,8 +3,6 @@
 The token's id is the user, its HMAC in base64 the password.
 """
 
-import secrets
-import threading
 from base64 import b64encode
 from collections import OrderedDict
 from typing import Final
@@ -12,6 +10,7 @@ from typing import Final
 from twisted_kafka.security.delegation_tokens import DelegationToken, DelegationTokenManager
 from twisted_kafka.security.scram.credentials import ScramCredential, make_credential
 from twisted_kafka.security.scram.formulas import MIN_ITERATIONS, SCRAM_MECHANISMS, ScramMechanism, salted_password
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 MOST_CREDENTIALS: Final = 10_000
@@ -27,7 +26,7 @@ class TokenCredentials:
     def __init__(self, tokens: DelegationTokenManager, clock: IClock) -> None:
         self._tokens = tokens
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._made: OrderedDict[tuple[str, bytes], ScramCredential] = OrderedDict()
 
     def token_credential(self, mechanism: str, token_id: str) -> tuple[ScramCredential, str, int] | None:
@@ -44,7 +43,7 @@ class TokenCredentials:
             if credential is not None:
                 self._made.move_to_end(key)
                 return credential
-        salt = secrets.token_bytes(_SALT_BYTES)
+        salt = machine.random_bytes(_SALT_BYTES)
         salted = salted_password(mechanism, b64encode(token.hmac), salt, MIN_ITERATIONS)
         credential = make_credential(mechanism, salt, salted, MIN_ITERATIONS)
         with self._lock:

@@ -6,7 +6,6 @@ with ControlServer(broker) as control:
 
 import hmac
 import json
-import secrets
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import parse_qsl, unquote
@@ -15,6 +14,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from typing_extensions import override
 
+from twisted_kafka.system import machine
 from twisted_kafka.testing.broker import Broker, BrokerError
 from twisted_kafka.testing.cluster import Cluster
 from twisted_kafka.testing.control.call import Call
@@ -49,7 +49,7 @@ class ControlServer:
         """
         if token == "":
             raise ValueError("the token is empty: leave it out for a random one")
-        self.token = token if token is not None else secrets.token_urlsafe(_TOKEN_BYTES)
+        self.token = token if token is not None else machine.random_text(_TOKEN_BYTES)
         self._expected = b"Bearer " + self.token.encode()
         self._target = Target(served, registry)
         self._under_way = 0

@@ -1,10 +1,10 @@
 """The controlled broker or cluster as handlers see it: brokers by id, leaders and coordinators."""
 
 import contextlib
-import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from twisted_kafka.system import machine
 from twisted_kafka.testing.broker import Broker
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.cluster import Cluster
@@ -25,7 +25,7 @@ class Target:
     def __init__(self, served: Broker | Cluster, registry: "SchemaRegistry | None" = None) -> None:
         self._served = served
         self._registry = registry
-        self._changing = threading.Lock()
+        self._changing = machine.Lock()
         self.is_closed = False
         """Whether the listener has stopped, so that waits have no reader."""
 

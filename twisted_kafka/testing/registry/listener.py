@@ -4,7 +4,6 @@ Handlers run on a pool of threads. No thread waits for a rule: a timer holds del
 """
 
 import json
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +14,7 @@ from twisted_kafka.schema_registry.api import CONTENT_TYPE, PlainText, find, for
 from twisted_kafka.schema_registry.api import Request as Asked
 from twisted_kafka.schema_registry.errors import RegistryError, status_of
 from twisted_kafka.schema_registry.registry import Registry
+from twisted_kafka.system import machine
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.http_server import MAX_BODY_BYTES, MAX_UNDER_WAY, HttpRequest, HttpServer
 from twisted_kafka.testing.injection import Fault, Firing
@@ -58,7 +58,7 @@ class Listener:
         self._server = HttpServer("schema-registry", host, port, self._render)
         self._timer: Timer | None = None
         self._under_way = 0
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
 
     @property
     def url(self) -> str:
