@@ -85,9 +85,12 @@ test: install
 	$(PYTEST) $(QUICKLY) -m 'not slow and not oracle'
 
 # Everything, and all of what tests enumerate: real clients, comparisons with Apache Kafka, long runs. Tests that need missing programs
-# (Java, node, kcat, a KDC) are skipped.
+# (Java, node, kcat, a KDC) are skipped. Tests that need the machine for themselves come after the others, one by one.
 test-all: install
-	TEST_SHARE=1 $(PYTEST)
+	rm -f build/test-all/*.xml
+	-TEST_SHARE=1 $(PYTEST) -n $(WORKERS) --dist loadscope -m 'not alone' --junitxml build/test-all/together.xml
+	-TEST_SHARE=1 $(PYTEST) -m alone --junitxml build/test-all/alone.xml
+	$(BIN)/python -m tests.support.summary build/test-all/together.xml build/test-all/alone.xml
 else
 # Real clients have no wheels for PyPy: they run on CPython, and the brokers that they are tested with on PyPy.
 test: install

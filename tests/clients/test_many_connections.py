@@ -16,7 +16,7 @@ WAIT_S = 30.0
 DESCRIPTORS = 20
 """So many more than it has may the broker of the test open."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.alone]
 
 
 def connect(port: int) -> socket.socket:

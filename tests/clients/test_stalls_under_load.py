@@ -40,7 +40,7 @@ SMALL = {"batch.num.messages": 1, "linger.ms": 0}
 PRODUCERS = [(batches, acks) for batches in (LARGE, SMALL) for acks in (0, 1, "all")]
 IO_THREADS = (1, 2, 4, 2)
 
-pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(600), pytest.mark.alone]
 
 
 @contextmanager

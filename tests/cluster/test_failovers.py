@@ -40,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_when_leaders_and_controllers_are_killed(cluster: Cluster, load_on: LoadOn) -> None:
     cluster.create_topic("few", PARTITIONS, 3)
-    load = load_on("few", PARTITIONS, pause_s=0.02)
+    load = load_on("few", PARTITIONS, pause_s=0.05)
     for number in range(FEW):
         bear(cluster, load, QUICK[number % len(QUICK)])
     ensure_nothing_is_wrong(cluster, load)

@@ -43,7 +43,7 @@ TIMES = SETTINGS | {
     "offsets.retention.check.interval.ms": 500,
 }
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.alone]
 
 Events = list[Any]
 

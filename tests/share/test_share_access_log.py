@@ -41,6 +41,7 @@ def test_the_log_has_what_happens_to_records(tmp_path: Path) -> None:
             assert one.acquired() == [(0, 9, 1)]
             one.fetch((0, 0, [ACCEPT]), (1, 3, [REJECT, GAP, RENEW]), renews=True)
             assert error_of(one.acknowledge((4, 5, [RELEASE]))) == (0, 0)
+            eventually(lambda: len(list(share_of(tmp_path))) == 3)  # a request's line comes after its answer
             broker.clock.advance(ms=LOCK_MS)
             eventually(lambda: any("expired" in share for *_, share in share_of(tmp_path)))
             assert two.acquired() == [(3, 9, 2)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-SHARE = float(os.environ.get("TEST_SHARE", "0.25"))
+SHARE = float(os.environ.get("TEST_SHARE", "0.15"))
 """``make test-unit`` sets 0.1, ``make test`` leaves it as it is, ``make test-all`` sets 1."""
 STRIDE = max(1, round(1 / SHARE))
 """Tests whose steps are slow stop the machine at every STRIDE-th step."""

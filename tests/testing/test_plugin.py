@@ -1,12 +1,25 @@
 """The pytest plugin, in a pytest of its own."""
 
+import importlib
 import importlib.util
+from collections.abc import Callable
 
 import pytest
+
+from twisted_kafka.testing import Cluster, SchemaRegistry
 
 pytestmark = pytest.mark.long
 
 pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def everything_is_imported() -> None:
+    """A pytest within this process forgets the modules that it has imported, and some of Twisted's cannot be imported twice."""
+    importlib.import_module("twisted_kafka.testing.plugin")
+    with Cluster(2) as cluster, SchemaRegistry(cluster):
+        pass
+
 
 _TESTS = """
     import pytest
@@ -43,11 +56,23 @@ _TESTS = """
 
 
 def run(pytester: pytest.Pytester, tests: str, *more: str, makes: str | None = None) -> pytest.RunResult:
+    """Run tests in a pytest within this process, which is quicker than another one."""
+    return _run(pytester.runpytest_inprocess, pytester, tests, "-p", "no:asyncio", *more, makes=makes)
+
+
+def run_apart(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
+    """Run tests in a pytest that imports everything itself."""
+    return _run(pytester.runpytest_subprocess, pytester, tests)
+
+
+def _run(
+    start: Callable[..., pytest.RunResult], pytester: pytest.Pytester, tests: str, *more: str, makes: str | None = None
+) -> pytest.RunResult:
     pytester.makepyfile(tests)
     if makes is not None:
         pytester.mkdir(makes)
     options = ("-p", "no:cacheprovider", "-p", "no:twisted_kafka", "-p", "no:randomly", "-p", "twisted_kafka.testing.plugin")
-    return pytester.runpytest_subprocess("--strict-markers", *options, *more)
+    return start("--strict-markers", *options, *more)
 
 
 def test_fixtures_give_brokers(pytester: pytest.Pytester) -> None:
@@ -213,7 +238,7 @@ def test_a_traceback_shows_the_test_alone(pytester: pytest.Pytester) -> None:
 
 
 def test_pytest_imports_the_broker_as_it_is(pytester: pytest.Pytester) -> None:
-    result = run(
+    result = run_apart(
         pytester,
         """
         def test_it(kafka):
@@ -289,7 +314,7 @@ WITH_OTHERS = {
 def test_it_works_beside_other_plugins(pytester: pytest.Pytester) -> None:
     there = {name: tests for name, tests in WITH_OTHERS.items() if importlib.util.find_spec(name) is not None}
     pytester.makepyfile(**{f"test_with_{name}": tests for name, tests in there.items()})
-    result = run(pytester, "")
+    result = run_apart(pytester, "")
     result.assert_outcomes(passed=sum(tests.count("def test_") for tests in there.values()))
 
 
