@@ -29,13 +29,18 @@ from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbe
 from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from twisted_kafka.protocol.messages.streams.streams_groups import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequestSubtopology,
+    StreamsGroupHeartbeatRequestTopology,
+)
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.replication.replica_selector import make_preferred_replicas
 
 PAGE = Path(__file__).parents[1] / "docs" / "plugins.md"
-MODULES = ("addresses", "logins", "nearest", "rules", "standby", "teams", "writers")
+MODULES = ("addresses", "first", "logins", "nearest", "rules", "standby", "teams", "writers")
 
 
 @pytest.fixture(autouse=True)
@@ -178,6 +183,32 @@ def test_an_assignor() -> None:
 
         assert join("first") == [[0, 1, 2]]
         assert join("second") == []
+
+
+def test_a_task_assignor() -> None:
+    with twisted_kafka.Broker(
+        {"group.streams.assignors": "first.FirstProcess", "group.streams.assignment.interval.ms": "0"}
+    ) as broker:
+        wire = wire_to(broker)
+        assert create(wire, "orders", partitions=3).error_code == 0
+        eventually(lambda: wire.send(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators[0].error_code == 0)
+        topology = StreamsGroupHeartbeatRequestTopology(
+            subtopologies=[StreamsGroupHeartbeatRequestSubtopology(subtopology_id="0", source_topics=["orders"])]
+        )
+        joining: dict[str, Any] = {"group_id": "g", "rebalance_timeout_ms": 10_000, "topology": topology}
+        joining |= {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+
+        def join(member_id: str) -> list[list[int]]:
+            def answered() -> Any:
+                answer = wire.send(StreamsGroupHeartbeatRequest(**joining, member_id=member_id, process_id=member_id), 1)
+                return None if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else answer
+
+            answer = eventually(answered)
+            assert answer.error_code == 0, answer.error_message
+            return [each.partitions for each in answer.active_tasks]
+
+        assert join("one") == [[0, 1, 2]]
+        assert join("two") == []
 
 
 @pytest.mark.slow

@@ -6,7 +6,10 @@ A class may also be a subclass of one of the classes here that this broker uses 
 from twisted_kafka.admin.policies import ConfigOrder, IAlterConfigPolicy, ICreateTopicPolicy, TopicOrder
 from twisted_kafka.group_coordinator.assignors.interface import AssignmentError, ConsumerGroupAssignor, GroupSpec, MemberSpec
 from twisted_kafka.group_coordinator.assignors.range import RangeAssignor
+from twisted_kafka.group_coordinator.assignors.sticky_tasks import StickyTaskAssignor
+from twisted_kafka.group_coordinator.assignors.task_interface import TaskAssignor, TaskGroup, TaskMember
 from twisted_kafka.group_coordinator.assignors.uniform import UniformAssignor
+from twisted_kafka.group_coordinator.state.streams.tasks import Tasks
 from twisted_kafka.metadata.cache import BrokerInfo, MetadataSnapshot, Node, PartitionState
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request_context import RequestContext
@@ -90,6 +93,11 @@ __all__ = [
     "ScramCredential",
     "ScramCredentialCallback",
     "SecurityDisabledError",
+    "StickyTaskAssignor",
+    "TaskAssignor",
+    "TaskGroup",
+    "TaskMember",
+    "Tasks",
     "TopicOrder",
     "TopicPartition",
     "UniformAssignor",

@@ -21,7 +21,7 @@ from twisted_kafka.config.properties import load_properties
 ROOT = Path(__file__).parents[2]
 TABLES = "architecture-tables.md"
 CLIENTS_KEYS = {"group.protocol"}
-FEATURES = {"group.version", "share.version"}
+FEATURES = {"group.version", "share.version", "streams.version"}
 
 
 def test_the_table_of_apis_lists_the_registered_ones() -> None:

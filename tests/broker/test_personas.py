@@ -25,7 +25,7 @@ from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopi
 NAMES = ("0.11", "2.8", "3.9", "4.1", "4.2", "4.4")
 
 
-FEATURES = ["group.version", "share.version", "transaction.version"]
+FEATURES = ["group.version", "share.version", "streams.version", "transaction.version"]
 
 
 def ask(bootstrap: str, api_key: int, version: int, body: bytes = b"") -> bytes:
@@ -54,8 +54,8 @@ def test_it_tells_its_kafkas_versions_as_far_as_the_broker_has_them(played: Any)
         "2.8": ((0, 9), (0, 12), (0, 5), (0, 0), 56),
         "3.9": ((0, 11), (0, 17), (0, 7), (0, 1), 61),
         "4.1": ((0, 13), (4, 18), None, (0, 2), 57),  # without a metrics.listener no client metrics
-        "4.2": ((0, 13), (4, 18), None, (0, 2), 69),
-        "4.4": ((0, 13), (4, 18), None, (0, 2), 69),
+        "4.2": ((0, 13), (4, 18), None, (0, 2), 71),
+        "4.4": ((0, 13), (4, 18), None, (0, 2), 72),
     }
     keys = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LEADER_AND_ISR, ApiKey.DESCRIBE_CLUSTER)
     assert (*(told.get(key) for key in keys), len(told)) == expected[name], "a new API changes the numbers of APIs here"

@@ -19,7 +19,8 @@ from tests.support.clients.transactional import COMPACTING, TIMEOUT_S, ensure_en
 from tests.support.eventually import eventually
 from tests.support.processes import start_tied
 
-VERSIONS = ("3.9.2", "4.3.1")
+APPLICATIONS = (("3.9.2", "classic"), ("4.3.1", "classic"), ("4.4.0", "streams"))
+"""Versions of Kafka Streams, and the protocol of their group."""
 PARTITIONS = 4
 PROCESSES = 3
 WORDS = 16
@@ -37,16 +38,29 @@ SETTINGS = (
     "transaction.state.log.num.partitions=4",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
     "auto.create.topics.enable=false",
+    "group.coordinator.rebalance.protocols=classic,consumer,streams",
+    "group.streams.min.session.timeout.ms=1000",
+    "group.streams.session.timeout.ms=3000",
+    "group.streams.min.heartbeat.interval.ms=100",
+    "group.streams.heartbeat.interval.ms=500",
+    "group.streams.initial.rebalance.delay.ms=0",
+    "group.streams.num.standby.replicas=1",
     *COMPACTING,
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(900)]
 
 
-@pytest.fixture(params=VERSIONS)
-def command(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
+@pytest.fixture(params=APPLICATIONS, ids="-".join)
+def application(request: pytest.FixtureRequest) -> tuple[str, str]:
+    found: tuple[str, str] = request.param
+    return found
+
+
+@pytest.fixture
+def command(application: tuple[str, str], tmp_path: Path) -> list[str]:
     """The command of Counting, compiled for a version of Kafka Streams."""
-    class_path = java_library("kafka-streams", request.param)
+    class_path = java_library("kafka-streams", application[0])
     if class_path is None:
         pytest.skip("needs Java and Maven")
     run(["javac", "-d", str(tmp_path), "-cp", class_path, str(PROGRAMS / "java" / "Counting.java")])
@@ -64,9 +78,9 @@ def broker(tmp_path: Path) -> Iterator[ServedBroker]:
 class Process:
     """One process of the application; its state directory outlives it."""
 
-    def __init__(self, command: list[str], broker: ServedBroker, directory: Path) -> None:
+    def __init__(self, command: list[str], broker: ServedBroker, directory: Path, protocol: str) -> None:
         self.output = directory.with_suffix(".out")
-        self._command = [*command, broker.bootstrap, str(directory)]
+        self._command = [*command, broker.bootstrap, str(directory), protocol]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -125,10 +139,10 @@ def counted(bootstrap: str) -> dict[str, list[int]]:
     return found
 
 
-def test_each_word_is_counted_once(command: list[str], broker: ServedBroker, tmp_path: Path) -> None:
+def test_each_word_is_counted_once(command: list[str], application: tuple[str, str], broker: ServedBroker, tmp_path: Path) -> None:
     make_topic(broker, "words", PARTITIONS)
     make_topic(broker, "counted", PARTITIONS)
-    processes = [Process(command, broker, tmp_path / f"state-{number}") for number in range(PROCESSES)]
+    processes = [Process(command, broker, tmp_path / f"state-{number}", application[1]) for number in range(PROCESSES)]
     ending = threading.Event()
     sending = threading.Thread(target=send, args=(broker.bootstrap, ending))
     expected = {f"word {number}": list(range(1, VALUES // WORDS + 1)) for number in range(WORDS)}

@@ -21,6 +21,8 @@ ONE_SHARE_COORDINATOR = {
     "share.coordinator.state.topic.num.partitions": 3,
     "share.coordinator.state.topic.min.isr": 1,
 }
+STREAMS_GROUPS = {"group.streams.initial.rebalance.delay.ms": 0, "group.streams.assignment.interval.ms": 0}
+"""Each change gets its assignment at once."""
 KRAFTS_OWN = {55, 64, 80, 81}
 """APIs of the metadata quorum."""
 
@@ -29,7 +31,8 @@ KRAFTS_OWN = {55, 64, 80, 81}
 def kafka_4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     if java_library("kafka_2.13", VERSION) is None:
         pytest.skip("Java or Maven is not installed")
-    settings = SETTINGS | BOTH_PROTOCOLS | ONE_SHARE_COORDINATOR
+    streams = STREAMS_GROUPS | {"group.coordinator.rebalance.protocols": "classic,consumer,streams"}
+    settings = SETTINGS | BOTH_PROTOCOLS | ONE_SHARE_COORDINATOR | streams
     broker = ApacheKafka(tmp_path_factory.mktemp("kafka-4"), kraft=True, version=VERSION, **settings)
     with running(broker):
         yield broker
@@ -37,8 +40,9 @@ def kafka_4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
-    """This broker with share groups."""
-    settings = {**SETTINGS, "broker.id": 1, "group.coordinator.rebalance.protocols": "classic,consumer,share"}
+    """This broker with share and streams groups."""
+    protocols = "classic,consumer,share,streams"
+    settings = {**SETTINGS, **STREAMS_GROUPS, "broker.id": 1, "group.coordinator.rebalance.protocols": protocols}
     broker = ServedBroker(tmp_path_factory.mktemp("ours-4") / "data", *[f"{key}={value}" for key, value in settings.items()])
     with running(broker):
         yield broker

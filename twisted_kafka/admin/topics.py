@@ -254,6 +254,14 @@ class TopicManager:
                 each.error = ErrorCode.LEADER_NOT_AVAILABLE
         return results
 
+    def create_for_application(self, orders: Sequence[NewTopic], mutations: ControllerMutationQuota) -> list[TopicResult]:
+        """Start to create topics that an application needs; those in progress, or made by another member, have no error."""
+        results = self._create(orders, 0, validate_only=False, mutations=mutations).result()
+        for each in results:
+            if each.error in _IN_PROGRESS:
+                each.error = ErrorCode.NONE
+        return results
+
     def _create_automatically(self, topics: Iterable[str], mutations: ControllerMutationQuota) -> list[TopicResult]:
         """Any broker creates topics that clients use, as in ZooKeeper mode; it need not be the controller."""
         orders = [self._automatic(topic) for topic in topics]

@@ -8,6 +8,7 @@ from twisted_kafka.access_log.access_log import AccessLog
 from twisted_kafka.access_log.topic import AccessLogTopic
 from twisted_kafka.admin.partitions import PartitionAdmin
 from twisted_kafka.admin.scram_credentials import ScramCredentialAdmin
+from twisted_kafka.admin.streams_topics import StreamsTopics
 from twisted_kafka.admin.topic_orders import NewTopic
 from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.broker.settings.administration import Administration
@@ -15,12 +16,12 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
 from twisted_kafka.group_coordinator.offsets.legacy_offsets import LegacyOffsets
-from twisted_kafka.group_coordinator.state.group import CONSUMER
+from twisted_kafka.group_coordinator.state.group import CONSUMER, STREAMS
 from twisted_kafka.group_coordinator.state.group import SHARE as SHARE_GROUPS
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
-from twisted_kafka.metadata.features import GROUP_VERSION, SHARE_VERSION, FeatureCache
+from twisted_kafka.metadata.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION, FeatureCache
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.api import ApiKey
@@ -54,6 +55,7 @@ from twisted_kafka.server.apis.groups.find_coordinator import GROUP, SHARE, TRAN
 from twisted_kafka.server.apis.groups.group_offsets import GroupOffsetApis
 from twisted_kafka.server.apis.groups.share_groups import ShareGroupApis
 from twisted_kafka.server.apis.groups.share_offsets import ShareOffsetApis
+from twisted_kafka.server.apis.groups.streams_groups import StreamsGroupApis, TopicCreation
 from twisted_kafka.server.apis.share.share_fetches import ShareFetchApis
 from twisted_kafka.server.apis.share.share_states import ShareStateApis
 from twisted_kafka.server.apis.transactions.describe_producers import ProducerApis
@@ -75,6 +77,9 @@ from twisted_kafka.transaction_coordinator.verification import TransactionVerifi
 
 SHARE_APIS: Final = frozenset(int(key) for key in ApiKey if "SHARE" in key.name)
 """The APIs that ApiVersions lists only if share groups are enabled."""
+
+STREAMS_APIS: Final = frozenset(int(key) for key in ApiKey if key.name.startswith("STREAMS_"))
+"""The APIs that ApiVersions lists only if streams groups are enabled."""
 
 
 class ApiDependencies(NamedTuple):
@@ -117,6 +122,15 @@ class ApiDependencies(NamedTuple):
         """Return whether share groups are enabled, by the configuration or by the level of ``share.version``."""
         return self._serves(SHARE_GROUPS, SHARE_VERSION)
 
+    def serves_streams_groups(self) -> bool:
+        """Return whether streams groups are enabled, by the configuration or by the level of ``streams.version``."""
+        return self._serves(STREAMS, STREAMS_VERSION)
+
+    def disabled_apis(self) -> frozenset[int]:
+        """Return the APIs that ApiVersions does not list, because no feature or configuration enables them."""
+        shares = frozenset() if self.serves_share_groups() else SHARE_APIS
+        return shares if self.serves_streams_groups() else shares | STREAMS_APIS
+
     def _serves(self, protocol: str, feature: str) -> bool:
         return self.features.level(feature) > 0 or protocol in self.config.list("group.coordinator.rebalance.protocols")
 
@@ -154,6 +168,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
         GroupApis(groups, authorization),
         ConsumerGroupApis(groups, dependencies.serves_consumer_groups, authorization),
         ShareGroupApis(groups, dependencies.serves_share_groups, authorization),
+        StreamsGroupApis(groups, _creation(dependencies), dependencies.serves_streams_groups, authorization),
         ShareOffsetApis(groups, metadata, dependencies.serves_share_groups, authorization),
         GroupOffsetApis(groups, metadata, clock, LegacyOffsets(dependencies.store), authorization),
         TransactionalOffsetApis(groups, verification, metadata, clock, authorization),
@@ -178,6 +193,10 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
         ProducerIdBlockApis(dependencies.controller, ProducerIdBlocks(dependencies.store).take, authorization),
         ControlApis(dependencies.control, dependencies.controller, config, dependencies.broker_epoch, authorization),
     ]
+
+
+def _creation(dependencies: ApiDependencies) -> TopicCreation:
+    return TopicCreation(StreamsTopics(dependencies.topics, dependencies.clock), dependencies.quotas.controller_mutation)
 
 
 def _create_topic(topics: TopicManager, name: str, num_partitions: int) -> None:

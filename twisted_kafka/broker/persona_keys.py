@@ -130,7 +130,7 @@ _DEFAULTS_OF_4_2: Final = {"sasl.oauthbearer.expected.audience": ""}
 
 _NO_FEATURES: Final[Mapping[str, int]] = {}
 _FEATURES_OF_4_1: Final = {"group.version": 1, "transaction.version": 2}
-_FEATURES_OF_4_2: Final = _FEATURES_OF_4_1 | {"share.version": 1}
+_FEATURES_OF_4_2: Final = _FEATURES_OF_4_1 | {"share.version": 1, "streams.version": 1}
 _FEATURES_OF_4_4: Final = _FEATURES_OF_4_2 | {"share.version": 2}
 
 EDITIONS: Final = {

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from twisted_kafka.access_log.access_log import AccessLog
-from twisted_kafka.broker.api_families import SHARE_APIS, ApiDependencies, make_families
+from twisted_kafka.broker.api_families import ApiDependencies, make_families
 from twisted_kafka.broker.personas import Persona
 from twisted_kafka.broker.running import Running
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -52,7 +52,7 @@ class RequestServing:
         self._persona, self._interceptor = guise
         self._request_metrics = RequestMetrics(metrics)
         self.diagnoses = Diagnoses(clock, None if self._interceptor is None else self._interceptor.own_client_id)
-        self._serves_share_groups: Callable[[], bool] = bool
+        self._disabled_apis: Callable[[], frozenset[int]] = frozenset
         self._data_plane: RequestPlane | None = None
         self.supported_apis: dict[int, tuple[int, int]] = {}
         """The versions of each API that are served, from the start of the handlers on."""
@@ -73,9 +73,10 @@ class RequestServing:
         return self._persona is None or self._persona.tells_features
 
     def told_apis(self) -> Mapping[int, tuple[int, int]]:
-        """Return the APIs and versions that ApiVersions reports: those of share groups only if these are enabled."""
+        """Return the APIs and versions that ApiVersions reports: those of share and streams groups only if these are enabled."""
         told = self.supported_apis if self._persona is None else self._persona.told(self.supported_apis)
-        return told if self._serves_share_groups() else {key: versions for key, versions in told.items() if key not in SHARE_APIS}
+        disabled = self._disabled_apis()
+        return {key: versions for key, versions in told.items() if key not in disabled} if disabled else told
 
     def local_broker(self, access_log: AccessLog | None) -> "LocalBroker":
         """Return what asks this broker in process, for the console. Called once the handlers have started."""
@@ -98,7 +99,7 @@ class RequestServing:
     ) -> KafkaRequestHandlerPool:
         """Start the handlers of the data plane and, where there is one, of the control plane; return the former."""
         registry = self._make_registry(dependencies)
-        self._serves_share_groups = dependencies.serves_share_groups
+        self._disabled_apis = dependencies.disabled_apis
         self.supported_apis = registry.supported
         self._request_metrics.register(self.supported_apis)
 

@@ -94,7 +94,7 @@ class Edition(NamedTuple):
 ALL_LOG_DIRS: Final = "*"
 """All log directories, in ``cordoned.log.dirs``."""
 
-OWN_EDITION: Final = Edition({}, frozenset(), {"group.version": 1, "share.version": 2})
+OWN_EDITION: Final = Edition({}, frozenset(), {"group.version": 1, "share.version": 2, "streams.version": 1})
 """This broker's own settings. The features are those of a broker in another program; one that is a program has none."""
 
 

@@ -42,9 +42,13 @@ GROUP_VERSION: Final = "group.version"
 SHARE_VERSION: Final = "share.version"
 """Level 1: share groups (KIP-932). Without it, ApiVersions does not list their APIs."""
 
+STREAMS_VERSION: Final = "streams.version"
+"""Level 1: streams groups (KIP-1071). Without it, ApiVersions does not list their APIs."""
+
 SUPPORTED: Final[Mapping[str, SupportedLevels]] = {
     GROUP_VERSION: SupportedLevels(0, 1),
     SHARE_VERSION: SupportedLevels(0, 2),
+    STREAMS_VERSION: SupportedLevels(0, 1),
     TRANSACTION_VERSION: SupportedLevels(0, 2),
 }
 

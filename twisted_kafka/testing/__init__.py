@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from twisted_kafka.testing.cluster import Cluster
     from twisted_kafka.testing.control.server import ControlServer
     from twisted_kafka.testing.faults import Arrival, Faults, Rule
-    from twisted_kafka.testing.groups import DescribedGroup, DescribedShareGroup, GroupMember, InFlightRecords
+    from twisted_kafka.testing.groups import (
+        DescribedGroup,
+        DescribedShareGroup,
+        DescribedStreamsGroup,
+        GroupMember,
+        InFlightRecords,
+        StreamsMember,
+    )
     from twisted_kafka.testing.injection import Fault
     from twisted_kafka.testing.kafka import BrokerError, Kafka
     from twisted_kafka.testing.records import Record
@@ -35,6 +42,7 @@ __all__ = [
     "ControlServer",
     "DescribedGroup",
     "DescribedShareGroup",
+    "DescribedStreamsGroup",
     "Fault",
     "Faults",
     "GroupMember",
@@ -59,6 +67,7 @@ __all__ = [
     "Snapshot",
     "SnapshotError",
     "StoredSchema",
+    "StreamsMember",
     "load_rules",
 ]
 
@@ -71,6 +80,7 @@ _MODULES = {
     "ControlServer": "testing.control.server",
     "DescribedGroup": "testing.groups",
     "DescribedShareGroup": "testing.groups",
+    "DescribedStreamsGroup": "testing.groups",
     "Fault": "testing.injection",
     "Faults": "testing.faults",
     "GroupMember": "testing.groups",
@@ -95,6 +105,7 @@ _MODULES = {
     "Snapshot": "testing.snapshot",
     "SnapshotError": "testing.snapshot",
     "StoredSchema": "schema_registry.stored",
+    "StreamsMember": "testing.groups",
     "load_rules": "testing.rules_file",
 }
 

@@ -45,6 +45,7 @@ from twisted_kafka.protocol.messages.produce import ProduceRequest
 from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest
 from twisted_kafka.protocol.messages.share.share_groups import ShareGroupDescribeRequest
 from twisted_kafka.protocol.messages.share.share_offsets import DescribeShareGroupOffsetsRequest
+from twisted_kafka.protocol.messages.streams.streams_groups import StreamsGroupDescribeRequest
 from twisted_kafka.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from twisted_kafka.recording.replay import Replay, Report
 from twisted_kafka.testing.clock import Clock
@@ -84,6 +85,7 @@ _VERSIONS: Final[dict[type[Message], int]] = {
     OffsetCommitRequest: 7,
     OffsetDeleteRequest: 0,
     ShareGroupDescribeRequest: 1,
+    StreamsGroupDescribeRequest: 1,
     DescribeShareGroupOffsetsRequest: 1,
 }
 """Versions that every persona from 2.8 on serves; consumer and share groups' are used only where they are served."""

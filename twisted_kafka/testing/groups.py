@@ -11,10 +11,11 @@ GROUP_STATES: Final = (
     *("Stable", "Empty", NO_GROUP),
     *("PreparingRebalance", "CompletingRebalance"),  # of the classic protocol
     *("Assigning", "Reconciling"),  # of the consumer protocol
+    "NotReady",  # of streams groups
 )
 
-
 SHARE_GROUP_STATES: Final = ("Stable", "Empty", NO_GROUP)
+STREAMS_GROUP_STATES: Final = ("Stable", "Empty", NO_GROUP, "NotReady", "Assigning", "Reconciling")
 
 
 def check_state(state: str) -> None:
@@ -27,6 +28,12 @@ def check_share_state(state: str) -> None:
     """Raise ValueError, one line, unless ``state`` is a state of share groups."""
     if state not in SHARE_GROUP_STATES:
         raise ValueError(f"no share group is ever {state!r}: the states are {', '.join(SHARE_GROUP_STATES)}")
+
+
+def check_streams_state(state: str) -> None:
+    """Raise ValueError, one line, unless ``state`` is a state of streams groups."""
+    if state not in STREAMS_GROUP_STATES:
+        raise ValueError(f"no streams group is ever {state!r}: the states are {', '.join(STREAMS_GROUP_STATES)}")
 
 
 class GroupMember(NamedTuple):
@@ -75,6 +82,83 @@ class DescribedShareGroup(NamedTuple):
     def acquired(self) -> tuple[InFlightRecords, ...]:
         """The records that members have acquired and not yet acknowledged."""
         return tuple(each for each in self.in_flight if each.state == "ACQUIRED")
+
+
+class StreamsMember(NamedTuple):
+    """A member of a streams group, with its tasks: each is a subtopology's id and a partition."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    process_id: str
+    active: tuple[tuple[str, int], ...]
+    standby: tuple[tuple[str, int], ...]
+    warmup: tuple[tuple[str, int], ...]
+
+
+class DescribedStreamsGroup(NamedTuple):
+    """A streams group (KIP-1071) as ``kafka-streams-groups.sh --describe`` shows it."""
+
+    state: str
+    members: tuple[StreamsMember, ...]
+    source_topics: frozenset[str]
+    """The topics of the application that its topology reads."""
+    internal_topics: frozenset[str]
+    """The changelog and repartition topics, which the broker creates for the application."""
+
+
+def streams_group_of(described: Any) -> DescribedStreamsGroup:
+    """Convert a group of a StreamsGroupDescribeResponse."""
+    members = (
+        StreamsMember(
+            each.member_id,
+            each.client_id,
+            each.client_host,
+            each.process_id,
+            _tasks(each.assignment.active_tasks),
+            _tasks(each.assignment.standby_tasks),
+            _tasks(each.assignment.warmup_tasks),
+        )
+        for each in described.members
+    )
+    subtopologies = described.topology.subtopologies or ()
+    return DescribedStreamsGroup(
+        described.group_state,
+        tuple(members),
+        frozenset(topic for each in subtopologies for topic in each.source_topics),
+        frozenset(
+            topic.name for each in subtopologies for topic in (*each.state_changelog_topics, *each.repartition_source_topics)
+        ),
+    )
+
+
+def members_of_streams_group(described: Any) -> DescribedGroup:
+    """Convert a group of a StreamsGroupDescribeResponse to one whose members read all partitions that their active tasks read."""
+    sources = {each.subtopology_id: each for each in described.topology.subtopologies or ()}
+
+    def topics(subtopology_id: str) -> Iterable[str]:
+        found = sources[subtopology_id]
+        return sorted([*found.source_topics, *(topic.name for topic in found.repartition_source_topics)])
+
+    members = (
+        GroupMember(
+            each.member_id,
+            each.client_id,
+            each.client_host,
+            tuple(
+                (topic, partition)
+                for subtopology_id, partition in _tasks(each.assignment.active_tasks)
+                if subtopology_id in sources
+                for topic in topics(subtopology_id)
+            ),
+        )
+        for each in described.members
+    )
+    return DescribedGroup(described.group_state, tuple(members))
+
+
+def _tasks(listed: Any) -> tuple[tuple[str, int], ...]:
+    return tuple((each.subtopology_id, partition) for each in listed for partition in each.partitions)
 
 
 def classic_group_of(described: Any) -> DescribedGroup:

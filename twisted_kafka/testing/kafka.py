@@ -64,6 +64,7 @@ from twisted_kafka.protocol.messages.share.share_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
 )
+from twisted_kafka.protocol.messages.streams.streams_groups import StreamsGroupDescribeRequest
 from twisted_kafka.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -86,11 +87,15 @@ from twisted_kafka.testing.groups import (
     NO_GROUP,
     DescribedGroup,
     DescribedShareGroup,
+    DescribedStreamsGroup,
     check_share_state,
     check_state,
+    check_streams_state,
     classic_group_of,
     consumer_group_of,
+    members_of_streams_group,
     share_group_of,
+    streams_group_of,
 )
 from twisted_kafka.testing.recorder import RequestRecorder
 from twisted_kafka.testing.records import Headers, Record, Value, Values, batches_of, records_of
@@ -549,6 +554,9 @@ class Kafka(abc.ABC):
                     (other,) = coordinator.ask(asked(group_ids=[group])).groups
                     if not other.error_code:
                         return consumer_group_of(other)
+            streams = self._described_streams_group(group)
+            if streams is not None and not streams.error_code:
+                return members_of_streams_group(streams)
         check(found.error_code, f"group {group!r} cannot be described")
         return classic_group_of(found)
 
@@ -570,6 +578,29 @@ class Kafka(abc.ABC):
         check(offsets.error_code, f"the offsets of share group {group!r} cannot be described")
         in_flight = [each for broker in self.brokers.values() for each in broker.embedded.in_flight(group)]
         return share_group_of(found, offsets.topics, in_flight)
+
+    def streams_group(self, group: str) -> DescribedStreamsGroup:
+        """Return the state of a streams group (KIP-1071), its members with their tasks, and the topics of its topology.
+
+        The state is Stable, Empty, NotReady, Assigning, Reconciling, or Dead if it does not exist. Raises BrokerError if the
+        brokers do not serve streams groups.
+        """
+        check_text("group", group)
+        found = self._described_streams_group(group)
+        if found is None:
+            raise BrokerError(f"streams group {group!r} cannot be described: {ErrorCode.UNSUPPORTED_VERSION.name}")
+        if found.error_code in (*_NO_COORDINATOR, ErrorCode.GROUP_ID_NOT_FOUND):
+            return DescribedStreamsGroup(NO_GROUP, (), frozenset(), frozenset())
+        check(found.error_code, f"streams group {group!r} cannot be described")
+        return streams_group_of(found)
+
+    def _described_streams_group(self, group: str) -> Any:
+        """Return the coordinator's description; None if the brokers do not serve streams groups."""
+        coordinator = self.coordinator(group)
+        if ApiKey.STREAMS_GROUP_DESCRIBE not in coordinator.embedded.supported_apis:
+            return None
+        (found,) = coordinator.ask(StreamsGroupDescribeRequest(group_ids=[group])).groups
+        return found
 
     def coordinator_id(self, group: str) -> int:
         """Return the id of the broker that coordinates a group; -1 if none does yet."""
@@ -745,6 +776,16 @@ class Kafka(abc.ABC):
             return seen[0] == state and all(seen[1][where] >= offset for where, offset in least.items())
 
         self._wait(look, is_there, wanted, timeout_s)
+
+    def wait_for_streams_group(self, group: str, state: str = "Stable", timeout_s: float = 10.0) -> None:
+        """Wait until a streams group is in this state.
+
+        Raises TimeoutError with the last state, and ValueError for an unknown state.
+        """
+        check_may_block("kafka.wait_for_streams_group")
+        check_streams_state(state)
+        wanted = f"streams group {group!r} {state}"
+        self._wait(lambda: self.streams_group(group).state, lambda seen: seen == state, wanted, timeout_s)
 
     def wait_for_commit(self, group: str, topic: str, partition: int, offset: int, timeout_s: float = 10.0) -> None:
         """Wait until a group has committed at least this offset. Raises TimeoutError, which reports the committed offset."""

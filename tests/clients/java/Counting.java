@@ -9,8 +9,9 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
 /**
- * Counting.java BOOTSTRAP STATE_DIR: counts the values of the topic "words", each once. The values go through a repartition topic, the
- * counts are in a state store with a changelog, and each new count goes to the topic "counted". Ends when its input ends.
+ * Counting.java BOOTSTRAP STATE_DIR PROTOCOL: counts the values of the topic "words", each once. The values go through a repartition
+ * topic, the counts are in a state store with a changelog, and each new count goes to the topic "counted". PROTOCOL is that of its
+ * group, "classic" or "streams". Ends when its input ends.
  */
 public class Counting {
     public static void main(String[] args) throws Exception {
@@ -25,8 +26,13 @@ public class Counting {
         settings.put("statestore.cache.max.bytes", "0"); // a new count for each value
         settings.put("default.key.serde", Serdes.StringSerde.class);
         settings.put("default.value.serde", Serdes.StringSerde.class);
-        settings.put("main.consumer.session.timeout.ms", "3000");
-        settings.put("main.consumer.heartbeat.interval.ms", "500");
+        if (args[2].equals("streams")) { // the broker has the times of its members
+            settings.put("group.protocol", "streams");
+            settings.put("application.server", "localhost:" + (1024 + args[1].hashCode() % 1000));
+        } else {
+            settings.put("main.consumer.session.timeout.ms", "3000");
+            settings.put("main.consumer.heartbeat.interval.ms", "500");
+        }
         settings.put("auto.offset.reset", "earliest");
 
         StreamsBuilder builder = new StreamsBuilder();

@@ -16,6 +16,7 @@ _MODULES: Final = {
         "share_groups",
         "share_offsets",
         "share_states",
+        "streams_groups",
         "topic_ids",
     ),
     "cluster": ("cluster", "control"),

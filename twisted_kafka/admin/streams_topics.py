@@ -1,0 +1,56 @@
+"""Creates the internal topics of streams groups, which their coordinators find missing (Kafka: AutoTopicCreationManager)."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from twisted.logger import Logger
+
+from twisted_kafka.admin.topic_orders import NewTopic
+from twisted_kafka.admin.topics import TopicManager
+from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuota
+from twisted_kafka.system.bounded import BoundedCache
+from twisted_kafka.timing.clock import IClock
+
+_log = Logger()
+
+MOST_BYTES: Final = 1 << 20
+"""The most memory for errors that are remembered."""
+
+_NS_PER_MS: Final = 1_000_000
+
+
+class _Failure(NamedTuple):
+    message: str
+    until_ns: int
+
+
+class StreamsTopics:
+    """Creates topics, and does not try again for a while where that failed. Methods may be called on any thread."""
+
+    def __init__(self, topics: TopicManager, clock: IClock) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._failures: BoundedCache[str, _Failure] = BoundedCache(
+            MOST_BYTES, lambda name, failure: len(name) + len(failure.message)
+        )
+
+    def create(self, orders: Sequence[NewTopic], mutations: ControllerMutationQuota, retry_ms: int) -> dict[str, str]:
+        """Begin to create topics, without waiting; return the reasons by topic where that fails, or has failed in ``retry_ms``."""
+        now_ns = self._clock.monotonic_ns()
+        failed: dict[str, str] = {}
+        due = []
+        for order in orders:
+            failure = self._failures.get(order.name)
+            if failure is not None and now_ns < failure.until_ns:
+                failed[order.name] = failure.message
+            else:
+                due.append(order)
+        for result in self._topics.create_for_application(due, mutations) if due else ():
+            if result.error:
+                message = result.message or result.error.name
+                failed[result.name] = message
+                self._failures.put(result.name, _Failure(message, now_ns + retry_ms * _NS_PER_MS))
+                _log.warn("Topic {topic} of a streams group cannot be created: {reason}", topic=result.name, reason=message)
+            else:
+                self._failures.discard(result.name)
+        return failed
