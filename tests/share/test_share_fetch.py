@@ -87,6 +87,22 @@ def test_a_fetch_waits_for_the_first_record(topic: Topic) -> None:
         assert acquired_of(one.received_fetch()) == [(0, 0, 1)]
 
 
+@pytest.mark.parametrize("limits", [{"max_records": 0}, {"max_bytes": 0}])
+def test_a_fetch_for_nothing_is_answered_at_once(topic: Topic, limits: dict[str, int]) -> None:
+    with topic.member("one") as one:
+        assert one.fetch(max_wait_ms=60_000, **limits).responses == []
+        topic.produce("a")
+        assert one.fetch(max_wait_ms=60_000, **limits).responses == []
+        assert one.acquired() == [(0, 0, 1)]
+        assert one.fetch((0, 0, [ACCEPT]), max_wait_ms=60_000, **limits).responses[0].partitions[0].acknowledge_error_code == 0
+    assert topic.state() == (0, [(0, 0, 2, 1)])
+
+
+def test_a_fetch_of_at_least_no_bytes_does_not_wait(topic: Topic) -> None:
+    with topic.member("one") as one:
+        assert one.acquired(max_wait_ms=60_000, min_bytes=0) == []
+
+
 def test_a_released_record_ends_the_wait_of_another_member(topic: Topic) -> None:
     topic.produce("a")
     with topic.member("one") as one, topic.member("two") as two:
@@ -167,7 +183,9 @@ def test_a_partition_that_comes_back_is_in_the_response(topic: Topic) -> None:
         assert one.fetch(max_wait_ms=0).responses == []
         one.forget(0)
         added = [FetchTopic(topic_id=topic.topic_id, partitions=[FetchPartition(partition_index=0)])]
-        request = ShareFetchRequest(group_id=topic.name, member_id="one", share_session_epoch=one.epoch, topics=added)
+        request = ShareFetchRequest(
+            group_id=topic.name, member_id="one", share_session_epoch=one.epoch, max_records=1, topics=added
+        )
         assert len(one.call(request, ShareFetchResponse, 2).responses) == 1
         assert one.fetch(epoch=one.epoch + 1, max_wait_ms=0).responses == []
 

@@ -122,6 +122,7 @@ class ShareMember(RawClient):
         version: int = 2,
         partition: int = 0,
         min_bytes: int = 1,
+        max_bytes: int = 1 << 20,
     ) -> None:
         """Send ShareFetch. ``acknowledged`` are of ``partition``."""
         sent = self.epoch if epoch is None else epoch
@@ -136,7 +137,7 @@ class ShareMember(RawClient):
             share_session_epoch=sent,
             max_wait_ms=0 if renews else max_wait_ms,
             min_bytes=0 if renews else min_bytes,
-            max_bytes=0 if renews else 1 << 20,
+            max_bytes=0 if renews else max_bytes,
             max_records=0 if renews else max_records,
             batch_size=0 if renews else batch_size,
             share_acquire_mode=mode,

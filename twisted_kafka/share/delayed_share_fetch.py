@@ -23,6 +23,11 @@ class ShareFetchParams(NamedTuple):
     is_record_limit: bool
     """Whether ``max_records`` is a strict limit (KIP-1206)."""
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether the answer may wait for records."""
+        return self.max_wait_ms > 0 and self.min_bytes > 0
+
 
 class Fetched(NamedTuple):
     """What was acquired of a partition: its records, which may not be read from the file yet, or an error."""

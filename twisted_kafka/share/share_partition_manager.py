@@ -322,7 +322,7 @@ class SharePartitionManager:
         fetch = _Fetch(group_id, member_id, params, isolation, targets, clock.monotonic_ns())
         if not targets:
             return []
-        if params.max_wait_ms <= 0:
+        if not params.may_wait:
             return self._acquire(fetch, True) or []
         operation = DelayedShareFetch(params, partial(self._acquire, fetch), self.metrics.expired)
         shares = [target for _, target in targets if isinstance(target, SharePartition)]

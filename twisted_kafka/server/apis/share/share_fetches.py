@@ -106,11 +106,12 @@ class ShareFetchApis:
                     return self._fetched(context, request, session, {}, results)
 
                 return then(self._shares.end_session(session), ended)
+            if not (request.max_records and request.max_bytes):  # it only acknowledges records, or changes the session
+                session.unanswered.clear()
+                return self._fetched(context, request, session, {}, results)
             named = self._named(context, session.rotated())
             targets = [(identity, name) for identity, name in named if isinstance(name, TopicPartition)]
             refused = {identity: Fetched(Result(name)) for identity, name in named if isinstance(name, ErrorCode)}
-            if request.is_renew_ack:
-                return self._fetched(context, request, session, {}, results)
             fetching = self._shares.fetch(group_id, member_id, params, targets)
             if isinstance(fetching, ShareFetchAnswer):
                 context.give_up = fetching.give_up
