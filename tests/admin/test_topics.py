@@ -5,7 +5,7 @@ import pytest
 from twisted.logger import capturedLogs, formatEvent
 
 from tests.support.controller_cluster import Cluster
-from twisted_kafka.admin import topic_rules
+from twisted_kafka.admin.placement import ReplicaPlacement, assign_replicas
 from twisted_kafka.admin.topic_orders import NewPartitions, NewTopic, TopicResult
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.admin.topics import TopicManager
@@ -24,9 +24,9 @@ class Topics:
         cluster.start(*brokers)
         self.timer = Timer(cluster.clock)
         waits = TopicWaits(cluster.brokers.cache, cluster.clock, self.timer)
-        self.manager = TopicManager(
-            cluster.config, cluster.store, cluster.brokers.cache, cluster.controller, waits, randrange=lambda count: 0
-        )
+        cache = cluster.brokers.cache
+        placement = ReplicaPlacement(cache, randrange=lambda count: 0)
+        self.manager = TopicManager(cluster.config, cluster.store, cache, cluster.controller, waits, placement)
 
     def create(self, *topics: Any, timeout_ms: int = 1000, **options: Any) -> list[TopicResult]:
         future = self.manager.create_topics(topics, timeout_ms, **options)
@@ -341,7 +341,7 @@ def test_growth_named_twice_or_only_checked(topics: Topics) -> None:
 def test_replicas_are_spread_evenly() -> None:
     for brokers, factor in ((3, 3), (5, 3), (4, 2), (1, 1)):
         start, shift = random.randrange(brokers), random.randrange(brokers)
-        assigned = topic_rules.assign_replicas(range(brokers), brokers * 4, factor, start_index=start, shift=shift)
+        assigned = assign_replicas(range(brokers), brokers * 4, factor, start_index=start, shift=shift)
         for column in range(factor):
             counts = [sum(replicas[column] == broker for replicas in assigned.values()) for broker in range(brokers)]
             assert counts == [4] * brokers or column > 0
@@ -350,7 +350,7 @@ def test_replicas_are_spread_evenly() -> None:
 
 def test_the_assignment_is_the_one_of_kafkas_documentation() -> None:
     # Five brokers, ten partitions, three replicas: the example that describes Kafka's algorithm.
-    assigned = topic_rules.assign_replicas(range(5), 10, 3, start_index=0, shift=0)
+    assigned = assign_replicas(range(5), 10, 3, start_index=0, shift=0)
     assert [assigned[index] for index in (0, 1, 4, 5, 9)] == [[0, 1, 2], [1, 2, 3], [4, 0, 1], [0, 2, 3], [4, 1, 2]]
     with pytest.raises(InvalidReplicationFactorError):
-        topic_rules.assign_replicas([], 1, 1, start_index=0, shift=0)
+        assign_replicas([], 1, 1, start_index=0, shift=0)

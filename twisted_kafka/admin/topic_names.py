@@ -1,9 +1,37 @@
-"""Finds topics whose names collide in metrics, where '.' is written as '_' (Kafka: ``Topic.hasCollision``)."""
+"""Checks names of topics, and finds names that collide in metrics, where '.' is written as '_' (Kafka: ``Topic``)."""
 
+import re
 from collections.abc import Collection, Iterator
+from typing import Final
 
 from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.protocol.errors import InvalidTopicError
 from twisted_kafka.system import machine
+
+MAX_NAME_LENGTH: Final = 249
+CLUSTER_TOPIC: Final = "__cluster_metadata"
+
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def name_error(name: str) -> str | None:
+    """Return why a topic name is invalid; None if it is valid."""
+    if not name:
+        return "The topic name is invalid: it is empty, and the empty string is not allowed"
+    if name in (".", ".."):
+        return f"The topic name is invalid: {name!r} is not allowed"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"The topic name is invalid: its length {len(name)} is longer than {MAX_NAME_LENGTH}, which is the max allowed"
+    if _LEGAL.fullmatch(name) is None:
+        return f"The topic name is invalid: {name!r} has characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
+
+
+def ensure_valid_name(name: str) -> None:
+    """Raise InvalidTopicError for an invalid topic name."""
+    error = name_error(name)
+    if error is not None:
+        raise InvalidTopicError(error)
 
 
 def collision_key(name: str) -> str:

@@ -5,25 +5,22 @@ metadata cache has the change, or after the timeout (REQUEST_TIMED_OUT; the work
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final
 
 from twisted.logger import Logger
 
-from twisted_kafka.admin.policies import Policies, TopicOrder
-from twisted_kafka.admin.topic_names import CollidingNames, collision_key
-from twisted_kafka.admin.topic_orders import DEFAULT_COUNT, NewPartitions, NewTopic, TopicResult
-from twisted_kafka.admin.topic_rules import (
-    CLUSTER_TOPIC,
-    assign_replicas,
+from twisted_kafka.admin.placement import (
+    ReplicaPlacement,
     ensure_known_brokers,
     ensure_some_brokers,
     ensure_valid_assignment,
-    ensure_valid_name,
     ensure_valid_replicas,
-    name_error,
 )
+from twisted_kafka.admin.policies import Policies, TopicOrder
+from twisted_kafka.admin.topic_names import CLUSTER_TOPIC, CollidingNames, collision_key, ensure_valid_name, name_error
+from twisted_kafka.admin.topic_orders import DEFAULT_COUNT, NewPartitions, NewTopic, TopicResult
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.topic_config import ensure_no_null, validated_overrides
@@ -59,7 +56,6 @@ from twisted_kafka.protocol.errors import (
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from twisted_kafka.quota.controller_mutation_quota_manager import UNBOUNDED, ControllerMutationQuota
-from twisted_kafka.system import machine
 
 _log = Logger()
 
@@ -79,20 +75,16 @@ class TopicManager:
         metadata: MetadataCache,
         controller: KafkaController,
         waits: TopicWaits,
-        *,
+        placement: ReplicaPlacement,
         policies: Policies | None = None,
-        randrange: Callable[[int], int] | None = None,
-        is_cordoned: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``is_cordoned`` returns whether this broker's log directories take no new replicas."""
-        self._is_cordoned = is_cordoned
         self._config = config
         self._store = store
         self._metadata = metadata
         self._controller = controller
         self.waits = waits
         self._policies = policies or Policies(config)
-        self._randrange = randrange if randrange is not None else machine.chance.randrange
+        self._placement = placement
         self._logged_failures: dict[str, str] = {}
         self._colliding = CollidingNames(metadata)
         controller.add_topics_listener(waits.topics_changed)
@@ -181,7 +173,9 @@ class TopicManager:
                 )
             assignment = {index: list(replicas) for index, replicas in sorted(topic.assignments.items())}
         else:
-            assignment = self._spread(topic, self._with_space(brokers))
+            factor = topic.replication_factor
+            factor = self._config.int("default.replication.factor") if factor == DEFAULT_COUNT else factor
+            assignment = self._placement.of_topic(self._partitions_of(topic), factor)
         self._ensure_possible_name(topic.name, asked)
         if topic.assignments:
             ensure_valid_assignment(assignment)
@@ -193,18 +187,6 @@ class TopicManager:
         result.replication_factor = len(assignment[0])
         self._policies.ensure_topic(_order(topic, result))
         return TopicNode(partitions=assignment, topic_id=random_uuid())
-
-    def _with_space(self, brokers: Iterable[int]) -> list[int]:
-        """Return the brokers with a log directory for new replicas; other brokers' cordoned directories are unknown."""
-        own_id = self._metadata.broker_id if self._is_cordoned() else None
-        return [each for each in brokers if each != own_id]
-
-    def _spread(self, topic: NewTopic, brokers: Collection[int]) -> dict[int, list[int]]:
-        factor = topic.replication_factor
-        factor = self._config.int("default.replication.factor") if factor == DEFAULT_COUNT else factor
-        count = max(1, len(brokers))
-        start, shift = self._randrange(count), self._randrange(count)
-        return assign_replicas(brokers, self._partitions_of(topic), factor, start_index=start, shift=shift)
 
     def _write(self, planned: Sequence[tuple[TopicResult, TopicNode]]) -> None:
         config_paths = [znodes.config_path(f"topics/{result.name}") for result, _ in planned]
@@ -410,9 +392,7 @@ class TopicManager:
                 )
             new = {before + index: list(replicas) for index, replicas in enumerate(topic.assignments)}
         else:
-            ids = sorted(self._with_space(brokers))
-            start = ids.index(first[0]) if first[0] in ids else 0
-            new = assign_replicas(ids, added, len(first), start_index=start, shift=start, first_partition=before)
+            new = self._placement.of_more(first, before, added)
         result.num_partitions = topic.count
         larger = TopicNode(partitions={**node.partitions, **new}, topic_id=node.topic_id)
         return Set(znodes.topic_path(topic.name), larger.encode(), found[1].version), added

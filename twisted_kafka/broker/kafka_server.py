@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from twisted.logger import Logger
 
 from twisted_kafka.access_log.access_log import AccessLog, make_access_log
+from twisted_kafka.admin.placement import ReplicaPlacement
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.broker.api_families import ApiDependencies
@@ -550,8 +551,8 @@ class KafkaServer:
             self.metadata,
             controller,
             waits,
-            policies=administration.policies,
-            is_cordoned=lambda: self.logs is not None and self.logs.is_cordoned,
+            ReplicaPlacement(self.metadata, is_cordoned=lambda: self.logs is not None and self.logs.is_cordoned),
+            administration.policies,
         )
         return topics
 

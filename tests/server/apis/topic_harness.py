@@ -9,6 +9,7 @@ from twisted_kafka.admin.config_resources import BrokerConfigs, ClientMetricsCon
 from twisted_kafka.admin.configs import ConfigAdmin, IConfigResource
 from twisted_kafka.admin.loggers import LoggerLevels
 from twisted_kafka.admin.partitions import PartitionAdmin
+from twisted_kafka.admin.placement import ReplicaPlacement
 from twisted_kafka.admin.policies import Policies
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.admin.topics import TopicManager
@@ -114,7 +115,9 @@ class OneBroker:
         self.controller.startup()
         waits = TopicWaits(self.cache, self.clock, Timer(self.clock))
         policies = Policies(self.config)
-        self.topics = TopicManager(self.config, self.store, self.cache, self.controller, waits, policies=policies)
+        self.topics = TopicManager(
+            self.config, self.store, self.cache, self.controller, waits, ReplicaPlacement(self.cache), policies
+        )
         self.quotas = QuotaManagers(self.config, self.clock, MetricsRegistry(self.clock), Timer(self.clock))
         self.loggers = LoggerLevels()
         groups = GroupConfigManager(self.config)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from twisted_kafka.admin.config_resource_types import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ensure_own_broker
 from twisted_kafka.admin.loggers import LoggerLevels
-from twisted_kafka.admin.topic_rules import ensure_valid_name
+from twisted_kafka.admin.topic_names import ensure_valid_name
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.client_metrics import subscription_path
 from twisted_kafka.group_coordinator.group_config_manager import group_entity_path

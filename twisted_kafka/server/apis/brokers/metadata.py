@@ -5,8 +5,8 @@ error. DescribeCluster v0-2: v1 endpoint type. DescribeTopicPartitions v0, paged
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+from twisted_kafka.admin.topic_names import name_error
 from twisted_kafka.admin.topic_orders import log_topic_change
-from twisted_kafka.admin.topic_rules import name_error
 from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache, MetadataSnapshot, PartitionState

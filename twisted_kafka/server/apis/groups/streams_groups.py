@@ -10,8 +10,8 @@ from concurrent.futures import Future
 from typing import Final, NamedTuple
 
 from twisted_kafka.admin.streams_topics import StreamsTopics
+from twisted_kafka.admin.topic_names import name_error
 from twisted_kafka.admin.topic_orders import DEFAULT_COUNT, NewTopic
-from twisted_kafka.admin.topic_rules import name_error
 from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
 from twisted_kafka.group_coordinator.requests import Client
 from twisted_kafka.group_coordinator.state.streams.configured_topology import InternalTopic, Status

@@ -1,6 +1,6 @@
 """DescribeProducers v0 (KIP-664)."""
 
-from twisted_kafka.admin.topic_rules import ensure_valid_name
+from twisted_kafka.admin.topic_names import ensure_valid_name
 from twisted_kafka.log.producer_state.producer_state_manager import ProducerEntry
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext

@@ -1,40 +1,46 @@
-"""Validates topic names, and assigns replicas to brokers (Kafka: ``Topic``, ``AdminUtils``)."""
+"""Chooses the brokers of new partitions' replicas, and checks what clients choose (Kafka: ``AdminUtils``)."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from twisted_kafka.protocol.errors import (
-    InvalidPartitionsError,
-    InvalidReplicaAssignmentError,
-    InvalidReplicationFactorError,
-    InvalidTopicError,
-)
-
-MAX_NAME_LENGTH: Final = 249
-CLUSTER_TOPIC: Final = "__cluster_metadata"
-
-_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.protocol.errors import InvalidPartitionsError, InvalidReplicaAssignmentError, InvalidReplicationFactorError
+from twisted_kafka.system import machine
 
 
-def name_error(name: str) -> str | None:
-    """Return why a topic name is invalid; None if it is valid."""
-    if not name:
-        return "The topic name is invalid: it is empty, and the empty string is not allowed"
-    if name in (".", ".."):
-        return f"The topic name is invalid: {name!r} is not allowed"
-    if len(name) > MAX_NAME_LENGTH:
-        return f"The topic name is invalid: its length {len(name)} is longer than {MAX_NAME_LENGTH}, which is the max allowed"
-    if _LEGAL.fullmatch(name) is None:
-        return f"The topic name is invalid: {name!r} has characters other than ASCII alphanumerics, '.', '_' and '-'"
-    return None
+class ReplicaPlacement:
+    """Spreads replicas over the brokers of the cluster that take new ones."""
 
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        randrange: Callable[[int], int] | None = None,
+        is_cordoned: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``is_cordoned`` returns whether this broker's log directories take no new replicas; other brokers' are unknown."""
+        self._metadata = metadata
+        self._randrange = randrange if randrange is not None else machine.chance.randrange
+        self._is_cordoned = is_cordoned
 
-def ensure_valid_name(name: str) -> None:
-    """Raise InvalidTopicError for an invalid topic name."""
-    error = name_error(name)
-    if error is not None:
-        raise InvalidTopicError(error)
+    def of_topic(self, partitions: int, replication_factor: int) -> dict[int, list[int]]:
+        """Return the brokers of each partition of a new topic, from random ones on; raises as ``assign_replicas`` does."""
+        brokers = self._brokers()
+        count = max(1, len(brokers))
+        start, shift = self._randrange(count), self._randrange(count)
+        return assign_replicas(brokers, partitions, replication_factor, start_index=start, shift=shift)
+
+    def of_more(self, first: Sequence[int], before: int, added: int) -> dict[int, list[int]]:
+        """Return the brokers of each partition that is added to ``before`` ones, as if the topic had been made with all of them.
+
+        ``first`` are the brokers of partition 0.
+        """
+        brokers = sorted(self._brokers())
+        start = brokers.index(first[0]) if first[0] in brokers else 0
+        return assign_replicas(brokers, added, len(first), start_index=start, shift=start, first_partition=before)
+
+    def _brokers(self) -> list[int]:
+        brokers: Iterable[int] = self._metadata.snapshot.brokers
+        own_id = self._metadata.broker_id if self._is_cordoned() else None
+        return [each for each in brokers if each != own_id]
 
 
 def assign_replicas(
