@@ -90,8 +90,15 @@ TIME_OF_DAY = {"time", "monotonic", "time_ns", "monotonic_ns", "sleep"}
 Nodes = Sequence[ast.AST]
 
 
+KINDS = (
+    *(ast.AnnAssign, ast.arg, ast.Assign, ast.AsyncFunctionDef, ast.Attribute, ast.Call, ast.ClassDef, ast.FunctionDef),
+    *(ast.Import, ast.ImportFrom, ast.keyword),
+)
+"""The nodes that rules are about: a quarter of all."""
+
+
 def nodes_of(path: Path) -> Nodes:
-    return list(ast.walk(ast.parse(path.read_text())))
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, KINDS)]
 
 
 def _calls_of_time(nodes: Nodes) -> Iterator[str]:
@@ -131,7 +138,7 @@ def _threads_made(nodes: Nodes) -> Iterator[str]:
 
 def _ways_around_the_machine(nodes: Nodes) -> Iterator[str]:
     """Find what the standard library is asked for, and names of ``machine`` that were bound before a world could replace them."""
-    annotated = {id(part) for node in nodes for part in ast.walk(_annotation(node))}
+    annotated = {id(part) for node in nodes for part in _annotation(node)}
     for node in nodes:
         match node:
             case ast.Attribute(value=ast.Name(id=module), attr=name) if name in OF_THE_MACHINE.get(module, ()):
@@ -147,8 +154,10 @@ def _ways_around_the_machine(nodes: Nodes) -> Iterator[str]:
                 yield f"line {node.lineno}: import the module, whose names a world replaces"
 
 
-def _annotation(node: ast.AST) -> ast.AST:
-    return getattr(node, "annotation", None) or getattr(node, "returns", None) or ast.Pass()
+def _annotation(node: ast.AST) -> Iterator[ast.AST]:
+    annotation = getattr(node, "annotation", None) or getattr(node, "returns", None)
+    if annotation is not None:
+        yield from ast.walk(annotation)
 
 
 def _raw_transfers(nodes: Nodes) -> Iterator[str]:

@@ -50,8 +50,16 @@ def _names(node: ast.ClassDef) -> Iterator[str]:
                 yield name
 
 
+def _classes(node: ast.AST) -> Iterator[ast.ClassDef]:
+    """Find classes in the bodies of modules, classes, functions and conditions, without a look at expressions."""
+    for each in (*getattr(node, "body", ()), *getattr(node, "orelse", ())):
+        if isinstance(each, ast.ClassDef):
+            yield each
+        yield from _classes(each)
+
+
 def kinds_in(text: str, room: str) -> list[Kind]:
-    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
+    nodes = list(_classes(ast.parse(text)))
     bases = ({ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases} for node in nodes)
     return [Kind(room, node.name, its, set(_names(node))) for node, its in zip(nodes, bases, strict=True)]
 
