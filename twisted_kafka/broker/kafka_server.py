@@ -18,7 +18,7 @@ from twisted_kafka.broker.peers.cluster_parts import ClusterParts
 from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient
 from twisted_kafka.broker.peers.replication_parts import BrokerParts, Replication
 from twisted_kafka.broker.registration.registrar import BrokerRegistrar
-from twisted_kafka.broker.request_serving import Guise, RequestServing
+from twisted_kafka.broker.request_serving import Guise, InFlightRow, RequestServing
 from twisted_kafka.broker.running import Running, stop_part
 from twisted_kafka.broker.security_protocols import channel_builders, make_sasl_resources
 from twisted_kafka.broker.settings.administration import Administration
@@ -99,6 +99,7 @@ from twisted_kafka.transaction_coordinator.transaction_coordinator import Transa
 
 if TYPE_CHECKING:
     from twisted_kafka.console.cluster.in_process import LocalBroker
+    from twisted_kafka.console.live.live import Live
     from twisted_kafka.console.web.console import WebConsole
     from twisted_kafka.metrics.listener import MetricsListener
 
@@ -148,7 +149,7 @@ class KafkaServer:
         """The versions of each API that are served."""
         return self._serving.supported_apis
 
-    def in_flight(self, group_id: str) -> list[tuple[str, int, int, int, str, int, str]]:
+    def in_flight(self, group_id: str) -> list[InFlightRow]:
         """Return a share group's records in flight (``Broker.in_flight``)."""
         shares = self._running.share_partitions
         return [
@@ -167,6 +168,10 @@ class KafkaServer:
     def local_broker(self) -> "LocalBroker":
         """Return what asks this broker in process, as any principal. The broker has started."""
         return self._serving.local_broker(self._running.access_log)
+
+    def live(self) -> "Live":
+        """Return what only this broker knows: requests, connections, threads. The broker has started."""
+        return self._serving.live(self._running, self.in_flight)
 
     @property
     def console_url(self) -> str | None:
@@ -645,7 +650,7 @@ class KafkaServer:
 
         assert self.configs is not None
         open_session = self.local_broker().session
-        running.console = console = WebConsole(self.config, self._clock, main.reactor, open_session, self.configs, None)
+        running.console = console = WebConsole(self.config, self._clock, main.reactor, open_session, self.configs, self.live())
         console.start()
 
     def _reconfigurables(

@@ -27,6 +27,10 @@ from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
     from twisted_kafka.console.cluster.in_process import LocalBroker
+    from twisted_kafka.console.live.live import Live
+
+InFlightRow = tuple[str, int, int, int, str, int, str]
+"""Records of a share group in one state: topic, partition, first and last offset, state, delivery count, and the member's id."""
 
 
 class Guise(NamedTuple):
@@ -54,6 +58,7 @@ class RequestServing:
         self.diagnoses = Diagnoses(clock, None if self._interceptor is None else self._interceptor.own_client_id)
         self._disabled_apis: Callable[[], frozenset[int]] = frozenset
         self._data_plane: RequestPlane | None = None
+        self._handling: IRequestHandling | None = None
         self.supported_apis: dict[int, tuple[int, int]] = {}
         """The versions of each API that are served, from the start of the handlers on."""
 
@@ -89,6 +94,21 @@ class RequestServing:
         channel = self._data_plane.request_channel
         return LocalBroker(lambda: self._config.broker_id, channel, self.told_apis, observers, listener, self._clock)
 
+    def live(self, running: Running, in_flight: Callable[[str], list[InFlightRow]]) -> "Live":
+        """Return what only this broker knows, for the console. Called once the handlers have started."""
+        from twisted_kafka.console.live.capture import Capture  # few brokers have a console
+        from twisted_kafka.console.live.live import Live, Parts
+
+        assert self._data_plane is not None, "the handlers have started"
+        assert self._handling is not None
+        assert running.sockets is not None
+        assert running.handlers is not None
+        assert running.groups is not None
+        capture = Capture(running.handlers, self._handling, running.sockets, self._clock)
+        channel, metrics, settings = self._data_plane.request_channel, self._metrics, self._config.originals
+        readers = running.groups.readers
+        return Live(Parts(capture, running.sockets, channel, metrics, self.diagnoses, readers, in_flight, settings, self._clock))
+
     def start(
         self,
         dependencies: ApiDependencies,
@@ -113,6 +133,7 @@ class RequestServing:
                 apis = make_apis(plane.request_channel)
             else:
                 apis = self._interceptor.intercept(make_apis, plane.request_channel, metadata.topic_name)
+            self._handling = self._handling or apis
             return KafkaRequestHandlerPool(plane, apis.handle, threads, self._clock, self._metrics, self._on_fatal, apis)
 
         data_plane, control_plane = planes

@@ -106,6 +106,10 @@ class GroupCoordinator:
             self._expiry.cancel()
         self.runtime.shutdown()
 
+    def readers(self, topic: str) -> list[str]:
+        """Return the ids of the groups of this broker that have an offset of the topic. Takes no shard's lock."""
+        return [group_id for shard in self.runtime.peek() for group_id in shard.store.offsets.groups_with(topic)]
+
     def partition_for(self, group_id: str) -> int:
         """Return the partition of ``__consumer_offsets`` that stores the group."""
         return self.runtime.partition_for(group_id)

@@ -95,6 +95,12 @@ class SocketServer:
         for processor in self.processors:  # one that was made meanwhile may have it already
             processor.add_observer(observer)
 
+    def remove_observer(self, observer: IRequestObserver) -> None:
+        """Notify an observer no more. From any thread."""
+        self._observers = tuple(each for each in self._observers if each is not observer)
+        for processor in self.processors:
+            processor.remove_observer(observer)
+
     # Start and stop.
 
     def start(self) -> None:

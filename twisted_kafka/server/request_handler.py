@@ -1,7 +1,7 @@
 """The threads that handle requests (Kafka: KafkaRequestHandler, KafkaRequestHandlerPool)."""
 
 from collections.abc import Callable, Container, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from twisted.logger import Logger
 
@@ -14,6 +14,9 @@ from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import MAX_PARK_S, CallbackRequest, RequestBundle, RequestChannel
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
+
+if TYPE_CHECKING:
+    from twisted_kafka.server.interception import IRequestHandling
 
 _log = Logger()
 
@@ -66,6 +69,10 @@ class KafkaRequestHandler:
         self.name = name
         self.has_ended = False
         """Whether it takes no more requests."""
+
+    def redirect(self, handle: Callable[[Request], None], bundles: IBundleHandling | None) -> None:
+        """Call these from the next request on."""
+        self._handle, self._bundles = handle, bundles
 
     def run(self, parker: Parker) -> None:
         """Handle requests until shutdown, or until another thread has this role (``IRole.run``)."""
@@ -224,6 +231,13 @@ class KafkaRequestHandlerPool:
             for _ in range(self._size - num_threads):
                 self._channel.send_shutdown_request()
             self._size = num_threads
+
+    def redirect(self, handling: "IRequestHandling") -> None:
+        """Let all handlers call this object, which handles the same APIs together, from their next request on."""
+        with self._lock:
+            self._handle, self._bundles = handling.handle, handling
+            for handler, _ in self._handlers:
+                handler.redirect(self._handle, self._bundles)
 
     def _add(self) -> None:
         names = {handler.name for handler, _ in self._handlers}

@@ -10,6 +10,8 @@ from twisted_kafka.network.connection.channel_state import (
     MUTE,
     MUTED,
     MUTED_AND_RESPONSE_PENDING,
+    MUTED_AND_THROTTLED,
+    MUTED_AND_THROTTLED_AND_RESPONSE_PENDING,
     NOT_MUTED,
     REQUEST_RECEIVED,
     RESPONSE_SENT,
@@ -128,6 +130,11 @@ class KafkaChannel:
     def is_open(self) -> bool:
         """Whether responses can still be sent."""
         return self.state != CLOSED
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether a quota holds its next request back."""
+        return self.state in (MUTED_AND_THROTTLED, MUTED_AND_THROTTLED_AND_RESPONSE_PENDING)
 
     @property
     def holds_memory(self) -> bool:

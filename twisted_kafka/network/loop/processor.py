@@ -205,6 +205,10 @@ class Processor:
         if observer.request_completed not in self._observers:
             self._observers = (*self._observers, observer.request_completed)
 
+    def remove_observer(self, observer: IRequestObserver) -> None:
+        """Notify an observer no more."""
+        self._observers = tuple(each for each in self._observers if each != observer.request_completed)
+
     def accept(self, connected: socket.socket, peer: tuple[Any, ...], blocked: "Acceptor | None" = None) -> bool:
         """Take over a connection that ConnectionQuotas has counted; return False if ``NEW_CONNECTIONS`` are waiting already.
 

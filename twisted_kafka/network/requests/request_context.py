@@ -94,6 +94,7 @@ class ConnectionInfo:
     __slots__ = (
         "authenticator",
         "client_address",
+        "client_id",
         "connection_id",
         "is_closed",
         "is_privileged_listener",
@@ -130,6 +131,8 @@ class ConnectionInfo:
         self.on_closed: Callable[[], object] | None = None
         """Called on a handler's thread when the connection is closed. Set by handlers that keep something until then."""
         self.is_closed = False
+        self.client_id: str | None = None
+        """The client id of its ApiVersions request; each request has its own."""
         self.software_name = "unknown"
         self.software_version = "unknown"
 

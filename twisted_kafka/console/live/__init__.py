@@ -1,0 +1,1 @@
+"""What only this broker knows of itself: requests, connections, threads, rates. It notes nothing while nobody looks."""

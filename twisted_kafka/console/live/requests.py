@@ -1,0 +1,223 @@
+"""Captured requests as a page shows them: a list, and one request decoded."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from twisted_kafka.console.live.capture import KEPT_BYTES, SECRET, Captured
+from twisted_kafka.protocol.api import ApiKey, request_class, response_class
+from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.compiler.schema import Struct
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.headers import parse_response_header
+from twisted_kafka.protocol.regions import FileRegion
+from twisted_kafka.system.client_text import bounded_text
+
+MOST_VALUES: Final = 2_000
+"""Most values of a decoded message that are shown."""
+MOST_SHOWN: Final = 500
+"""Most requests of a list."""
+
+PHASES: Final = ("request_queue", "local", "remote", "throttle", "response_queue", "send", "total")
+"""The names of ``RequestRow.phases_us``, as in the access log."""
+
+_APIS: Final = frozenset(map(int, ApiKey))
+_ERRORS: Final = frozenset(map(int, ErrorCode))
+_SIZE_BYTES: Final = 4
+_SHOWN_BYTES: Final = 32
+_RECORDS: Final = "records"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    """A captured request."""
+
+    number: int
+    completed_ms: int
+    """Since the epoch."""
+    api: str
+    version: int
+    client_id: str
+    principal: str
+    software: str
+    address: str
+    listener: str
+    connection: str
+    topics: tuple[str, ...]
+    """The first of them."""
+    group: str | None
+    error: str | None
+    """The name of the first error code in the response."""
+    request_bytes: int
+    response_bytes: int
+    phases_us: tuple[int, ...]
+
+    @property
+    def total_us(self) -> int:
+        """From its last byte to the end of the response."""
+        return self.phases_us[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDetail:
+    """A captured request with its messages."""
+
+    row: RequestRow
+    request: Any
+    """Fields by name, as JSON has them; a text says why there are none."""
+    response: Any
+    refusal: str | None
+    """Why the connection was closed instead of an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFilter:
+    """Which requests a list has. The form of an address: texts and numbers; an empty one counts for nothing."""
+
+    api: str = ""
+    client: str = ""
+    """A part of the client id, the principal, the software or the address."""
+    topic: str = ""
+    """A part of a topic's name or of the group's id."""
+    only_errors: bool = False
+    slower_ms: float = 0.0
+    since: int = 0
+    """Only requests with a larger number: for a live list."""
+
+    def takes(self, row: RequestRow) -> bool:
+        """Whether a request is in the list."""
+        named = (*row.topics, row.group or "")
+        return (
+            row.number > self.since
+            and self.api.casefold() in row.api.casefold()
+            and any(self.client.casefold() in each.casefold() for each in (row.client_id, row.principal, row.software, row.address))
+            and any(self.topic.casefold() in each.casefold() for each in named)
+            and (not self.only_errors or row.error is not None)
+            and row.total_us >= self.slower_ms * 1_000
+        )
+
+
+_MOST_TOPICS: Final = 10
+
+
+def row_of(captured: Captured) -> RequestRow:
+    """Return a captured request for the list. Texts of clients are bounded."""
+    request = captured.request
+    context, connection = request.context, request.context.connection
+    key = context.api_key
+    return RequestRow(
+        captured.number,
+        captured.completed_ms,
+        api_name(key),
+        context.api_version,
+        bounded_text(context.client_id or ""),
+        bounded_text(str(connection.principal)),
+        f"{connection.software_name} {connection.software_version}",
+        connection.client_address,
+        connection.listener_name,
+        connection.connection_id,
+        tuple(bounded_text(each[0]) for each in (context.topics or ())[:_MOST_TOPICS]),
+        None if context.group is None else bounded_text(context.group[0]),
+        error_name(context.error),
+        request.request_bytes,
+        request.response_bytes,
+        tuple(each // 1_000 for each in request.phases_ns()),
+    )
+
+
+def error_name(code: int) -> str | None:
+    """Return the name of an error code, None for no error."""
+    if not code:
+        return None
+    return ErrorCode(code).name if code in _ERRORS else f"error {code}"
+
+
+def api_name(key: int) -> str:
+    """Return the name of an API."""
+    return ApiKey(key).title if key in _APIS else f"API key {key}"
+
+
+def rows(captured: Sequence[Captured], wanted: RequestFilter, count: int = 100) -> tuple[RequestRow, ...]:
+    """Return the latest requests that the filter takes, the newest first."""
+    found: list[RequestRow] = []
+    for each in reversed(captured):
+        if each.number <= wanted.since or len(found) >= min(count, MOST_SHOWN):
+            break
+        row = row_of(each)
+        if wanted.takes(row):
+            found.append(row)
+    return tuple(found)
+
+
+def detail_of(captured: Captured) -> RequestDetail:
+    """Return a captured request decoded. Records are shown as their size."""
+    request = captured.request
+    context = request.context
+    key, version = context.api_key, context.api_version
+    if key in SECRET:
+        why = "not kept: it may have a password, a token or a secret setting"
+        return RequestDetail(row_of(captured), why, why, context.refusal)
+    if not captured.frame:
+        sent: Any = "not kept: the client had not logged in"
+    elif len(captured.frame) > KEPT_BYTES:
+        sent = f"not kept: it is larger than {KEPT_BYTES:,} bytes"
+    else:
+        sent = _decoded(request_class, key, version, captured.frame, request.body_offset)
+    received: Any = "none" if not request.response_bytes else f"not kept: it is larger than {KEPT_BYTES:,} bytes"
+    if captured.response:
+        body = b"".join(captured.response)[_SIZE_BYTES:]
+        missing = request.response_bytes - _SIZE_BYTES - len(body)
+        received = "not kept: it has records from a file" if missing else _response(key, version, body)
+    return RequestDetail(row_of(captured), sent, received, context.refusal)
+
+
+def _response(key: int, version: int, body: bytes) -> Any:
+    try:
+        offset = parse_response_header(key, version, body)[1]
+    except Exception as error:  # noqa: BLE001 a body that cannot be read is shown as that
+        return f"cannot be read: {error}"
+    return _decoded(response_class, key, version, body, offset)
+
+
+def _decoded(kind: Any, key: int, version: int, data: bytes, offset: int) -> Any:
+    try:
+        message = kind(key).decode(data, version, offset)
+    except Exception as error:  # noqa: BLE001 what a client sent need not be readable
+        return f"cannot be read: {error}"
+    return shown(message)
+
+
+class _Left:
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+
+def shown(message: Message) -> Any:
+    """Return a message as JSON has it: bytes in hexadecimal, records as their size, and at most ``MOST_VALUES`` values."""
+    return _shown(message, "", _Left(MOST_VALUES))
+
+
+def _shown(value: Any, name: str, left: _Left) -> Any:
+    left.count -= 1
+    if left.count < 0:
+        return "..."
+    match value:
+        case str():
+            return bounded_text(value)
+        case None | bool() | int() | float():
+            return value
+        case bytes() | bytearray() | memoryview():
+            return f"{len(value):,} bytes" if name == _RECORDS or len(value) > _SHOWN_BYTES else bytes(value).hex()
+        case FileRegion():
+            return f"{len(value):,} bytes"
+        case list() | tuple() if name == _RECORDS:
+            return f"{sum(len(each) for each in value):,} bytes"
+        case list() | tuple():
+            return [_shown(each, "", left) for each in value[: max(0, left.count)]]
+        case Struct():
+            return {
+                each.name: "(hidden)" if each.secret else _shown(getattr(value, each.name), each.name, left)
+                for each in value.FIELDS
+            }
+        case _:
+            return bounded_text(str(value))
