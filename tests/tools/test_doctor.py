@@ -179,4 +179,4 @@ def test_a_group_that_is_rebalancing(capsys: pytest.CaptureFixture[str]) -> None
             connection.sendall(len(frame).to_bytes(4, "big") + frame)
             broker.wait_for_group("billing", "PreparingRebalance")
             assert main(["doctor", broker.bootstrap_servers]) == 0
-    assert "warning: rebalancing now: billing; run doctor again; if the group still rebalances" in capsys.readouterr().out
+    assert "warning: rebalancing now: billing; look again; if the group still rebalances" in capsys.readouterr().out

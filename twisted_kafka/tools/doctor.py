@@ -3,10 +3,11 @@
 import argparse
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from twisted_kafka.config.properties import load_properties
 from twisted_kafka.console.cluster.reach import NoAnswerError, Reach, parse_address
+from twisted_kafka.console.queries.findings import NOTE, OK, PROBLEM, WARNING, Finding, of_groups, of_partitions
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
@@ -14,15 +15,9 @@ from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, Desc
 from twisted_kafka.protocol.messages.groups import ListGroupsRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
-OK: Final = "ok"
-NOTE: Final = "note"
-WARNING: Final = "warning"
-PROBLEM: Final = "problem"
-
 _TIMEOUT_S: Final = 5.0
 _CLIENT_ID: Final = "twisted-kafka-doctor"
 _MAX_BROKERS: Final = 100
-_MAX_NAMES: Final = 5
 _METADATA_VERSION: Final = 2
 """Any Kafka since 0.10.1 serves it, and it is the first with the cluster's id."""
 _CONFIGS_VERSION: Final = 1
@@ -35,13 +30,6 @@ _BROKER: Final = 4
 """The resource type of a broker's settings."""
 _CREATION_KEY: Final = "auto.create.topics.enable"
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
-
-
-class Finding(NamedTuple):
-    """One line of the report."""
-
-    kind: str
-    text: str
 
 
 def add_command(parser: argparse.ArgumentParser) -> None:
@@ -103,14 +91,7 @@ def _groups(broker: Any, served: dict[int, tuple[int, int]], client: Reach) -> I
     if served.get(ApiKey.LIST_GROUPS, (0, 0))[1] < _GROUPS_VERSION:
         return
     answer = client.ask(broker.host, broker.port, ListGroupsRequest(states_filter=list(_REBALANCING)), _GROUPS_VERSION)
-    names = [group.group_id for group in answer.groups]
-    if names:
-        shown = ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
-        advice = (
-            "run doctor again; if the group still rebalances, its members keep joining and leaving, "
-            "or handle records for longer than max.poll.interval.ms"
-        )
-        yield Finding(WARNING, f"rebalancing now: {shown}; {advice}")
+    yield from of_groups([group.group_id for group in answer.groups])
 
 
 def _creation(brokers: list[Any], served: dict[int, tuple[int, int]], client: Reach) -> Iterator[Finding]:
@@ -173,9 +154,4 @@ def _partitions(metadata: MetadataResponse) -> Iterator[Finding]:
     partitions = [partition for topic in metadata.topics for partition in topic.partitions]
     offline = sum(partition.leader_id < 0 for partition in partitions)
     behind = sum(len(partition.isr_nodes) < len(partition.replica_nodes) for partition in partitions)
-    if offline:
-        yield Finding(PROBLEM, f"{offline} of {len(partitions)} partitions have no leader: start the brokers with their replicas")
-    if behind:
-        yield Finding(WARNING, f"{behind} of {len(partitions)} partitions are under-replicated: a broker is down or slow")
-    if not offline and not behind:
-        yield Finding(OK, f"{len(partitions)} partitions have a leader and all of their replicas")
+    yield from of_partitions(len(partitions), offline, behind)
