@@ -61,7 +61,9 @@ def installed(requirements: Iterable[str]) -> dict[str, Distribution | None]:
 def applies(requirement: str, extras: list[str]) -> bool:
     marker = requirement.partition(";")[2]
     asked = re.findall(r"""extra\s*==\s*["']([\w-]+)["']""", marker)
-    is_elsewhere = re.search(r"""(sys_platform|platform_system|os_name) *== *["'](win32|Windows|nt)|python_version *<""", marker)
+    is_elsewhere = re.search(
+        r"""(sys_platform|platform_system|os_name) *== *["'](win32|Windows|nt|emscripten)|python_version *<""", marker
+    )
     return is_elsewhere is None and (not asked or bool(set(asked) & set(extras)))
 
 

@@ -35,7 +35,7 @@ def completed_by_bash(script: Path, *words: str) -> list[str]:
 @pytest.mark.parametrize("script", ["bash"], indirect=True)
 def test_bash_completes_commands_actions_options_and_choices(script: Path) -> None:
     assert {"topics", "serve", "report", "doctor"} <= set(completed_by_bash(script, ""))
-    assert completed_by_bash(script, "to") == ["topics"]
+    assert completed_by_bash(script, "topi") == ["topics"]
     assert completed_by_bash(script, "topics", "cr") == ["create"]
     assert completed_by_bash(script, "topics", "create", "--part") == ["--partitions"]
     assert completed_by_bash(script, "topics", "create", "orders", "-r", "1", "--if") == ["--if-not-exists"]

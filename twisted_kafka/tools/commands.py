@@ -54,6 +54,8 @@ COMMANDS: Final = {
     "record": Command("recordings", "record the requests of clients to any Kafka broker, as a proxy in front of it", "add_record"),
     "replay": Command("recordings", "send recorded requests to a broker, and report every answer that differs", "add_replay"),
     "compare": Command("compare.command", "send the same requests to two Kafka brokers, and report every answer that differs"),
+    "top": Command("top.command", "show brokers, busy topics and lagging groups live in a terminal"),
+    "mcp": Command("agent.command", "let an agent look at a Kafka cluster (Model Context Protocol)"),
     "test-server": Command("test_server", "run a broker for tests in any language, with faults, requests and a clock over HTTP"),
 }
 

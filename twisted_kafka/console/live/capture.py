@@ -1,7 +1,7 @@
 """The last requests, with their bytes. They are captured while somebody looks, and a broker that nobody looks at pays nothing.
 
-Looking puts a function of this module before those that the handlers call, and an observer behind the processors. Both are taken
-away again when nobody has looked for a minute.
+Looking puts a function of this module before the functions that handlers call, and an observer behind the processors. They are
+removed when nobody has looked for a minute.
 """
 
 import threading

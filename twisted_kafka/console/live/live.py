@@ -77,7 +77,7 @@ class ClientRow:
     idle_s: float
     """The time since something came over one of them."""
     busy: str
-    """The API of a request that is being handled, empty if there is none."""
+    """The API of a request in progress, or empty."""
     throttled: int
     """Connections that a quota holds back."""
 
@@ -140,9 +140,9 @@ class InFlight:
 
 
 class Live:
-    """Answers for users who may describe the cluster, the user of the session that each method gets.
+    """Answers for users with the right to describe the cluster: the user of the session that each method gets.
 
-    A method raises CommandError for a user who may not.
+    A method raises CommandError for any other user.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -245,7 +245,7 @@ class Live:
         return tuple(reversed(self._parts.diagnoses.lines))
 
     def readers(self, topic: str) -> tuple[str, ...]:
-        """Return the groups that have offsets of a topic. The caller shows those that its user may describe."""
+        """Return the groups that have offsets of a topic. The caller shows those of them to which its user has rights."""
         return tuple(sorted(self._parts.readers(topic)))
 
     def in_flight(self, session: Session, group: str) -> tuple[InFlight, ...]:

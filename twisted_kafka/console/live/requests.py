@@ -64,7 +64,7 @@ class RequestDetail:
 
     row: RequestRow
     request: Any
-    """Fields by name, as JSON has them; a text says why there are none."""
+    """Fields by name, as in JSON, or a text with the reason for their absence."""
     response: Any
     refusal: str | None
     """Why the connection was closed instead of an answer."""

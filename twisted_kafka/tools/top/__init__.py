@@ -1,0 +1,1 @@
+"""``twisted-kafka top``: a cluster, live in a terminal."""
