@@ -15,6 +15,7 @@ class Shown(NamedTuple):
     status: int
     body: str
     location: str
+    policy: str
 
     @property
     def text(self) -> str:
@@ -41,10 +42,18 @@ class Browser(Fake):
         return self._send("POST", path, urlencode({"token": self.token(), **form}))
 
     def token(self) -> str:
-        found = re.search(r'name="token" value="(\w+)"', self.get("/login").body) or re.search(
-            r'name="token" value="(\w+)"', self.get("/topic-new").body
-        )
-        return found[1] if found else ""
+        """The token of this browser's forms, from any page that has one."""
+        pages = map(self.get, ("/login", "/change?action=create-topic", "/report"))
+        return next((found[1] for page in pages if (found := re.search(r'name="token" value="(\w+)"', page.body))), "")
+
+    def first_event(self, path: str) -> str:
+        """The data of the first event of a stream."""
+        connection = HTTPConnection(self.host, timeout=TIMEOUT_S)
+        connection.request("GET", path, headers={"cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())})
+        answer = connection.getresponse()
+        line = next(line for line in iter(answer.readline, b"") if line.startswith(b"data: "))
+        connection.close()
+        return line.decode()
 
     def _send(self, method: str, path: str, body: str | None) -> Shown:
         headers = {"origin": f"http://{self.host}", "content-type": "application/x-www-form-urlencoded"} if body is not None else {}
@@ -56,4 +65,4 @@ class Browser(Fake):
         for line in answer.headers.get_all("set-cookie", []):
             for name, morsel in SimpleCookie(line).items():
                 self.cookies[name] = morsel.value
-        return Shown(answer.status, text, answer.headers.get("location", ""))
+        return Shown(answer.status, text, answer.headers.get("location", ""), answer.headers.get("content-security-policy", ""))

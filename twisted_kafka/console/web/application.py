@@ -9,12 +9,12 @@ from twisted.logger import Logger
 
 from twisted_kafka.console.cluster.problems import CommandError, TryAgainError
 from twisted_kafka.console.cluster.session import Session
-from twisted_kafka.console.web.call import BadFormError, Call, Handler, NotFoundError, Page, Redirect, Viewer
+from twisted_kafka.console.web.call import BadFormError, Call, Document, Handler, NotFoundError, Outcome, Page, Redirect, Viewer
 from twisted_kafka.console.web.context import ConsoleContext
 from twisted_kafka.console.web.events import Hub, Rendered
 from twisted_kafka.console.web.listener import PAGE_TYPE, ConsoleRequest
 from twisted_kafka.console.web.rendering import Pages, query_url, static_file
-from twisted_kafka.console.web.routes import GETS, LIVE, OPEN, POSTS, SECTIONS, TAILS, section_of
+from twisted_kafka.console.web.routes import GETS, HARMLESS, LIVE, OPEN, POSTS, SECTIONS, TAILS, section_of
 from twisted_kafka.console.web.sessions import new_token
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal
 from twisted_kafka.protocol.errors import ErrorCode
@@ -150,9 +150,11 @@ class Application:
             if answer.notice:
                 self._context.notices.put(viewer.cookie, answer.notice)
             return 303, b"", {"location": answer.to, **answer.headers}, answer.cookies
+        if isinstance(answer, Document):
+            return 200, answer.body, dict(answer.headers), ()
         return answer.status, self._pages.page(answer.template, self._values(call, answer)), {}, ()
 
-    def _page(self, call: Call, *, is_change: bool) -> Page | Redirect:
+    def _page(self, call: Call, *, is_change: bool) -> Outcome:
         """Call the page's handler; an error becomes a page."""
         try:
             if is_change:
@@ -168,14 +170,15 @@ class Application:
             return _problem(400, str(error))
         except CommandError as error:
             code = getattr(error, "code", None)
-            return _problem(403 if code in _DENIED else 404 if code in _UNKNOWN else 409, str(error))
+            is_unknown = code in _UNKNOWN or str(error).startswith("there is no ")
+            return _problem(403 if code in _DENIED else 404 if is_unknown else 409, str(error))
 
-    def _change(self, call: Call) -> Page | Redirect:
+    def _change(self, call: Call) -> Outcome:
         """Check a form's token and, unless it only logs in or out, that changes are allowed."""
         handler = _handler(POSTS, call.path)
         if not self._context.tokens.is_token(call.viewer.cookie, call.form.get("token", "")):
             return _problem(403, "This form is too old, or it comes from elsewhere. Go back, reload the page and try again.")
-        if call.path not in OPEN and not self._context.settings.may_write:
+        if call.path not in HARMLESS and not self._context.settings.may_write:
             return _problem(403, "The console is read-only. The setting console.write.enable=true allows changes.")
         return handler(call)
 
@@ -192,7 +195,6 @@ class Application:
             "sections": SECTIONS,
             "notice": context.notices.take(call.viewer.cookie),
             "now_ms": context.clock.wall_ms(),
-            "tail_at": "",
             "token": context.tokens.token_of(call.viewer.cookie),
             "user": call.viewer.user,
             **page.values,
@@ -205,12 +207,10 @@ class Application:
         at = _fields(request.uri.decode("latin-1").partition("?")[2]).get("at", "")
         path, _, query = at.partition("?")
         if path in TAILS:
-            tail = TAILS[path](viewer, _fields(query), self._context, self._open_session)
-            is_open = self.hub.add(
-                object(), request, self._still_allowed(viewer, lambda: tail.render(self._pages)), is_following=True
-            )
-            if is_open:
-                request.notifyFinish().addBoth(lambda _: tail.close())
+            after = _fields(request.uri.decode("latin-1").partition("?")[2]).get("after", "")
+            tail = TAILS[path](viewer, _fields(query), self._context, self._open_session, after)
+            follow = self._still_allowed(viewer, lambda: tail.render(self._pages), lambda: tail.cursor)
+            is_open = self.hub.add(object(), request, follow, is_following=True)
         elif path in GETS:
             key = (viewer.principal, viewer.address, at)
             is_open = self.hub.add(key, request, self._still_allowed(viewer, lambda: self._live_part(viewer, path, query)))
@@ -220,7 +220,9 @@ class Application:
         if not is_open:
             request.answer(503, b"Too many pages are open\n", "text/plain; charset=utf-8", {"retry-after": "30"})
 
-    def _still_allowed(self, viewer: Viewer, render: Callable[[], str | None]) -> Callable[[], Rendered]:
+    def _still_allowed(
+        self, viewer: Viewer, render: Callable[[], str | None], cursor: Callable[[], str] = str
+    ) -> Callable[[], Rendered]:
         """Return a rendering that measures itself, and that ends when the viewer's session does."""
         context = self._context
 
@@ -231,7 +233,7 @@ class Application:
                 if session is None or not context.passwords.is_current(session.user, session.mechanism, session.credential):
                     return Rendered(None, 0, is_end=True)
             data = render()
-            return Rendered(data, thread_cpu_ns() - began_ns)
+            return Rendered(data, thread_cpu_ns() - began_ns, cursor=cursor())
 
         return measured
 
@@ -240,7 +242,7 @@ class Application:
         try:
             call = Call(viewer, session, path, _fields(query), {}, self._context)
             answer = self._page(call, is_change=False)
-            if isinstance(answer, Redirect):
+            if not isinstance(answer, Page):
                 return ""
             return self._pages.live_part(answer.template, self._values(call, answer))
         finally:

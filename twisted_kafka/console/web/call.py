@@ -79,7 +79,16 @@ class Redirect:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Handler = Callable[[Call], Page | Redirect]
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A page that is made elsewhere, with headers of its own."""
+
+    body: bytes
+    headers: Mapping[str, str]
+
+
+Outcome = Page | Redirect | Document
+Handler = Callable[[Call], Outcome]
 
 
 def _within(text: str, default: int, lowest: int, highest: int) -> int:

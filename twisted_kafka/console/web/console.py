@@ -5,6 +5,7 @@ from typing import Any
 from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.console.live.live import Live
 from twisted_kafka.console.web.application import THREADS, Application, OpenSession
 from twisted_kafka.console.web.context import ConsoleContext, ConsoleSettings
 from twisted_kafka.console.web.guard import Guard
@@ -22,13 +23,14 @@ class WebConsole:
     """Listens from ``start`` to ``stop``, which are called on the reactor's thread."""
 
     def __init__(
-        self, config: KafkaConfig, clock: IClock, reactor: Any, open_session: OpenSession, configs: ConfigRepository, live: Any
+        self, config: KafkaConfig, clock: IClock, reactor: Any, open_session: OpenSession, configs: ConfigRepository, live: Live
     ) -> None:
         """``open_session`` returns a session in a principal's name; ``configs`` has the users' credentials.
 
         ``live`` is what only this broker knows. Raises ConfigError for a key store that cannot be used.
         """
         settings = ConsoleSettings.of(config)
+        self._live = live
         self._tls: Any = None
         if settings.address.is_tls:
             from twisted_kafka.console.web.tls import ConsoleTls  # imports OpenSSL
@@ -60,5 +62,7 @@ class WebConsole:
     def stop(self) -> None:
         """End all streams and connections. Queries that are under way end by themselves, without a browser."""
         self._application.hub.close()
+        self._live.stop()
+        self._context.reports.close()
         self._listener.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)

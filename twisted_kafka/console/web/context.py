@@ -1,17 +1,35 @@
 """What all pages share: the settings, the clock, what only this broker knows, and the notices that a next page shows."""
 
-from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import ConsoleAddress
+from twisted_kafka.console.cluster.problems import CommandError
+from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.live.lag_history import LagHistory
+from twisted_kafka.console.live.live import Counts, Live
+from twisted_kafka.console.queries.findings import Finding, findings
 from twisted_kafka.console.web.passwords import FailedLogins, Passwords
+from twisted_kafka.console.web.report_run import ReportRuns
 from twisted_kafka.console.web.sessions import FormTokens, Sessions
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
+if TYPE_CHECKING:
+    from twisted_kafka.console.web.call import Call
+
 MOST_NOTICES: Final = 1_000
+MOST_COUNTS: Final = 150
+"""Most points of the broker's counters over time."""
+COUNTS_INTERVAL_NS: Final = 1_000_000_000
+MOST_FINDINGS: Final = 50
+"""Most principals whose findings are kept."""
+FINDINGS_NS: Final = 10 * 1_000_000_000
+"""Findings are looked for again after this time: they read the state of the whole cluster."""
+
+_AUTHORIZATION: Final = ("super.users", "allow.everyone.if.no.acl.found")
 
 
 class ConsoleSettings(NamedTuple):
@@ -25,6 +43,9 @@ class ConsoleSettings(NamedTuple):
     hosts: frozenset[str]
     broker_id: int
     has_authorizer: bool
+    access_log_directory: str | None
+    authorization: Mapping[str, str]
+    """Settings that decide where no entry does, which brokers do not show."""
 
     @classmethod
     def of(cls, config: KafkaConfig) -> "ConsoleSettings":
@@ -40,6 +61,8 @@ class ConsoleSettings(NamedTuple):
             frozenset(filter(None, hosts)),
             config.broker_id,
             bool(config.optional_string("authorizer.class.name")),
+            config.optional_string("access.log.dir") if config.boolean("access.log.enable") else None,
+            {key: config.originals[key] for key in _AUTHORIZATION if key in config.originals},
         )
 
 
@@ -63,21 +86,32 @@ class Notices:
             return self._lines.pop(cookie, "")
 
 
+class _Findings(NamedTuple):
+    due_ns: int
+    found: "tuple[Finding, ...]"
+
+
 class ConsoleContext:
     """What the pages of one console share."""
 
-    def __init__(self, settings: ConsoleSettings, clock: IClock, passwords: Callable[[], Passwords], live: Any) -> None:
+    def __init__(self, settings: ConsoleSettings, clock: IClock, passwords: Callable[[], Passwords], live: Live) -> None:
         """``passwords`` is called if users log in. ``live`` is what only this broker knows."""
         self.settings = settings
         self.clock = clock
         self.live = live
         self.sessions = Sessions(clock, settings.idle_ms)
         self.tokens = FormTokens()
+        self.reports = ReportRuns(settings.access_log_directory, clock)
         self.notices = Notices()
+        self.lags = LagHistory(clock)
+        """The lag of groups over time, as pages have shown it; their names have the principal before them."""
         self.failed_logins = FailedLogins(clock)
         self.port = settings.address.port
         """The port that is bound."""
         self._make_passwords = passwords
+        self._lock = machine.Lock()
+        self._counts: deque[Counts] = deque(maxlen=MOST_COUNTS)
+        self._findings: OrderedDict[str, _Findings] = OrderedDict()
         self._passwords: Passwords | None = None
 
     @property
@@ -86,6 +120,32 @@ class ConsoleContext:
         if self._passwords is None:
             self._passwords = self._make_passwords()
         return self._passwords
+
+    def counts(self, session: Session) -> list[Counts]:
+        """Return the broker's counters over time, the latest last, as far as somebody has looked. Raises CommandError."""
+        latest = self.live.counts(session)
+        with self._lock:
+            if not self._counts or latest.at_ns - self._counts[-1].at_ns >= COUNTS_INTERVAL_NS:
+                self._counts.append(latest)
+            return list(self._counts)
+
+    def findings(self, call: "Call") -> tuple[Finding, ...]:
+        """Return the findings for the viewer, some seconds old. Raises CommandError."""
+        key, now_ns = str(call.viewer.principal), self.clock.monotonic_ns()
+        with self._lock:
+            known = self._findings.get(key)
+        if known is not None and now_ns < known.due_ns:
+            return known.found
+        try:
+            diagnoses = self.live.diagnoses(call.session)
+        except CommandError:  # not for this viewer
+            diagnoses = ()
+        found = findings(call.session, diagnoses)
+        with self._lock:
+            self._findings[key] = _Findings(now_ns + FINDINGS_NS, found)
+            while len(self._findings) > MOST_FINDINGS:
+                self._findings.popitem(last=False)
+        return found
 
     def cookie_name(self, kind: str) -> str:
         """Return a cookie's name. Cookies of one host have no ports, so several consoles need several names."""

@@ -35,10 +35,11 @@ _log = Logger()
 class Rendered:
     """A live part and its cost."""
 
-    __slots__ = ("cost_ns", "data", "is_end")
+    __slots__ = ("cost_ns", "cursor", "data", "is_end")
 
-    def __init__(self, data: str | None, cost_ns: int, *, is_end: bool = False) -> None:
-        """``data`` is None if there is no news. With ``is_end`` the viewer may not see more."""
+    def __init__(self, data: str | None, cost_ns: int, *, is_end: bool = False, cursor: str = "") -> None:
+        """``data`` is None if there is no news. With ``is_end`` the viewer may not see more. ``cursor`` is where a tail goes on."""
+        self.cursor = cursor
         self.data = data
         self.cost_ns = cost_ns
         self.is_end = is_end
@@ -53,6 +54,7 @@ class Stream:
         self._began_s = self._wrote_s = now_s
         self.is_paused = False
         self._sent: str | None = None
+        self._cursor = ""
 
     def send(self, data: str, now_s: float) -> None:
         """Send a part unless the browser has it, or does not read."""
@@ -61,10 +63,11 @@ class Stream:
         self._sent = data
         self._write(f"data: {json.dumps(data)}\n\n", now_s)
 
-    def append(self, data: str, now_s: float) -> None:
-        """Send a part that follows the earlier ones."""
-        if not self._request.is_over:
-            self._write(f"event: more\ndata: {json.dumps(data)}\n\n", now_s)
+    def append(self, data: str | None, cursor: str, now_s: float) -> None:
+        """Send a part that follows the earlier ones, and where the next one begins."""
+        if cursor != self._cursor and not self._request.is_over:
+            self._cursor = cursor
+            self._write(f"id: {cursor}\nevent: more\ndata: {json.dumps(data or '')}\n\n", now_s)
 
     def beat(self, now_s: float) -> None:
         """Write a comment if nothing has been written for long."""
@@ -218,8 +221,10 @@ class Hub:
             rendered = Rendered(None, 0, is_end=True)
         self._rest_ends_s = now_s + min(LONGEST_REST_S, RESTS * rendered.cost_ns / _NS)
         for stream in list(part.streams):
-            if rendered.data is not None:
-                stream.append(rendered.data, now_s) if part.is_following else stream.send(rendered.data, now_s)
+            if part.is_following:
+                stream.append(rendered.data, rendered.cursor, now_s)
+            elif rendered.data is not None:
+                stream.send(rendered.data, now_s)
             if rendered.is_end:
                 stream.end(is_for_good=True)
         self._schedule()

@@ -2,6 +2,7 @@
 
 import datetime
 import hashlib
+import json
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -9,8 +10,9 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from twisted_kafka.console.live.lag_history import Lags
 from twisted_kafka.console.web import charts, shown_text
 
 LIVE_BLOCK: Final = "live"
@@ -36,10 +38,21 @@ class Pages:
             undefined=StrictUndefined,
         )
         environment.filters.update(
-            ago=_ago, count=shown_text.count, size=shown_text.size, span=shown_text.span, time=_time, words=_words
+            named=_named,
+            pretty=lambda line: json.dumps(line, indent=1, ensure_ascii=False),
+            address=lambda host: (host or "").removeprefix("/"),
+            ago=_ago,
+            rate=shown_text.rate,
+            exact=_exact,
+            whole=_whole,
+            count=shown_text.count,
+            size=shown_text.size,
+            span=shown_text.span,
+            time=_time,
+            words=_words,
         )
         # Blocks are rendered alone, too, and then see no imports of their template.
-        environment.globals.update(query=query_url, spark=charts.spark, bar=charts.bar, static=_static_url)
+        environment.globals.update(query=query_url, spark=charts.spark, bar=charts.bar, ui_points=_points, static=_static_url)
         environment.globals["ui"] = environment.get_template("ui.html").module
 
     def page(self, template: str, values: Mapping[str, Any]) -> bytes:
@@ -83,12 +96,12 @@ def _finalize(value: Any) -> Any:
 
 def query_url(path: str, values: Mapping[str, Any], **changes: Any) -> str:
     """Return a path with a query: ``values`` with some changed, or left out if they are empty."""
-    merged = {name: value for name, value in {**values, **changes}.items() if value not in (None, "", False)}
+    merged = {name: value for name, value in {**values, **changes}.items() if value not in (None, "")}
     return f"{path}?{urlencode(merged, errors='replace')}" if merged else path
 
 
-def _time(ms: int | None) -> Markup | str:
-    """Return a time, in UTC and to the second; the script shows it in the browser's zone."""
+def _time(ms: int | None, form: str = "") -> Markup | str:
+    """Return a time in UTC, ``short`` without the day; the script shows it in the browser's zone."""
     if ms is None or ms < 0:
         return shown_text.NONE
     try:
@@ -96,7 +109,31 @@ def _time(ms: int | None) -> Markup | str:
     except (OverflowError, ValueError, OSError):
         return str(ms)
     text = then.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
-    return Markup('<time datetime="{}Z" title="UTC">{}</time>').format(text.replace(" ", "T"), text.removesuffix(".000"))
+    shown = text.partition(" ")[2] if form else text.removesuffix(".000")
+    return Markup('<time datetime="{}Z" title="UTC" class="{}">{}</time>').format(text.replace(" ", "T"), form, shown)
+
+
+def _points(lags: Lags, partition: int | None) -> list[int]:
+    """Return a group's lag over time, of one of its partitions or of all."""
+    return [(each.lag if partition is None else each.by_partition[partition]) or 0 for each in lags.points]
+
+
+def _named(line: Mapping[str, Any]) -> str:
+    """Return the things that a line of the access log is about."""
+    topics = [str(each.get("topic")) for each in line.get("topics") or () if isinstance(each, dict)]
+    resources = [str(each.get("name")) for each in line.get("resources") or () if isinstance(each, dict)]
+    group = [f"group {line['group_id']}"] if line.get("group_id") else []
+    return ", ".join((topics + group + resources)[:5])
+
+
+def _exact(value: Any) -> Markup:
+    """Return a value for a form, unchanged: the browser sends it back."""
+    return escape(value)
+
+
+def _whole(text: str) -> Markup:
+    """Return a text of any length, with escapes for what nobody would see."""
+    return escape(shown_text.visible(text))
 
 
 def _ago(ms: int | None, now_ms: int) -> str:

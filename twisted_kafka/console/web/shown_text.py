@@ -24,6 +24,11 @@ def shown(text: str) -> str:
     surplus = len(text) - MOST_CHARACTERS
     if surplus > 0:
         text = f"{text[:MOST_CHARACTERS]}… ({surplus:,} more characters)"
+    return visible(text)
+
+
+def visible(text: str) -> str:
+    """Return a text with escapes for what nobody would see."""
     return text if text.isascii() and text.isprintable() else _INVISIBLE.sub(_escape, text)
 
 
@@ -36,6 +41,11 @@ def count(number: float | None) -> str:
     if number is None:
         return NONE
     return f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
+
+
+def rate(number: float) -> str:
+    """Return a number for each second."""
+    return f"{number:,.0f}" if number >= 10 or number == 0 else f"{number:.1f}"
 
 
 def size(number: float | None) -> str:

@@ -1,9 +1,12 @@
-"""What the pages of lists have in common: search, order and page number, as the address has them."""
+"""Fields of addresses that many pages have: search, order, page number, and the name of the thing that a page shows."""
+
+from typing import Final
 
 from twisted_kafka.console.queries.paging import PAGE_SIZE, Asked
-from twisted_kafka.console.web.call import Call
+from twisted_kafka.console.web.call import BadFormError, Call
 
-MOST_PAGE: int = 1_000_000
+MOST_PAGE: Final = 1_000_000
+MOST_SEARCHED: Final = 256
 
 
 def asked(call: Call, columns: tuple[str, ...], first: str = "") -> Asked:
@@ -12,4 +15,12 @@ def asked(call: Call, columns: tuple[str, ...], first: str = "") -> Asked:
     sort = call.text("sort", usual)
     if sort.removeprefix("-") not in columns:
         sort = usual
-    return Asked(call.text("search")[:256], sort, call.number("page", 1, 1, MOST_PAGE), PAGE_SIZE)
+    return Asked(call.text("search")[:MOST_SEARCHED], sort, call.number("page", 1, 1, MOST_PAGE), PAGE_SIZE)
+
+
+def needed(call: Call, name: str) -> str:
+    """Return a field that the page cannot do without. Names keep their spaces. Raises BadFormError."""
+    value = call.query.get(name, "")
+    if not value:
+        raise BadFormError(f"The address has no {name}. Choose one in the list.")
+    return value

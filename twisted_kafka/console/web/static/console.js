@@ -9,6 +9,7 @@
   let source = null;
   let isPaused = false;
   let waiting = null;
+  let after = "";  // where a tail goes on after a pause
 
   const say = (text, isOn) => {
     if (!state || state.textContent === text) return;
@@ -23,8 +24,8 @@
       each.title = each.dateTime.replace("T", " ").replace("Z", " UTC");
       const pad = (number, length = 2) => String(number).padStart(length, "0");
       const day = `${then.getFullYear()}-${pad(then.getMonth() + 1)}-${pad(then.getDate())}`;
-      const fraction = then.getMilliseconds() ? `.${pad(then.getMilliseconds(), 3)}` : "";
-      each.textContent = `${day} ${pad(then.getHours())}:${pad(then.getMinutes())}:${pad(then.getSeconds())}${fraction}`;
+      const fraction = then.getMilliseconds() || each.className === "short" ? `.${pad(then.getMilliseconds(), 3)}` : "";
+      each.textContent = `${each.className === "short" ? "" : `${day} `}${pad(then.getHours())}:${pad(then.getMinutes())}:${pad(then.getSeconds())}${fraction}`;
     }
   };
 
@@ -61,13 +62,16 @@
 
   const start = () => {
     if (source || isPaused || document.hidden) return;
-    source = new EventSource(live.dataset.at);
+    source = new EventSource(live.dataset.at + (after && `&after=${encodeURIComponent(after)}`));
     source.onopen = () => say("Live", true);
     source.onmessage = (event) => {
       const text = JSON.parse(event.data);
       if (isHeld()) waiting = text; else { waiting = null; replace(text); }
     };
-    source.addEventListener("more", (event) => add(JSON.parse(event.data)));
+    source.addEventListener("more", (event) => {
+      after = event.lastEventId;
+      add(JSON.parse(event.data));
+    });
     source.addEventListener("end", () => { stop(); say("Ended: reload the page", false); });
     source.onerror = () => {
       if (source && source.readyState === EventSource.CLOSED) { stop(); say("Not connected: reload the page", false); } else say("Connecting…", false);

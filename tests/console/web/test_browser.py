@@ -1,0 +1,137 @@
+"""The console in Chromium: every page in light and dark, narrow and wide; keyboard, live parts, changes, a login."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.console.web.chromium import chromium, page_of, serious_violations
+from tests.console.web.shop import shop
+from twisted_kafka.testing import Broker
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+PAGES = (
+    "/",
+    "/topics",
+    "/topic?name=payments&settings=all",
+    "/messages?topic=payments",
+    "/messages?topic=orders",
+    "/message?topic=payments.dead-letters&partition=0&offset=0",
+    "/tail?topic=payments",
+    "/groups",
+    "/group?name=billing",
+    "/requests",
+    "/clients",
+    "/threads",
+    "/transactions",
+    "/hanging",
+    "/storage",
+    "/users",
+    "/acls",
+    "/quotas",
+    "/check?user=alice&operation=Read&kind=Topic&name=payments",
+    "/cluster",
+    "/broker?id=1001&settings=all",
+    "/report",
+    "/change?action=create-topic",
+    "/change?action=delete-topic&topic=orders",
+    "/change?action=produce&topic=orders",
+    "/change?action=reset-offsets&group=billing",
+    "/none",
+)
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Broker]:
+    with shop() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
+def test_every_page_is_accessible_and_fits(kafka: Broker, browser: Any, scheme: str, width: int) -> None:
+    with page_of(browser, kafka.embedded.console_url, scheme, width) as page:
+        for path in PAGES:
+            page.goto(path)
+            assert serious_violations(page) == [], path
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+def test_a_page_is_live_and_stops_when_asked(kafka: Broker, browser: Any) -> None:
+    with page_of(browser, kafka.embedded.console_url) as page:
+        page.goto("/topics")
+        page.wait_for_function("document.getElementById('live-text').textContent === 'Live'")
+        kafka.create_topic("born-later", 1)
+        page.get_by_role("link", name="born-later").wait_for()
+        page.get_by_role("button", name="Pause").click()
+        assert page.locator("#live-text").text_content() == "Paused"
+        kafka.create_topic("born-last", 1)
+        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("link", name="born-last").wait_for()
+
+
+def test_a_tail_shows_new_records_and_none_is_lost_in_a_pause(kafka: Broker, browser: Any) -> None:
+    with page_of(browser, kafka.embedded.console_url) as page:
+        page.goto("/tail?topic=clicks")
+        page.wait_for_function("document.getElementById('live-text').textContent === 'Live'")
+        page.wait_for_timeout(3000)  # the first part is the end of the topic
+        kafka.produce("clicks", b"first click", partition=0)
+        page.get_by_text("first click").wait_for()
+        page.get_by_role("button", name="Pause").click()
+        kafka.produce("clicks", b"<b>missed</b> click", partition=1)
+        page.get_by_role("button", name="Go on").click()
+        page.get_by_text("<b>missed</b> click").wait_for()
+
+
+def test_the_keyboard_reaches_everything_and_the_first_stop_skips_the_navigation(kafka: Broker, browser: Any) -> None:
+    with page_of(browser, kafka.embedded.console_url) as page:
+        page.goto("/groups")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        assert page.evaluate("location.hash") == "#main"
+        page.get_by_label("Name").focus()
+        page.keyboard.type("bill")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/groups?search=bill**")
+        page.get_by_role("link", name="billing").focus()
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="billing").wait_for()
+
+
+def test_a_topic_is_created_and_deleted_with_previews(kafka: Broker, browser: Any) -> None:
+    with page_of(browser, kafka.embedded.console_url) as page:
+        page.goto("/topics")
+        page.get_by_role("link", name="Create a topic").click()
+        page.get_by_label("Name").fill("invoices")
+        page.get_by_label("Partitions").fill("4")
+        page.get_by_role("button", name="Preview").click()
+        page.get_by_text("This will create topic invoices").wait_for()
+        page.get_by_role("button", name="Create").click()
+        page.get_by_text("Topic invoices was created with 4 partitions.").wait_for()
+        page.get_by_role("link", name="Delete").click()
+        page.get_by_text("The records cannot be restored.").wait_for()
+        page.get_by_role("button", name="Delete").click()
+        page.get_by_text("Topic invoices was deleted.").wait_for()
+
+
+def test_hostile_texts_stay_texts(kafka: Broker, browser: Any) -> None:
+    with page_of(browser, kafka.embedded.console_url) as page:
+        page.on("dialog", lambda dialog: pytest.fail(dialog.message))
+        page.goto("/messages?topic=orders")
+        page.get_by_text("<script>alert(1)</script>").wait_for()
+        page.get_by_text("\\u202egnp.exe").wait_for()
+
+
+def test_pages_work_without_scripts(kafka: Broker, browser: Any) -> None:
+    context = browser.new_context(base_url=kafka.embedded.console_url, java_script_enabled=False)
+    page = context.new_page()
+    page.goto("/topics?search=pay")
+    page.get_by_role("link", name="payments", exact=True).click()
+    page.get_by_role("heading", name="payments").wait_for()
+    context.close()
