@@ -31,7 +31,7 @@ from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
-_trees: Final[dict[str, SqliteStore]] = {}
+_trees: Final[dict[str, tuple[SqliteStore, "MakeSession"]]] = {}
 _sessions: Final[dict[str, "SharedStore"]] = {}
 _lock: Final = machine.Lock()
 LISTENERS_TIMEOUT_S: Final = 30.0
@@ -44,29 +44,33 @@ def new_connect() -> str:
     return f"{IN_PROCESS}{next(_numbers)}"
 
 
-def share(connect: str, clock: IClock, path: Path | str = IN_MEMORY) -> None:
-    """Share the tree in a file, or a new one in memory, until ``unshare``. Raises StoreUnavailableError for a file in use."""
+def share(connect: str, clock: IClock, path: Path | str = IN_MEMORY, make_session: "MakeSession | None" = None) -> None:
+    """Share the tree in a file, or a new one in memory, until ``unshare``. Raises StoreUnavailableError for a file in use.
+
+    ``make_session`` makes each broker's session from the tree, the broker's whole text, and whether watches have a thread.
+    """
     with _lock:
-        _trees[connect] = SqliteStore(path, clock, threaded=False)
+        _trees[connect] = SqliteStore(path, clock, threaded=False), make_session or _make_session
 
 
 def unshare(connect: str) -> None:
     """Forget a tree. Harmless if it does not exist."""
     with _lock:
-        tree = _trees.pop(connect, None)
+        shared = _trees.pop(connect, None)
         for name in [name for name in _sessions if name.partition("@")[0] == connect]:
             del _sessions[name]
-    if tree is not None:
-        tree.close()
+    if shared is not None:
+        shared[0].close()
 
 
 def open_shared(connect: str, *, threaded: bool = True) -> "SharedStore":
     """Begin a session; raises StoreUnavailableError if there is no such tree."""
     with _lock:
-        tree = _trees.get(connect.partition("@")[0])
-    if tree is None:
+        shared = _trees.get(connect.partition("@")[0])
+    if shared is None:
         raise StoreUnavailableError(f"zookeeper.connect={connect}: this process shares no metadata of this name")
-    opened = SharedStore(tree, threaded=threaded)
+    tree, make_session = shared
+    opened = make_session(tree, connect, threaded)
     with _lock:
         _sessions[connect] = opened
     return opened
@@ -87,6 +91,11 @@ class SharedStore:
         self._worker = SerialWorker("metadata-watch-thread", threaded=threaded)
         self._watches = Watches(self._worker)
         self.session_id: int = tree.begin_session(self._watches)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the broker has ended the session."""
+        return self._is_closed
 
     def get(self, path: str) -> tuple[bytes, Stat] | None:
         """Return the node's data and stat; None when it does not exist."""
@@ -196,3 +205,10 @@ class SharedStore:
             raise SessionExpiredError("the session of the shared metadata store has expired")
         with self._tree.acting_as(self.session_id):
             yield self._tree
+
+
+MakeSession = Callable[[SqliteStore, str, bool], SharedStore]
+
+
+def _make_session(tree: SqliteStore, connect: str, threaded: bool) -> SharedStore:
+    return SharedStore(tree, threaded=threaded)

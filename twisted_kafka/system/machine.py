@@ -11,9 +11,10 @@ import socket
 from base64 import urlsafe_b64encode
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import BoundedSemaphore, Condition, Event, Lock, RLock, Thread, current_thread, get_ident, local
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from uuid import UUID
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "gethostname",
     "is_simulated",
     "local",
+    "make_reactor",
     "make_socket",
     "new_uuid",
     "random_bytes",
@@ -50,6 +52,9 @@ random_bytes = os.urandom
 getaddrinfo = socket.getaddrinfo
 gethostname = socket.gethostname
 make_socket = socket.socket
+
+make_reactor: "Callable[[Any], Any] | None" = None
+"""Makes the reactor of a network thread on an ``IClock``, in place of this machine's."""
 
 
 def result_of(future: "Future[R]", timeout_s: float | None = None) -> R:

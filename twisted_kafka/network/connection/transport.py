@@ -21,6 +21,7 @@ from typing_extensions import override
 from twisted_kafka.network.connection.channel import READ_BYTES, KafkaChannel
 from twisted_kafka.network.connection.framing import NOT_NOW
 from twisted_kafka.protocol.regions import Buffer, FileRegion, Part
+from twisted_kafka.system import machine
 from twisted_kafka.system.buffers import receive, send_gathered
 from twisted_kafka.system.platform import HAS_POSITIONS
 
@@ -254,7 +255,7 @@ class KafkaTransport(Connection):
     def _send_region(self, region: FileRegion, limit: int) -> int:
         size = min(region.size_bytes, limit)
         if size:
-            if _HAS_SENDFILE:
+            if _HAS_SENDFILE and not machine.is_simulated:
                 count = self._sendfile(region, size)
             else:
                 count = self.socket.send(read_region(region.slice(0, min(size, READ_BYTES))))

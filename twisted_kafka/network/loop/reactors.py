@@ -19,6 +19,7 @@ from typing_extensions import override
 from zope.interface import implementer
 
 from twisted_kafka.network.loop.busy_poll import BusyPoll
+from twisted_kafka.system import machine
 from twisted_kafka.system.forks import close_in_children
 from twisted_kafka.timing.clock import IClock, SystemClock
 
@@ -275,6 +276,9 @@ def make_reactor(clock: IClock) -> ReactorBase:
 
 
 def _make_reactor(clock: IClock) -> ReactorBase:
+    if machine.make_reactor is not None:
+        made: ReactorBase = machine.make_reactor(clock)
+        return made
     if EPollReactor is not None:
         return ProcessorReactor(clock)
     if KQueueReactor is not None:  # pragma: no cover BSD and macOS

@@ -89,7 +89,7 @@ class SleepTimer:
 
 def make_wake_up_timer() -> IWakeUpTimer:
     """Return the best timer of this platform."""
-    if sys.platform == "linux":
+    if sys.platform == "linux" and not machine.is_simulated:
         try:
             return TimerFd()
         except (OSError, AttributeError):  # not on this kernel, or in this C library

@@ -1,0 +1,186 @@
+"""The same seed gives the same run, byte for byte, and aiokafka works unchanged."""
+
+import asyncio
+import os
+import random
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.budget import share_of
+from tests.world.a_run import run
+from twisted_kafka.system import machine
+from twisted_kafka.world import World
+from twisted_kafka.world.machine.loop import EscapeError
+from twisted_kafka.world.processes import ProgramError
+
+WAIT_S = 300
+
+
+def run_elsewhere(hash_seed: int, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.world.a_run", *arguments],
+        env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_seed_gives_the_same_run_again_and_another_seed_another() -> None:
+    first, again, other = (run(seed, 1, has_faults=False) for seed in (1, 1, 2))
+    assert first == again != other
+    assert "orders" not in first.partition("\n")[0]
+
+
+@pytest.mark.slow
+def test_a_seed_gives_the_same_run_in_any_process() -> None:
+    for seed in range(share_of(4)):
+        for arguments in (("1",), ("3",), ("3", "faults")):
+            assert run_elsewhere(1, str(seed), *arguments) == run_elsewhere(2, str(seed), *arguments)
+
+
+@pytest.mark.slow
+def test_brokers_survive_faults_and_lose_nothing() -> None:
+    for seed in range(share_of(20)):
+        run(seed, 3, has_faults=True)
+
+
+def test_after_a_world_everything_is_real_again() -> None:
+    before = (time.time, os.urandom, threading.Thread.start, socket.getaddrinfo, machine.Lock, machine.is_simulated)
+    state = random.getstate()
+    with World() as world:
+        assert time.time() == 1_750_000_000 + world.now_s
+        assert machine.is_simulated
+        with pytest.raises(RuntimeError, match="one world at a time"):
+            World().open()
+    assert before == (time.time, os.urandom, threading.Thread.start, socket.getaddrinfo, machine.Lock, machine.is_simulated)
+    assert random.getstate() == state
+
+
+def test_what_leaves_the_world_is_named() -> None:
+    async def thread() -> None:
+        threading.Thread(target=print).start()
+
+    async def connect() -> None:
+        socket.create_connection(("kafka-1", 9092), 1)
+
+    async def program() -> None:
+        subprocess.run(["true"], check=True)
+
+    with World() as world:
+        for escape, what in ((thread, "threads of the system"), (connect, "sockets"), (program, "programs of the system")):
+            world.process(escape)
+            with pytest.raises(ProgramError, match=what) as raised:
+                world.drive(world.run(1))
+            assert isinstance(raised.value.__cause__, EscapeError)
+
+
+def test_time_chance_and_names_are_the_worlds() -> None:
+    def seen(seed: int) -> list[object]:
+        found: list[object] = []
+
+        async def look() -> None:
+            began = time.monotonic()
+            time.sleep(2.5)
+            found.extend([time.monotonic() - began, uuid.uuid4(), random.random(), socket.gethostname()])
+
+        with World(seed) as world:
+            world.process(look, name="looker")
+            world.drive(world.run(3))
+        return found
+
+    first = seen(1)
+    assert first == seen(1) != seen(2)
+    assert (first[0], first[3]) == (2.5, "looker")
+
+
+def test_functions_that_block_run_on_threads_of_the_world() -> None:
+    async def work() -> list[float]:
+        return await asyncio.gather(*[asyncio.to_thread(lambda: time.sleep(1) or time.monotonic()) for _ in range(3)])
+
+    with World() as world:
+        program = world.process(work)
+        began_s = time.monotonic()
+        world.drive(world.run(2))
+    assert [ended_s - began_s for ended_s in program.result] == [pytest.approx(1.0)] * 3
+
+
+@pytest.mark.slow
+def test_the_example_of_the_document_finds_its_bug_and_only_that() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "world.md").read_text(encoding="utf-8")
+    found = re.search(r"```python\n(.*?)```", page, re.DOTALL)
+    assert found is not None
+    wrong = found.group(1)
+    commit, work = "        await consumer.commit()\n", "        booked.add(int(record.value))\n"
+    right = wrong.replace(commit, "").replace(work, work + commit)
+    assert [_fails(wrong), _fails(right)] == [True, False]
+
+
+def _fails(program: str) -> bool:
+    names: dict[str, Any] = {"__name__": "test_shop"}
+    exec(program, names)
+    for seed in range(10):
+        with World(seed, brokers=3) as world:
+            try:
+                world.drive(names["shop"](world, set()))
+            except AssertionError:
+                return True
+    return False
+
+
+def test_a_program_that_is_killed_can_start_again() -> None:
+    lives: list[str] = []
+
+    async def live() -> None:
+        lives.append("begins")
+        await asyncio.sleep(10)
+        lives.append("ends")
+
+    with World() as world:
+        program = world.process(live)
+        world.drive(world.run(5))
+        program.kill()
+        world.drive(world.run(20))
+        assert lives == ["begins"]
+        program.start()
+        world.drive(world.run(20))
+        assert lives == ["begins", "begins", "ends"]
+
+
+def test_checks_hold_always_or_eventually() -> None:
+    with World() as world:
+        limit_s = world.now_s + 10
+        world.always(lambda: world.now_s < limit_s)
+        world.drive(world.run(5))
+        world.drive(world.eventually(lambda: world.now_s > limit_s - 3, seconds=4))
+        with pytest.raises(AssertionError, match="does not hold within 1 s"):
+            world.drive(world.eventually(lambda: False, seconds=1))
+        with pytest.raises(AssertionError, match="does not hold"):
+            world.drive(world.run(10))
+
+
+def test_a_test_awaits_only_its_world() -> None:
+    async def test() -> None:
+        await asyncio.sleep(0)
+
+    with World() as world, pytest.raises(RuntimeError, match="awaits only the world's methods"):
+        world.drive(test())
+
+
+def test_wrong_settings_end_the_start() -> None:
+    with pytest.raises(ValueError, match="brokers=0"):
+        World(brokers=0)
+    with World() as world, pytest.raises(ValueError, match="need several brokers"):
+        world.faults(partitions=1)

@@ -1,0 +1,1 @@
+"""A simulated machine: threads and time, a network, and the loops that wait for both."""

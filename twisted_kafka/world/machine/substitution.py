@@ -1,0 +1,148 @@
+"""Replaces the machine by a simulated one: the names of ``system.machine``, and what users' programs take from Python itself.
+
+What a thread of the world cannot have raises ``EscapeError``; threads outside the world, and everything after ``leave``, get the
+real thing.
+"""
+
+import os
+import random
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from functools import partial, wraps
+from random import Random
+from typing import Any, Final
+
+from twisted_kafka.system import machine
+from twisted_kafka.world.machine import primitives
+from twisted_kafka.world.machine.aiokafka_order import replace_in_aiokafka
+from twisted_kafka.world.machine.clock import EPOCH_NS, WorldClock
+from twisted_kafka.world.machine.loop import EscapeError
+from twisted_kafka.world.machine.network import Network
+from twisted_kafka.world.machine.reactor import WorldReactor
+from twisted_kafka.world.machine.scheduler import FIRST_NS, Scheduler
+
+_MISSING: Final = object()
+_NO_THREADS: Final = "a world has no threads of the system: run a coroutine with world.process(...), or asyncio.to_thread"
+
+
+class Substitution:
+    """From ``enter`` to ``leave``, which undoes it. There is one at a time in a process."""
+
+    _entered: "Substitution | None" = None
+
+    def __init__(self, scheduler: Scheduler, network: Network, seed: int) -> None:
+        self._scheduler = scheduler
+        self._network = network
+        self._replaced: list[tuple[Any, str, Any]] = []
+        self._chance = Random(f"chance {seed}")
+        self._bytes = Random(f"bytes {seed}")
+        self._program = Random(f"programs {seed}")
+        self._random_state: Any = None
+
+    def enter(self) -> None:
+        """Replace everything. Raises RuntimeError if another world exists."""
+        if Substitution._entered is not None:
+            raise RuntimeError("a process has one world at a time: close the other one first")
+        Substitution._entered = self
+        self._replace_machine()
+        self._replace_time()
+        self._replace_chance()
+        replace_in_aiokafka(self._replace)
+        self._guard()
+
+    def leave(self) -> None:
+        """Undo ``enter``."""
+        while self._replaced:
+            owner, name, value = self._replaced.pop()
+            if value is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
+        if self._random_state is not None:
+            random.setstate(self._random_state)
+        Substitution._entered = None
+
+    def _replace(self, owner: Any, name: str, value: Any) -> None:
+        self._replaced.append((owner, name, owner.__dict__.get(name, _MISSING)))
+        setattr(owner, name, value)
+
+    def _replace_machine(self) -> None:
+        scheduler, network = self._scheduler, self._network
+        replacements: dict[str, Any] = {
+            "is_simulated": True,
+            "chance": self._chance,
+            "random_bytes": self._bytes.randbytes,
+            "getaddrinfo": network.getaddrinfo,
+            "gethostname": lambda: scheduler.current.owner.host.name,
+            "make_socket": network.make_socket,
+            "make_reactor": partial(WorldReactor, network),
+            "result_of": partial(primitives.result_of, scheduler),
+            "ThreadPoolExecutor": partial(primitives.Pool, scheduler),
+            "current_thread": lambda: scheduler.current.thread,
+            "get_ident": lambda: scheduler.current.number,
+        }
+        for name in ("Lock", "RLock", "Condition", "Event", "BoundedSemaphore", "Thread"):
+            replacements[name] = partial(getattr(primitives, name), scheduler)
+        for name, value in replacements.items():
+            self._replace(machine, name, value)
+
+    def _replace_time(self) -> None:
+        scheduler = self._scheduler
+
+        def wall_ns() -> int:
+            clock: WorldClock | None = getattr(scheduler.current.owner, "clock", None)
+            return clock.wall_ns() if clock is not None else scheduler.now_ns - FIRST_NS + EPOCH_NS
+
+        def sleep(seconds: float) -> None:
+            scheduler.wait(max(0, -int(-seconds * 1e9 // 1)))
+
+        inside: dict[str, Callable[..., Any]] = {
+            "time": lambda: wall_ns() / 1e9,
+            "time_ns": wall_ns,
+            "monotonic": lambda: scheduler.now_ns / 1e9,
+            "monotonic_ns": lambda: scheduler.now_ns,
+            "perf_counter": lambda: scheduler.now_ns / 1e9,
+            "perf_counter_ns": lambda: scheduler.now_ns,
+            "sleep": sleep,
+        }
+        for name, function in inside.items():
+            self._replace(time, name, self._inside(function, getattr(time, name)))
+
+    def _replace_chance(self) -> None:
+        random_bytes = self._program.randbytes
+        self._replace(os, "urandom", self._inside(random_bytes, os.urandom))
+        self._replace(random, "_urandom", self._inside(random_bytes, os.urandom))
+        self._random_state = random.getstate()
+        random.seed(self._program.getrandbits(64))
+        self._replace(socket, "getaddrinfo", self._inside(self._network.getaddrinfo, socket.getaddrinfo))
+        self._replace(socket, "gethostname", self._inside(machine.gethostname, socket.gethostname))
+
+    def _guard(self) -> None:
+        self._replace(threading.Thread, "start", self._refused(_NO_THREADS, threading.Thread.start))
+        self._replace(
+            socket.socket,
+            "connect",
+            self._refused("a world has no sockets that block: use asyncio", socket.socket.connect),
+        )
+        self._replace(socket.socket, "bind", self._refused("a world has no sockets of the system: use asyncio", socket.socket.bind))
+        self._replace(
+            subprocess.Popen, "__init__", self._refused("a world has no programs of the system", subprocess.Popen.__init__)
+        )
+
+    def _inside(self, function: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what calls ``function`` on threads of the world, and ``real`` on others."""
+        is_inside = self._scheduler.is_inside
+
+        def chosen(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs) if is_inside() else real(*args, **kwargs)
+
+        return chosen
+
+    def _refused(self, why: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            raise EscapeError(why)
+
+        return wraps(real)(self._inside(refuse, real))
