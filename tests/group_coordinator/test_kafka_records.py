@@ -19,6 +19,8 @@ from twisted_kafka.group_coordinator.subscription import subscribed_topics
 from twisted_kafka.metadata.cache import BrokerInfo, MetadataSnapshot, PartitionState
 from twisted_kafka.protocol.json_form import to_json
 from twisted_kafka.protocol.records.batch import DefaultBatch, batches
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 
 SEGMENTS = Path(__file__).parent.parent / "data" / "coordinator" / "segments"
@@ -189,3 +191,54 @@ def test_the_hash_of_topics_is_kafkas() -> None:
 
 def partition(topic: str, index: int) -> PartitionState:
     return PartitionState(topic, index, leader=1, replicas=[1])
+
+
+STREAMS_RECORDS = Path(__file__).parent.parent / "data" / "coordinator" / "streams-group-4.4.0.jsonl"
+"""Keys and values that Apache Kafka 4.4.0 wrote about a streams group: two members, one of them static, a standby task for each."""
+
+
+def streams_records() -> list[SimpleRecord]:
+    pairs = [json.loads(line) for line in STREAMS_RECORDS.read_text().splitlines()]
+    return [SimpleRecord(0, base64.b64decode(key), None if value is None else base64.b64decode(value)) for key, value in pairs]
+
+
+def test_records_of_streams_groups_are_read_and_written_as_kafka_does() -> None:
+    for record in streams_records():
+        decoded = decode_record(GROUP_RECORD_KINDS, record.key, record.value)
+        assert (decoded.encode_key(), decoded.encode_value()) == (record.key, record.value)
+
+
+def test_a_streams_group_goes_the_way_that_kafka_took_it() -> None:
+    log = MemoryLog()
+    where = TopicPartition(GROUP_METADATA_TOPIC, 0)
+    seen: list[Any] = []
+    for offset, record in enumerate(streams_records()):
+        log.batches[where].append(offset.to_bytes(8, "big") + bytes(build_batch([record]))[8:])
+        bench = Bench(log=log)
+        (shard,) = (context.shard for context in bench.runtime._contexts.values())
+        group = shard.store.groups.streams.get("s.group")
+        if group is None:
+            seen.append(None)
+        else:
+            members = {member_id[0]: member for member_id, member in group.members.items()}
+            tasks = {name: tuple(map(len, member.current.assigned.tasks)) for name, member in members.items()}
+            seen.append((group.state.value, group.epoch, group.target_epoch, tasks))
+        bench.groups.shutdown()
+    settled = [each for each in seen if each is not None and each[0] in ("Stable", "Empty", "NotReady")]
+    both = {"a": (4, 2, 0), "b": (4, 2, 0)}
+    assert [step for at, step in enumerate(settled) if not at or settled[at - 1] != step] == [
+        ("NotReady", 1, 1, {"a": (0, 0, 0)}),
+        ("NotReady", 2, 1, {"a": (0, 0, 0)}),
+        ("NotReady", 2, 2, {"a": (0, 0, 0)}),
+        ("Stable", 3, 3, {"a": (8, 0, 0)}),
+        ("Stable", 4, 4, both),
+        ("Stable", 4, 4, {"a": (4, 2, 0)}),  # the static one is replaced
+        ("Stable", 4, 4, {"a": (4, 2, 0), "c": (4, 2, 0)}),
+        ("Stable", 4, 4, {"a": (4, 2, 0)}),
+        ("Stable", 5, 5, {"a": (8, 0, 0)}),
+        ("Empty", 5, 5, {}),
+        ("Empty", 6, 5, {}),
+        ("Empty", 6, 6, {}),
+        ("Empty", 6, -1, {}),
+    ]
+    assert seen[-1] is None

@@ -159,7 +159,7 @@ def configure(bench: Bench) -> None:
     bench.group_config_manager.update(G, {"streams.num.standby.replicas": "1", "streams.assignment.interval.ms": "500"})
 
 
-@pytest.mark.parametrize("seed", range(share_of(15)))
+@pytest.mark.parametrize("seed", range(share_of(60)))
 def test_a_streams_group(seed: int) -> None:
     chance = random.Random(seed)
     spare = [Member(number, chance) for number in range(14)]

@@ -97,6 +97,18 @@ SYMPTOMS: Final = (
     Symptom(ErrorCode.UNKNOWN_MEMBER_ID, _MEMBERS, _TOO_SLOW),
     Symptom(ErrorCode.FENCED_MEMBER_EPOCH, _MEMBERS, _TOO_SLOW),
     Symptom(
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        (ApiKey.STREAMS_GROUP_HEARTBEAT,),
+        "is no member of streams group {group} any more: it sent no heartbeat within streams.session.timeout.ms, or did not give "
+        "up its tasks within max.poll.interval.ms",
+    ),
+    Symptom(
+        ErrorCode.STREAMS_INVALID_TOPOLOGY,
+        (),
+        "runs an application whose topology group {group} cannot use: compare its topics with the broker's answer in the log "
+        "of Kafka Streams",
+    ),
+    Symptom(
         ErrorCode.ILLEGAL_GENERATION,
         _COMMITS,
         "commits for group {group} after it was rebalanced: commit in the rebalance listener, or handle fewer records at a time",

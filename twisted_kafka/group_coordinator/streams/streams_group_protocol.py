@@ -202,7 +202,7 @@ class StreamsGroupProtocol:
             acceptable_recovery_lag=number(group.group_id, "streams.acceptable.recovery.lag"),
         )
         has_new_tasks = member.current.assigned != change.start.assigned
-        if request.member_epoch == 0 or has_new_tasks:
+        if request.member_epoch == 0 or has_new_tasks or _missed_an_answer(change, request.member_epoch):
             set_tasks(response, member.current.assigned)
         has_moved = change.old_profile.endpoint != member.profile.endpoint
         if has_moved or (has_new_tasks and member.profile.endpoint is not None):
@@ -331,6 +331,11 @@ def _static(group: StreamsGroup, static: StreamsGroupMember | None, request: Req
             f"Static member {request.member_id} with instance id {request.instance_id} was fenced by member {static.member_id}."
         )
     return static
+
+
+def _missed_an_answer(change: StreamsChange, epoch: int) -> bool:
+    """Return whether the member seems not to know its tasks: it names an old epoch, or reports other tasks."""
+    return epoch != change.start.epoch or (change.owned is not None and change.owned != change.start.assigned.tasks)
 
 
 def _statuses(group: StreamsGroup, update: StreamsUpdate, request: Request, version: int) -> list[Problem]:

@@ -107,7 +107,7 @@ def source(talk: Talk, name: str, partitions: int = 1) -> None:
     topic_of(talk, name, partitions)
     prober = StreamsMember(talk, talk.topic(f"knows.{name}"))
     deadline = now_s() + TIMEOUT_S
-    while prober.join(subtopology("0", talk.topic(name)), note=False).status:
+    while (answer := prober.join(subtopology("0", talk.topic(name)), note=False)).error_code or answer.status:
         if now_s() > deadline:
             raise StoppedError(f"the coordinator does not know topic {name}")
         pause(_PAUSE_S)

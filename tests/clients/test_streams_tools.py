@@ -1,0 +1,81 @@
+"""``kafka-streams-groups.sh`` and DumpLogSegments of Apache Kafka 4 on a streams group of this broker."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.support.clients.clients import PROGRAMS, java_library, java_machine, later_java_class_path, later_java_tool, run
+from tests.support.clients.served import ServedBroker
+from tests.support.clients.transactional import TIMEOUT_S, make_topic
+from tests.support.eventually import eventually
+from tests.support.processes import start_tied
+
+STREAMS = "4.4.0"
+GROUP = "counting"
+TOOL = "org.apache.kafka.tools.streams.StreamsGroupCommand"
+SETTINGS = (
+    "offsets.topic.num.partitions=1",
+    "transaction.state.log.num.partitions=1",
+    "group.coordinator.rebalance.protocols=classic,consumer,streams",
+    "group.streams.initial.rebalance.delay.ms=0",
+    "group.streams.min.heartbeat.interval.ms=100",
+    "group.streams.heartbeat.interval.ms=500",
+)
+RECORDS = (17, 19, 20, 21, 22, 23)
+"""The types of records of streams groups."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    class_path = java_library("kafka-streams", STREAMS)
+    if class_path is None or later_java_class_path() is None:
+        pytest.skip("needs Java and Maven")
+    run(["javac", "-d", str(tmp_path), "-cp", class_path, str(PROGRAMS / "java" / "Counting.java")])
+    return [*java_machine(f"{tmp_path}:{class_path}"), "Counting"]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[ServedBroker]:
+    broker = ServedBroker(tmp_path / "data", *SETTINGS)
+    broker.start()
+    yield broker
+    broker.kill()
+
+
+def test_the_tools_of_streams_groups(command: list[str], broker: ServedBroker, tmp_path: Path) -> None:
+    def tool(*words: str) -> str:
+        return later_java_tool(TOOL, "--bootstrap-server", broker.bootstrap, *words)
+
+    for topic in ("words", "counted"):
+        make_topic(broker, topic, 2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(20):
+        producer.produce("words", f"word {number % 3}", partition=number % 2)
+    producer.flush(TIMEOUT_S)
+    output = (tmp_path / "application.out").open("ab")
+    arguments = [*command, broker.bootstrap, str(tmp_path / "state"), "streams"]
+    process = start_tied(arguments, stdin=subprocess.PIPE, stdout=output, stderr=output)
+    try:
+        eventually(lambda: tool("--list").split() == [GROUP], wait_s=90, pause_s=1)
+        eventually(lambda: "Stable" in tool("--describe", "--group", GROUP, "--state"), wait_s=90, pause_s=1)
+        members = tool("--describe", "--group", GROUP, "--members")
+        assert sorted(re.findall(r"\b[01]:\[[01,]+\]", members)) == ["0:[0]", "0:[1]", "1:[0]", "1:[1]"], members
+        eventually(lambda: "words" in tool("--describe", "--group", GROUP), wait_s=60, pause_s=1)
+    finally:
+        process.communicate(timeout=60)
+    eventually(lambda: "Empty" in tool("--describe", "--group", GROUP, "--state"), wait_s=60, pause_s=1)
+    assert "words" in tool("--reset-offsets", "--group", GROUP, "--to-earliest", "--input-topic", "words", "--execute")
+    assert "words" in tool("--delete-offsets", "--group", GROUP, "--input-topic", "words")
+    told = tool("--delete", "--group", GROUP)
+    assert "successful" in told, told
+    assert GROUP not in tool("--list")
+    broker.kill()
+    (log,) = (broker.log_dir / "__consumer_offsets-0").glob("*.log")
+    dumped = later_java_tool("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(log))
+    assert [kind for kind in RECORDS if f'key: {{"type":"{kind}"' not in dumped] == [], dumped[:3000]
