@@ -9,7 +9,7 @@ from tests.support.coordinator_fakes import join
 from twisted_kafka.group_coordinator.assignors.sticky_tasks import StickyTaskAssignor
 from twisted_kafka.group_coordinator.group_coordinator_metrics import COORDINATOR_TYPE
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
-from twisted_kafka.group_coordinator.requests import LeavingMember, Sender
+from twisted_kafka.group_coordinator.requests import LeavingMember, Sender, SyncRequest
 from twisted_kafka.group_coordinator.state.streams.configured_topology import Status
 from twisted_kafka.protocol.errors import (
     ErrorCode,
@@ -189,6 +189,24 @@ def test_an_empty_classic_group_becomes_a_streams_group_with_its_offsets() -> No
     assert streams.state()[0] == "Stable"
     assert groups is not streams.bench.groups
     assert streams.bench.groups.fetch_offsets(_fetch())[1][TopicPartition("t", 0)].offset == 5
+
+
+def test_an_application_leaves_the_classic_protocol_while_it_is_stopped() -> None:
+    streams = Streams()
+    groups: Any = streams.bench.groups
+    joined = groups.join(join(G))
+    with pytest.raises(GroupIdNotFoundError, match="Group g is not a streams group"):
+        streams.join("m")
+    streams.bench.advance(3_000)
+    member_id = joined.result(0).member_id
+    groups.sync(SyncRequest(Sender(G, member_id, None, 1), None, None, {member_id: b"given"}))
+    with pytest.raises(GroupIdNotFoundError, match="Group g is not a streams group"):
+        streams.join("m")
+    assert groups.leave(G, [LeavingMember(member_id)])[0] == ErrorCode.NONE
+    streams.join("m")
+    assert (streams.bench.written()[-7].value, streams.written()[-7][0]) == (None, "GroupMetadata"), "the classic group ends"
+    streams.bench.restart()
+    assert streams.state()[0] == "Stable"
 
 
 def test_an_empty_streams_group_becomes_a_classic_group() -> None:
@@ -499,6 +517,15 @@ def test_reported_offsets_are_described_and_prefer_a_member() -> None:
     streams.leave("m")
     streams.settle()
     assert streams.held["n"]["active"] == ALL
+
+
+def test_offsets_of_tasks_that_do_not_exist_are_not_kept() -> None:
+    streams = Streams()
+    streams.join("m")
+    tasks_of_nobody = [TaskOffset(subtopology_id="0", partition=3, offset=1), TaskOffset(subtopology_id="9", partition=0, offset=1)]
+    streams.beat("m", task_offsets=[*tasks_of_nobody, TaskOffset(subtopology_id="0", partition=2, offset=5)])
+    (member,) = streams.described().members
+    assert [(each.partition, each.offset) for each in member.task_offsets] == [(2, 5)]
 
 
 def test_missing_client_tags_are_reported_to_newer_clients() -> None:

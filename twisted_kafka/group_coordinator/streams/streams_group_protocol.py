@@ -16,13 +16,14 @@ from twisted_kafka.group_coordinator.state.consumer_group_member import STATIC_L
 from twisted_kafka.group_coordinator.state.group_kinds import tombstones
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.group_coordinator.state.streams import streams_group_records as records
-from twisted_kafka.group_coordinator.state.streams.configured_topology import InternalTopic, Problem, Status
+from twisted_kafka.group_coordinator.state.streams.configured_topology import ConfiguredTopology, InternalTopic, Problem, Status
 from twisted_kafka.group_coordinator.state.streams.streams_group import StreamsGroup
 from twisted_kafka.group_coordinator.state.streams.streams_group_member import (
     MemberState,
     StreamsGroupMember,
+    TaskOffsets,
 )
-from twisted_kafka.group_coordinator.state.streams.tasks import HELD_NOTHING
+from twisted_kafka.group_coordinator.state.streams.tasks import HELD_NOTHING, Task
 from twisted_kafka.group_coordinator.streams.heartbeat_validation import check_epoch, owned_tasks
 from twisted_kafka.group_coordinator.streams.request_content import profile_of, reported_offsets, topology_record
 from twisted_kafka.group_coordinator.streams.responses import partitions_by_endpoint, set_tasks
@@ -225,7 +226,7 @@ class StreamsGroupProtocol:
         if group.topology == update.topology:
             group.put_configured(update.configured)
         if change.offsets is not None:
-            group.offsets[member_id] = change.offsets
+            group.offsets[member_id] = _of_existing_tasks(change.offsets, update.configured)
         if change.replaces and change.old is not None and change.old.member_id != member_id:
             self._timers.forget(group_id, change.old.member_id)
         self._touch(group_id, member_id)
@@ -331,6 +332,16 @@ def _static(group: StreamsGroup, static: StreamsGroupMember | None, request: Req
             f"Static member {request.member_id} with instance id {request.instance_id} was fenced by member {static.member_id}."
         )
     return static
+
+
+def _of_existing_tasks(offsets: TaskOffsets, configured: ConfiguredTopology) -> TaskOffsets:
+    """Return offsets without those of tasks that the topology does not have: a member may report any number."""
+    counts = {subtopology_id: each.task_count for subtopology_id, each in configured.ready.items()}
+
+    def known(reported: dict[Task, int]) -> dict[Task, int]:
+        return {task: offset for task, offset in reported.items() if 0 <= task[1] < counts.get(task[0], 0)}
+
+    return TaskOffsets(known(offsets.positions), known(offsets.ends))
 
 
 def _missed_an_answer(change: StreamsChange, epoch: int) -> bool:
