@@ -68,8 +68,8 @@ def test_the_bounds_themselves_are_allowed(session_ms: int, interval_ms: int) ->
 @pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
 def test_a_session_is_longer_than_a_heartbeat_interval(kind: str) -> None:
     limits = {f"group_{kind}_min_session_timeout_ms": "1", f"group_{kind}_session_timeout_ms": "6000"}
-    if kind == "share":
-        limits["group_share_heartbeat_interval_ms"] = "5000"
+    if kind != "consumer":
+        limits[f"group_{kind}_heartbeat_interval_ms"] = "5000"
     configs = manager(**limits)
     session, interval = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
     for settings in ({session: "5000"}, {interval: "6000"}, {session: "7000", interval: "8000"}):
@@ -141,10 +141,11 @@ def test_the_broker_s_values_are_those_of_its_keys() -> None:
         "group.consumer.migration.policy": "Upgrade",
         "group.share.max.size": 13,
         "group.share.initialize.retry.interval.ms": 14,
+        "group.streams.max.size": 15,
     }
     config = KafkaConfig.embedded({key: str(value) for key, value in properties.items()})
     values = list(properties.values())
-    expected = [*values[:5], 6 * 60_000, *values[6:12], MigrationPolicy.UPGRADE, 13, 14]
+    expected = [*values[:5], 6 * 60_000, *values[6:12], MigrationPolicy.UPGRADE, 13, 14, 15]
     assert list(GroupCoordinatorConfig.from_config(config)) == expected
     assert GroupCoordinatorConfig.from_config(KafkaConfig.embedded({})).offsets_retention_ms == 7 * 24 * 3_600_000
 
