@@ -66,15 +66,16 @@ run: $(RUN_INSTALLED)
 	$(BIN)/twistd --pidfile= -n kafka --console --data-dir $(DATA_DIR)
 
 # Hypothesis explores in make test-all only: what it finds there must not fail somebody's unrelated change.
+CORES := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)))' 2>/dev/null || echo 2)
 # Two workers more than there are processors: tests of threads and programs wait a part of the time.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 2)' 2>/dev/null || echo auto)
+WORKERS ?= $(shell expr $(CORES) + 2)
 QUICKLY = -n $(WORKERS) --dist loadscope --hypothesis-seed=0
 
 INSIDE := --ignore tests/clients --ignore tests/cluster --ignore tests/oracle --ignore tests/spark
 
-# Without Spark, Java and real clients, in less than a minute; of what tests enumerate (tests/support/budget.py), a tenth.
+# Without Spark, Java, real clients and the testing kit; of what tests enumerate (tests/support/budget.py), a tenth.
 test-unit: $(VENV)/.installed
-	TEST_SHARE=0.1 $(PYTEST) $(QUICKLY) -m 'not slow and not long' $(INSIDE)
+	TEST_SHARE=0.1 $(PYTEST) $(QUICKLY) -n $(CORES) -m 'not slow and not long' $(INSIDE) --ignore tests/testing
 
 # Wire format, log formats, metadata, network and handlers: what .ci/run runs on PyPy.
 test-subset: $(VENV)/.installed

@@ -91,6 +91,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: (_scope(item.nodeid) != _ON_SPARK, not item.nodeid.startswith(_PROGRAMS), item.path not in long))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Keep the collected tests out of garbage collections, which would look at a million objects each time."""
+    if not IS_PYPY:
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """With ``--dist loadscope``: keep on one worker what shares fixtures: a module's tests, all with Spark, all with ZooKeeper."""
