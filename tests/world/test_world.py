@@ -3,15 +3,12 @@
 import asyncio
 import os
 import random
-import re
 import socket
 import subprocess
 import sys
 import threading
 import time
 import uuid
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -115,29 +112,6 @@ def test_functions_that_block_run_on_threads_of_the_world() -> None:
         began_s = time.monotonic()
         world.drive(world.run(2))
     assert [ended_s - began_s for ended_s in program.result] == [pytest.approx(1.0)] * 3
-
-
-@pytest.mark.slow
-def test_the_example_of_the_document_finds_its_bug_and_only_that() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "world.md").read_text(encoding="utf-8")
-    found = re.search(r"```python\n(.*?)```", page, re.DOTALL)
-    assert found is not None
-    wrong = found.group(1)
-    commit, work = "        await consumer.commit()\n", "        booked.add(int(record.value))\n"
-    right = wrong.replace(commit, "").replace(work, work + commit)
-    assert [_fails(wrong), _fails(right)] == [True, False]
-
-
-def _fails(program: str) -> bool:
-    names: dict[str, Any] = {"__name__": "test_shop"}
-    exec(program, names)
-    for seed in range(10):
-        with World(seed, brokers=3) as world:
-            try:
-                world.drive(names["shop"](world, set()))
-            except AssertionError:
-                return True
-    return False
 
 
 def test_a_program_that_is_killed_can_start_again() -> None:

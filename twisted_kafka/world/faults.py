@@ -5,6 +5,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from twisted_kafka.world.machine.network import Host, Network
+from twisted_kafka.world.machine.scheduler import FIRST_NS
 from twisted_kafka.world.processes import BrokerProcess
 from twisted_kafka.world.trace import Trace
 
@@ -39,6 +40,11 @@ class Fault(NamedTuple):
     broker: BrokerProcess
     amount: int
     """Of a partition: 0 cuts both directions, 1 sending, 2 receiving. Of a clock: its error in ms."""
+
+    @property
+    def at_s(self) -> float:
+        """When it begins, in virtual seconds since the world began."""
+        return (self.begins_ns - FIRST_NS) / 1e9
 
     @property
     def text(self) -> str:

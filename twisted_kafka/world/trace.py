@@ -30,6 +30,7 @@ class Trace:
         self._scheduler = scheduler
         self._hash = blake2b(digest_size=16)
         self._hidden: list[tuple[str, str]] = []
+        self.count = 0
         self.events: deque[Event] = deque(maxlen=MAX_EVENTS)
 
     def hide(self, text: str, alias: str) -> None:
@@ -42,6 +43,7 @@ class Trace:
             what = what.replace(text, alias)
         event = Event(self._scheduler.now_ns, who, what)
         self.events.append(event)
+        self.count += 1
         self._hash.update(f"{event.at_ns} {who} {what}\n".encode())
 
     @property

@@ -57,6 +57,8 @@ class World:
         self._is_open = False
         self.plan: list[Fault] = []
         """The faults that the seed has planned so far."""
+        self.happened: list[Fault] = []
+        """The faults of the plan that have begun."""
         self._kept_faults = only_faults
         self._fault_random = Random(f"faults {seed}")
         self._budget = Budget()
@@ -222,8 +224,12 @@ class World:
         for fault in make_plan(budget, self.brokers, (begin_ns, end_ns), self._fault_random, len(self.plan)):
             self.plan.append(fault)
             if self._kept_faults is None or fault.number in self._kept_faults:
-                self._at(fault.begins_ns, partial(self._injector.begin, fault))
+                self._at(fault.begins_ns, partial(self._begin, fault))
                 self._at(fault.begins_ns + fault.lasts_ns, partial(self._injector.end, fault))
+
+    def _begin(self, fault: Fault) -> None:
+        self.happened.append(fault)
+        self._injector.begin(fault)
 
     def _peers_of(self, broker: BrokerProcess) -> list[Host]:
         others = [each.host for each in self.brokers if each is not broker]

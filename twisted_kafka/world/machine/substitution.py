@@ -4,17 +4,21 @@ What a thread of the world cannot have raises ``EscapeError``; threads outside t
 real thing.
 """
 
+import importlib
 import os
+import pkgutil
 import random
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable
-from functools import partial, wraps
+from contextlib import suppress
+from functools import cache, partial, wraps
 from random import Random
 from typing import Any, Final
 
+import twisted_kafka
 from twisted_kafka.system import machine
 from twisted_kafka.world.machine import primitives
 from twisted_kafka.world.machine.aiokafka_order import replace_in_aiokafka
@@ -26,6 +30,22 @@ from twisted_kafka.world.machine.scheduler import FIRST_NS, Scheduler
 
 _MISSING: Final = object()
 _NO_THREADS: Final = "a world has no threads of the system: run a coroutine with world.process(...), or asyncio.to_thread"
+
+
+_NEVER_IN_A_WORLD: Final = ("console", "recording", "spark", "tap", "testing", "tools", "service")
+
+
+@cache
+def _import_all() -> None:
+    """Import what a broker imports when it needs it.
+
+    A module that is first imported within a world would keep locks of that world, and take random numbers of it that the next world
+    of the process has for something else.
+    """
+    for found in pkgutil.walk_packages(twisted_kafka.__path__, f"{twisted_kafka.__name__}.", onerror=lambda name: None):
+        if found.name.split(".")[1] not in _NEVER_IN_A_WORLD:
+            with suppress(ImportError):  # it needs an extra that is not installed
+                importlib.import_module(found.name)
 
 
 class Substitution:
@@ -46,6 +66,7 @@ class Substitution:
         """Replace everything. Raises RuntimeError if another world exists."""
         if Substitution._entered is not None:
             raise RuntimeError("a process has one world at a time: close the other one first")
+        _import_all()
         Substitution._entered = self
         self._replace_machine()
         self._replace_time()
