@@ -1,14 +1,16 @@
 """The cost of a request in Python, without sockets: frame, queue, handler, response, metrics and access log, on one thread.
 
-    python -m benchmarks.request_path [--connections 32] [--profile FRAME]
+    python -m benchmarks.request_path [--connections 32] [--traffic 'produce*'] [--profile FRAME]
 
 Prints the fastest of many rounds, which reduces the influence of other programs, and the median, in microseconds of processor time
-per frame. With several connections, a frame of each is read before they are handled. The broker's threads take no part: the
-frames go through a processor, a request channel and a handler of their own.
+per frame. With several connections, a frame of each is read before they are handled. With ``--traffic``, the frames are those of
+``benchmarks.traffic``, over one connection. The broker's threads take no part: the frames go through a processor, a request channel
+and a handler of their own.
 """
 
 import argparse
 import cProfile
+import fnmatch
 import itertools
 import pstats
 import statistics
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scratch import scratch
+from benchmarks.traffic import SCENARIOS, Traffic
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "beside"))
 
@@ -38,6 +41,7 @@ from twisted_kafka.system.buffers import copy_into
 from twisted_kafka.timing.clock import SystemClock
 
 ROUNDS, PER_ROUND = 600, 20
+TRAFFIC_ROUNDS, TRAFFIC_PER_ROUND = 200, 10
 
 MAX_BYTES = 1 << 30
 """The most bytes to send for one frame: large frames get fewer rounds, because produced data stays on disk until the end."""
@@ -163,21 +167,38 @@ def measure(name: str, path: OneThread, batches: Iterable[Sequence[bytes]], *, i
         times.append((time.thread_time() - started) / len(batch) / len(path.channels) * 1e6)
         if is_profiled:
             profiler.disable()
-    print(f"{name:24} {min(times):8.1f} {statistics.median(times):8.1f}")
+    print(f"{name:28} {min(times):8.1f} {statistics.median(times):8.1f}")
     if is_profiled:
         pstats.Stats(profiler).sort_stats("tottime").print_stats(40)
+
+
+def measure_traffic(port: int, options: argparse.Namespace) -> None:
+    """Measure the scenarios whose names match."""
+    traffic, path = Traffic(port), OneThread()
+    print(f"{'us of processor time':28} {'fastest':>8} {'median':>8}")
+    for name in SCENARIOS:
+        if fnmatch.fnmatchcase(name, options.traffic):
+            sent = SCENARIOS[name](traffic)
+            first = next(sent)
+            path.send(first)
+            batches = (list(itertools.islice(sent, TRAFFIC_PER_ROUND)) for _ in range(rounds_for(first, TRAFFIC_ROUNDS)))
+            measure(name, path, batches, is_profiled=options.profile is not None)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.request_path", description=__doc__)
     parser.add_argument("--connections", type=int, default=1)
     parser.add_argument("--profile", metavar="FRAME")
+    parser.add_argument("--traffic", metavar="PATTERN", help="scenarios of many partitions instead")
     options = parser.parse_args()
     capture_parts()
     with scratch() as directory, Broker({"access.log.dir": directory / "access"}, data_dir=directory) as broker:
+        if options.traffic is not None:
+            measure_traffic(broker.listeners[0].port, options)
+            return
         prepared = frames.prepare("127.0.0.1", broker.listeners[0].port, "bench")
         path = OneThread(options.connections)
-        print(f"{'us of processor time':24} {'fastest':>8} {'median':>8}")
+        print(f"{'us of processor time':28} {'fastest':>8} {'median':>8}")
         names = [options.profile] if options.profile else list(prepared)
         for name in names:
             data = prepared[name]
