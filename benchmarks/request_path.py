@@ -41,7 +41,7 @@ from twisted_kafka.system.buffers import copy_into
 from twisted_kafka.timing.clock import SystemClock
 
 ROUNDS, PER_ROUND = 600, 20
-TRAFFIC_ROUNDS, TRAFFIC_PER_ROUND = 200, 10
+TRAFFIC_ROUNDS, TRAFFIC_PER_ROUND = 100, 5
 
 MAX_BYTES = 1 << 30
 """The most bytes to send for one frame: large frames get fewer rounds, because produced data stays on disk until the end."""
@@ -167,7 +167,7 @@ def measure(name: str, path: OneThread, batches: Iterable[Sequence[bytes]], *, i
         times.append((time.thread_time() - started) / len(batch) / len(path.channels) * 1e6)
         if is_profiled:
             profiler.disable()
-    print(f"{name:28} {min(times):8.1f} {statistics.median(times):8.1f}")
+    print(f"{name:32} {min(times):8.1f} {statistics.median(times):8.1f}")
     if is_profiled:
         pstats.Stats(profiler).sort_stats("tottime").print_stats(40)
 
@@ -175,7 +175,7 @@ def measure(name: str, path: OneThread, batches: Iterable[Sequence[bytes]], *, i
 def measure_traffic(port: int, options: argparse.Namespace) -> None:
     """Measure the scenarios whose names match."""
     traffic, path = Traffic(port), OneThread()
-    print(f"{'us of processor time':28} {'fastest':>8} {'median':>8}")
+    print(f"{'us of processor time':32} {'fastest':>8} {'median':>8}")
     for name in SCENARIOS:
         if fnmatch.fnmatchcase(name, options.traffic):
             sent = SCENARIOS[name](traffic)
@@ -198,7 +198,7 @@ def main() -> None:
             return
         prepared = frames.prepare("127.0.0.1", broker.listeners[0].port, "bench")
         path = OneThread(options.connections)
-        print(f"{'us of processor time':28} {'fastest':>8} {'median':>8}")
+        print(f"{'us of processor time':32} {'fastest':>8} {'median':>8}")
         names = [options.profile] if options.profile else list(prepared)
         for name in names:
             data = prepared[name]
