@@ -105,8 +105,14 @@ class DecoderSource(SourceWriter):
         if not compact:
             return size, size
         self.line(f"if {size} > 127:")
-        self.line(f"    {size}, pos = uvarint(data, pos - 1)")
-        if limit is not None:
+        if limit is None:  # usually two bytes: those of records
+            self.line("    if data[pos] < 128:")
+            self.line(f"        {size} += (data[pos] << 7) - 128")
+            self.line("        pos += 1")
+            self.line("    else:")
+            self.line(f"        {size}, pos = uvarint(data, pos - 1)")
+        else:
+            self.line(f"    {size}, pos = uvarint(data, pos - 1)")
             self.line(f"    if {size} > {limit + 1}:")
             self.line("        " + self._fail("is too long"))
         return size, f"{size} - 1"

@@ -154,7 +154,42 @@ class EncoderSource(SourceWriter):
         if isinstance(element, Wire):
             self._value(element, item, compact, False)
         else:
-            self._struct(element, item)
+            self._element(element, item)
+        self._flush()
+        self.depth -= 1
+
+    def _element(self, struct: StructType, name: str) -> None:
+        """Write the encoding of an array's element: one ``struct`` call if everything that has no fixed width is null or empty."""
+        conditions: list[str] = []
+        run: list[tuple[str, str]] = []
+        for each in untagged(struct, self.version):
+            source, compact = f"{name}.{each.name}", self.flexible and each.compact
+            if isinstance(each.type, Wire) and each.type.kind == "fixed":
+                run.append((each.type.code, source))
+            elif each.default is None and each.factory is None and isinstance(each.type, Wire) and each.nullable_at(self.version):
+                conditions.append(f"{source} is None")
+                run.append(("B", "0") if compact else ("h" if each.type.kind == "string" else "i", "-1"))
+            elif each.factory is list:
+                conditions.append(f"{source} == []")
+                run.append(("B", "1") if compact else ("i", "0"))
+            else:
+                conditions.clear()
+                break
+        if not conditions:
+            self._struct(struct, name)
+            return
+        others = (*absent(struct, self.version), *tagged(struct, self.version))
+        conditions += [
+            f"not ({self._differs(struct, each, name)})" for each in others if not each.ignorable or each.tag is not None
+        ]
+        conditions.append(f"not {name}.unknown_tagged_fields")
+        if self.flexible:
+            run.append(("B", "0"))
+        self.line(f"if {' and '.join(conditions)}:")
+        self.line(f"    w({self._pack(run)})")
+        self.line("else:")
+        self.depth += 1
+        self._struct(struct, name)
         self._flush()
         self.depth -= 1
 
