@@ -215,7 +215,7 @@ def test_a_topic_that_was_made_again_is_watched() -> None:
     watch.add(new)  # as a session does: it adds first
     watch.remove(old)
     assert watch.take() == [new]
-    watches.changed(topic_partition)
+    watches.changed([topic_partition])
     assert watch.take() == [new]
 
 
@@ -310,5 +310,5 @@ def test_an_answered_fetch_does_not_end_the_wait_of_the_next_one() -> None:
     watch.wait(first)
     watch.wait_no_more(first)
     next_fetch.join(10)
-    watches.changed(changed)
+    watches.changed([changed])
     assert heard == [changed]

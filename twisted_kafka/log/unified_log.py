@@ -435,8 +435,12 @@ class UnifiedLog:
             raise RecordBatchTooLargeError(
                 f"{info.size_bytes} bytes for {self.topic_partition} are larger than segment.bytes, {segment_bytes}"
             )
-        if batches[0].producer_id != NO_PRODUCER_ID:
-            duplicate = self._check_producers(info, context.origin, guard)
+        batch = batches[0]
+        if batch.producer_id != NO_PRODUCER_ID:  # then it is the only one
+            if batch.is_control:
+                self.producer_state.check_marker(batch, info.records, guard)
+                return info
+            duplicate = self.producer_state.check(batch, guard, is_client=context.origin is AppendOrigin.CLIENT)
             if duplicate is not None:
                 return _duplicate_info(duplicate, info.log_start_offset)
         return info
@@ -511,20 +515,9 @@ class UnifiedLog:
             max_timestamp_ms - first_ms if first_ms >= 0 and max_timestamp_ms >= 0 else self._clock.wall_ms() - active.created_ms
         )
         config = self.config
-        if age_ms > config.max_compaction_lag_ms - active.jitter_ms and config.compact:
+        if config.compact and age_ms > config.max_compaction_lag_ms - active.jitter_ms:
             return True  # so that it can be compacted in time
         return age_ms > config.segment_ms - active.jitter_ms
-
-    def _check_producers(self, info: LogAppendInfo, origin: AppendOrigin, guard: VerificationGuard | None) -> ProducerBatch | None:
-        state = self.producer_state
-        for batch in info.batches:
-            if batch.producer_id == NO_PRODUCER_ID:
-                continue
-            if batch.is_control:
-                state.check_marker(batch, info.records, guard)
-            elif (duplicate := state.check(batch, guard, is_client=origin == AppendOrigin.CLIENT)) is not None:
-                return duplicate
-        return None
 
     def _update_producers(self, records: Buffer, batches: Sequence[BatchLike], active: LogSegment) -> None:
         state = self.producer_state

@@ -5,7 +5,7 @@ watched under keys in a ``DelayedOperationPurgatory`` and completed exactly once
 names.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 from twisted.logger import Logger
 
@@ -149,6 +149,13 @@ class DelayedOperationPurgatory:
             except Exception:  # noqa: BLE001 one failing operation must not block the others
                 _log.failure("Uncaught exception while completing an operation in purgatory {name}", name=self.name)
         return count
+
+    def check_each(self, keys: Collection[Hashable]) -> None:
+        """Try to complete the operations watched under any of ``keys``: one look at the watched keys if there are none."""
+        watched = self._watched
+        if watched and not watched.keys().isdisjoint(keys):
+            for key in keys:
+                self.check_and_complete(key)
 
     def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
         """Stop watching ``key`` and return its operations. They stay watched under their other keys, and their timeouts remain."""

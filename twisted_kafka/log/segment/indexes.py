@@ -16,10 +16,11 @@ import sys
 from array import array
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from io import FileIO
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self, cast
 
 from typing_extensions import override
 
@@ -48,6 +49,10 @@ class TimestampOffset(NamedTuple):
 
     timestamp_ms: int
     offset: int
+
+
+timestamp_offset_of = cast(Callable[[tuple[int, int]], TimestampOffset], partial(tuple.__new__, TimestampOffset))
+"""Makes a TimestampOffset of a plain pair, in half the time of the class; for appends."""
 
 
 class _ContentCache:

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from twisted_kafka.log.batch_headers import BatchHeader, IndexedBatch, find_batch, scan_headers
 from twisted_kafka.log.segment.index_check import BatchFile, indexes_fit, rebuild_indexes
-from twisted_kafka.log.segment.indexes import TimestampOffset
+from twisted_kafka.log.segment.indexes import TimestampOffset, timestamp_offset_of
 from twisted_kafka.log.segment.segment_file import SegmentFile, SegmentGoneError, old_segments
 from twisted_kafka.log.segment.segment_files import SegmentFiles
 from twisted_kafka.protocol.regions import Buffer
@@ -179,7 +179,7 @@ class LogSegment(SegmentFiles):
         last_offset, size, timestamp_ms = batch.last_offset, batch.size_bytes, batch.max_timestamp_ms
         largest = self._max_timestamp or self.max_timestamp
         if timestamp_ms > largest[0]:
-            self._max_timestamp = largest = TimestampOffset(timestamp_ms, last_offset)
+            self._max_timestamp = largest = timestamp_offset_of((timestamp_ms, last_offset))
         if self._bytes_since_index_entry > self.index_interval_bytes:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(largest[0], largest[1])

@@ -184,57 +184,54 @@ def _decompressed(codec: Compression, data: memoryview, context: ValidationConte
         raise InvalidRecordError(str(error)) from None
 
 
-def _timestamps(header: tuple[int, ...], scan: RecordScan, context: ValidationContext) -> tuple[int, int]:
-    """Return the new attributes and largest timestamp of the batch."""
-    attributes, base_timestamp, max_timestamp = header[5], header[7], header[8]
-    if context.config.message_timestamp_type == LOG_APPEND_TIME:
-        return attributes | TIMESTAMP_TYPE_MASK, context.now_ms
-    if attributes & TIMESTAMP_TYPE_MASK:
-        return attributes & ~TIMESTAMP_TYPE_MASK, max_timestamp
-    largest = base_timestamp + scan.largest_timestamp_delta
-    if largest > _INT64_MAX:  # one that is too small was refused as too old
-        raise InvalidRecordError("a record's timestamp needs more than 64 bits")
-    return attributes, largest
-
-
 def _assign(
     view: memoryview, header: tuple[int, ...], payload: bytes | memoryview, scan: RecordScan, context: ValidationContext
 ) -> LogAppendInfo:
     config = context.config
-    attributes, max_timestamp = _timestamps(header, scan, context)
-    source = CODECS[attributes & COMPRESSION_MASK]
-    target = source
+    _, _, _, _, _, sent_attributes, last_delta, base_timestamp, sent_max_ms, producer_id, epoch, sequence, count = header
+    sequential, _, _, largest_delta, _ = scan
+    attributes, max_ms = sent_attributes, base_timestamp + largest_delta
+    is_append_time = config.message_timestamp_type == LOG_APPEND_TIME
+    if is_append_time:
+        attributes, max_ms = attributes | TIMESTAMP_TYPE_MASK, context.now_ms
+    elif attributes & TIMESTAMP_TYPE_MASK:
+        attributes, max_ms = attributes & ~TIMESTAMP_TYPE_MASK, sent_max_ms
+    elif max_ms > _INT64_MAX:  # one that is too small was refused as too old
+        raise InvalidRecordError("a record's timestamp needs more than 64 bits")
+    source = target = CODECS[attributes & COMPRESSION_MASK]
     if config.compression_type != "producer" and (source or not attributes & CONTROL_FLAG):
         target = target_compression(source, context)
     conversion = None
-    if source is target and scan.sequential:
-        records = _patched(view, header, (attributes, max_timestamp), context)
+    if source is target and sequential:
+        records = _patched(view, header, (attributes, max_ms), context)
         if source:
             conversion = Conversion(0, 0, len(payload))
     else:
-        if header[9] >= 0 and header[10] < 0:
-            raise InvalidProducerEpochError(f"a batch of producer {header[9]} has epoch {header[10]}")
+        if producer_id >= 0 and epoch < 0:
+            raise InvalidProducerEpochError(f"a batch of producer {producer_id} has epoch {epoch}")
         started_ns = context.now_ns()
-        keeps_payload = scan.sequential and attributes & TIMESTAMP_TYPE_MASK >= header[5] & TIMESTAMP_TYPE_MASK
-        records = memoryview(_rewritten(header, to_bytes(payload), (attributes, max_timestamp, target), keeps_payload, context))
+        keeps_payload = sequential and attributes & TIMESTAMP_TYPE_MASK >= sent_attributes & TIMESTAMP_TYPE_MASK
+        records = memoryview(_rewritten(header, to_bytes(payload), (attributes, max_ms, target), keeps_payload, context))
         temporary_bytes = len(records) + (len(payload) if source else 0)
-        conversion = Conversion(header[12], context.now_ns() - started_ns, temporary_bytes)
+        conversion = Conversion(count, context.now_ns() - started_ns, temporary_bytes)
         check_size(len(records), context)
-    info = BatchInfo()
-    info.base_offset = offset = context.offset
-    info.last_offset = offset + header[6]
-    info.max_timestamp_ms = max_timestamp
-    info.position = 0
-    info.size_bytes = len(records)
-    info.producer_id, info.producer_epoch, info.base_sequence, count = header[9:]
-    info.is_transactional = attributes & TRANSACTIONAL_FLAG != 0
-    info.is_control = attributes & CONTROL_FLAG != 0
-    result = LogAppendInfo(records, (info,), count)
-    result.source_compression = source
-    result.conversion = conversion
-    if attributes & TIMESTAMP_TYPE_MASK:
-        result.log_append_time_ms = context.now_ms
-    return result
+    batch = BatchInfo()
+    batch.base_offset = offset = context.offset
+    batch.last_offset = offset + last_delta
+    batch.max_timestamp_ms = max_ms
+    batch.position = 0
+    batch.size_bytes = len(records)
+    batch.producer_id = producer_id
+    batch.producer_epoch = epoch
+    batch.base_sequence = sequence
+    batch.is_transactional = attributes & TRANSACTIONAL_FLAG != 0
+    batch.is_control = attributes & CONTROL_FLAG != 0
+    info = LogAppendInfo(records, (batch,), count)
+    info.source_compression = source
+    info.conversion = conversion
+    if is_append_time:
+        info.log_append_time_ms = max_ms
+    return info
 
 
 def _patched(view: memoryview, header: tuple[int, ...], fields: tuple[int, int], context: ValidationContext) -> memoryview:
@@ -242,8 +239,8 @@ def _patched(view: memoryview, header: tuple[int, ...], fields: tuple[int, int],
     if view.readonly:
         view = memoryview(bytearray(view))
     _PREFIX.pack_into(view, 0, context.offset, header[1], context.leader_epoch)
-    attributes, max_timestamp = fields
-    if attributes != header[5] or max_timestamp != header[8]:
+    if fields != (header[5], header[8]):
+        attributes, max_timestamp = fields
         _COVERED_HEAD.pack_into(view, CRC_AT, 0, attributes)
         INT64.pack_into(view, MAX_TIMESTAMP_AT, max_timestamp)
         UINT32.pack_into(view, CRC_AT, crc32c(view[CRC_START:]))

@@ -3,6 +3,7 @@
 The handler of Produce checks these before the append, which validates everything else (``log_validator``).
 """
 
+import struct
 from typing import Final
 
 from twisted_kafka.protocol.errors import ErrorCode
@@ -28,7 +29,10 @@ from twisted_kafka.protocol.regions import Buffer
 _FIRST_VERSION_WITH_ZSTD: Final = 7
 _TO_MAGIC: Final = MAGIC_AT + 1
 _ZSTD: Final = int(Compression.ZSTD)
+_SPECIAL: Final = TRANSACTIONAL_FLAG | COMPRESSION_MASK
 _size_of = INT32.unpack_from
+_read_head = struct.Struct(">8xi4xb4xh").unpack_from
+"""Reads the stated size, the magic and the attributes of a batch of format 2."""
 
 
 def the_batch(records: Buffer | None, version: int, transactional_id: str | None) -> tuple[Buffer | None, int]:
@@ -38,6 +42,14 @@ def the_batch(records: Buffer | None, version: int, transactional_id: str | None
     """
     if records is None or (size := len(records)) < _TO_MAGIC:
         return records, ErrorCode.INVALID_RECORD
+    if size >= HEADER_SIZE:
+        stated, magic, attributes = _read_head(records)
+        if stated + LOG_OVERHEAD == size and magic == LATEST_MAGIC and not attributes & _SPECIAL:
+            return records, 0  # most batches
+    return _special_batch(records, size, version, transactional_id)
+
+
+def _special_batch(records: Buffer, size: int, version: int, transactional_id: str | None) -> tuple[Buffer | None, int]:
     stated: int = _size_of(records, SIZE_AT)[0]
     magic = records[MAGIC_AT]
     if stated < SMALLEST_SIZE or magic > LATEST_MAGIC:

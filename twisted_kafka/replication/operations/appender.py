@@ -44,7 +44,6 @@ from twisted_kafka.replication.partition.topic_stats import (
     NO_KEY_COMPACTED_TOPIC,
     PRODUCE_REQUESTS,
     BrokerTopicStats,
-    ProduceMeters,
 )
 
 Guards = Mapping[TopicPartition, VerificationGuard]
@@ -104,7 +103,8 @@ class RecordAppender:
         if required_acks not in VALID_ACKS:
             return {topic_partition: self._invalid_acks(topic_partition) for topic_partition in entries}
         results: AppendResults = {}
-        waits = False
+        appended: list[tuple[Partition, PartitionResult]] = []
+        has_moved = waits = False
         for topic_partition, records in entries.items():
             try:
                 partition = self._partitions.online.get(topic_partition)
@@ -117,12 +117,14 @@ class RecordAppender:
             except Exception as error:  # noqa: BLE001 one partition's failure does not fail the others
                 results[topic_partition] = self._failed(topic_partition, error, len(records))
                 continue
-            size_bytes = len(records)
-            result = results[topic_partition] = PartitionResult(0, info=info, size_bytes=size_bytes)
-            self._appended(partition, moved, size_bytes, info.record_count)
+            result = results[topic_partition] = PartitionResult(0, info=info, size_bytes=len(records))
+            appended.append((partition, result))
+            has_moved = has_moved or moved
             if required_acks == ACKS_ALL and not partition.has_committed(info.last_offset, leader_since):
                 result.wait_for(info.last_offset + 1, leader_since)
                 waits = True
+        if appended:
+            self._appended(appended, has_moved)
         if not waits:
             return results
         operation = DelayedProduce(timeout_ms, self._partitions, results)
@@ -153,7 +155,7 @@ class RecordAppender:
         except Exception as error:  # noqa: BLE001 a partition's failure is a value
             return [self._failed(topic_partition, error, len(records)) for records, _ in each]
         results: list[PartitionResult | PendingResults] = []
-        appended = appended_bytes = appended_records = 0
+        appended: list[tuple[Partition, PartitionResult]] = []
         waiting: list[tuple[int, PartitionResult]] = []
         for index, (info, (records, _)) in enumerate(zip(infos, each, strict=True)):
             size_bytes = len(records)
@@ -162,14 +164,12 @@ class RecordAppender:
                 continue
             result = PartitionResult(0, info=info, size_bytes=size_bytes)
             results.append(result)
-            appended += 1
-            appended_bytes += size_bytes
-            appended_records += info.record_count
+            appended.append((partition, result))
             if required_acks == ACKS_ALL and not partition.has_committed(info.last_offset, leader_since):
                 result.wait_for(info.last_offset + 1, leader_since)
                 waiting.append((index, result))
         if appended:
-            self._appended(partition, moved, appended_bytes, appended_records, appended)
+            self._appended(appended, moved)
         for index, result in waiting:
             operation = DelayedProduce(each[index][1], self._partitions, {topic_partition: result})
             self._purgatories.produce.try_complete_else_watch(operation, operation.pending)
@@ -183,15 +183,31 @@ class RecordAppender:
             raise InvalidTopicError(f"Cannot append to internal topic {topic_partition[0]}")
         return self._partitions.get_or_raise(topic_partition)
 
-    def _appended(self, partition: Partition, moved: bool, size_bytes: int, records: int, requests: int = 1) -> None:
-        """Count an append, and complete requests that wait for it. ``moved``: whether the high watermark moved."""
-        if partition.produce_meters is None:
-            partition.produce_meters = ProduceMeters(partition.stats, self._stats.all_topics)
-        partition.produce_meters.mark(size_bytes, records, requests)
-        if moved:
-            self._purgatories.check_all(partition.topic_partition)
+    def _appended(self, appended: list[tuple[Partition, PartitionResult]], has_moved: bool) -> None:
+        """Count the appends of a request, and complete requests that wait for their partitions.
+
+        ``has_moved``: whether a high watermark moved.
+        """
+        topic = appended[0][0].stats
+        requests = size_bytes = records = 0
+        changed = []
+        last: Partition | None = None
+        for partition, result in appended:
+            if partition is not last:
+                if partition.stats is not topic:
+                    self._stats.count_appends(topic, requests, size_bytes, records)
+                    topic = partition.stats
+                    requests = size_bytes = records = 0
+                changed.append(partition.topic_partition)
+                last = partition
+            requests += 1
+            size_bytes += result.size_bytes
+            records += result.record_count
+        self._stats.count_appends(topic, requests, size_bytes, records)
+        if has_moved:
+            self._purgatories.check_all(*changed)
         else:
-            self._purgatories.check_fetches(partition.topic_partition)  # followers wait for the log end offset
+            self._purgatories.check_fetches(*changed)  # followers wait for the log end offset
 
     def _invalid_acks(self, topic_partition: TopicPartition) -> PartitionResult:
         # As in Kafka, a partition that does not exist is reported first.

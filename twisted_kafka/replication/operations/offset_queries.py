@@ -115,7 +115,7 @@ class OffsetQueries:
                 self._partitions.ensure_known(topic_partition)
                 raise InvalidTopicError(f"Cannot delete records of internal topic {topic_partition.topic}")
             wanted, low_watermark = self._partitions.get_or_raise(topic_partition).delete_records(offset)
-            self._purgatories.watches.changed(topic_partition)  # followers delete what their leader has deleted
+            self._purgatories.watches.changed([topic_partition])  # followers delete what their leader has deleted
         except KafkaError as error:
             return DeleteRecordsResult(error.code), offset
         except OSError as error:

@@ -26,20 +26,20 @@ class Purgatories:
         """Keyed by share partition, too, which the floor above knows."""
         self.delete_records = DelayedOperationPurgatory("DeleteRecords", clock, timer)
 
-    def check_all(self, topic_partition: TopicPartition) -> None:
-        """Complete the operations that can be, after the partition's high watermark moved or its role changed.
+    def check_all(self, *topic_partitions: TopicPartition) -> None:
+        """Complete the operations that can be, after the partitions' high watermarks moved or their roles changed.
 
-        Call it without the partition's lock.
+        Call it without the partitions' locks.
         """
-        self.check_fetches(topic_partition)
-        self.produce.check_and_complete(topic_partition)
-        self.delete_records.check_and_complete(topic_partition)
+        self.check_fetches(*topic_partitions)
+        self.produce.check_each(topic_partitions)
+        self.delete_records.check_each(topic_partitions)
 
-    def check_fetches(self, topic_partition: TopicPartition) -> None:
-        """Complete the fetches that can be, after an append or a higher high watermark. Call it without the partition's lock."""
-        self.fetch.check_and_complete(topic_partition)
-        self.share_fetch.check_and_complete(topic_partition)
-        self.watches.changed(topic_partition)
+    def check_fetches(self, *topic_partitions: TopicPartition) -> None:
+        """Complete the fetches that can be, after appends or higher high watermarks. Call it without the partitions' locks."""
+        self.fetch.check_each(topic_partitions)
+        self.share_fetch.check_each(topic_partitions)
+        self.watches.changed(topic_partitions)
 
     def register_metrics(self, registry: MetricsRegistry) -> None:
         """Register the gauges ``PurgatorySize`` and ``NumDelayedOperations`` of each."""

@@ -34,11 +34,12 @@ class FetchWatches:
         self._lock = machine.Lock()
         self._by_partition: dict[TopicPartition, tuple[FetchWatch, ...]] = {}
 
-    def changed(self, topic_partition: TopicPartition) -> None:
-        """Let the next fetch of each follower read the partition; complete fetches that wait for it."""
+    def changed(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Let the next fetch of each follower read the partitions; complete fetches that wait for them."""
         if self._by_partition:  # otherwise there are no followers, and no need to hash
-            for watch in self._by_partition.get(topic_partition, ()):
-                watch.changed(topic_partition)
+            for topic_partition in topic_partitions:
+                for watch in self._by_partition.get(topic_partition, ()):
+                    watch.changed(topic_partition)
 
     def add(self, topic_partition: TopicPartition, watch: "FetchWatch") -> None:
         """Report changes of a partition to the watch."""

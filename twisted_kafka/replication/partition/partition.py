@@ -31,7 +31,7 @@ from twisted_kafka.replication.partition.fetch_data import NO_EPOCH, UNKNOWN_OFF
 from twisted_kafka.replication.partition.fetch_watch import FetchWatch
 from twisted_kafka.replication.partition.isr_proposal import APPLIED_ELSEWHERE, NOT_APPLIED, CommittedIsr, IsrProposal
 from twisted_kafka.replication.partition.replica import UNKNOWN_BROKER_EPOCH, Replica
-from twisted_kafka.replication.partition.topic_stats import ProduceMeters, TopicStats
+from twisted_kafka.replication.partition.topic_stats import TopicStats
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
@@ -103,7 +103,6 @@ class Partition:
         "local_broker_id",
         "log",
         "partition_epoch",
-        "produce_meters",
         "remote_replicas",
         "replicas",
         "stats",
@@ -119,8 +118,6 @@ class Partition:
         """The copy in another directory that will replace ``log`` (KIP-113)."""
         self.local_broker_id = host.broker_id
         self.stats = stats
-        self.produce_meters: ProduceMeters | None = None
-        """The meters of appends, from the first append on."""
         self.is_leader = False
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_EPOCH

@@ -68,6 +68,8 @@ class TopicStats:
         self._lock = machine.Lock()
         self._meters: dict[str, Meter] = {}
         self._appends = Tally(len(_TALLIED))
+        self._has_appends = False
+        """Whether the meters of appends are registered."""
         self._is_gone = False
         if topic is None:
             for name in _ALL:
@@ -80,11 +82,16 @@ class TopicStats:
             meter = self._register(name)
         meter.mark(amount)
 
-    def append_tally(self) -> Tally:
-        """Return the counts of requests, bytes and records that every append adds to, and register their meters."""
-        for name in _TALLIED:
-            self._register(name)
-        return self._appends
+    def count_appends(self, thread: int, requests: int, size_bytes: int, records: int) -> None:
+        """Count appends of the calling thread, whose ``threading.get_ident()`` is ``thread``."""
+        if not self._has_appends:
+            for name in _TALLIED:
+                self._register(name)
+            self._has_appends = True
+        cell = self._appends.cell(thread)
+        cell[0] += requests
+        cell[1] += size_bytes
+        cell[2] += records
 
     def unregister(self) -> None:
         """Remove the meters from the registry."""
@@ -103,28 +110,6 @@ class TopicStats:
                     self._registry.add(meter, TYPE, name, **self._tags)
                 self._meters[name] = meter
             return meter
-
-
-class ProduceMeters:
-    """The meters that every append marks, of a topic and of all topics."""
-
-    __slots__ = ("_all", "_topic")
-
-    def __init__(self, topic: TopicStats, all_topics: TopicStats) -> None:
-        self._topic = topic.append_tally()
-        self._all = all_topics.append_tally()
-
-    def mark(self, size_bytes: int, records: int, requests: int = 1) -> None:
-        """Count an append."""
-        thread = get_ident()
-        cell = self._topic.cell(thread)
-        cell[0] += requests
-        cell[1] += size_bytes
-        cell[2] += records
-        cell = self._all.cell(thread)
-        cell[0] += requests
-        cell[1] += size_bytes
-        cell[2] += records
 
 
 class BrokerTopicStats:
@@ -150,6 +135,12 @@ class BrokerTopicStats:
         if stats is not None:
             stats.mark(name, amount)
         self.all_topics.mark(name, amount)
+
+    def count_appends(self, topic: TopicStats, requests: int, size_bytes: int, records: int) -> None:
+        """Count appends to partitions of a topic."""
+        thread = get_ident()
+        topic.count_appends(thread, requests, size_bytes, records)
+        self.all_topics.count_appends(thread, requests, size_bytes, records)
 
     def replicated_in(self, size_bytes: int, *, is_joining: bool) -> None:
         """Count bytes copied from a leader. ``is_joining``: a reassignment adds the replica that copies (KIP-455)."""
