@@ -16,7 +16,7 @@ from twisted_kafka.server.fetch_context import (
     FullFetchContext,
     IncrementalFetchContext,
 )
-from twisted_kafka.server.fetch_session import EVICTION_MS, FetchSessionCache, next_epoch
+from twisted_kafka.server.fetch_session import EVICTION_MS, LEAST_WATCHED, FetchSessionCache, next_epoch
 from twisted_kafka.timing.clock import ManualClock
 
 NO_ID = bytes(16)
@@ -249,3 +249,14 @@ def test_partitions_of_all_sessions_are_limited(s: Sessions, monkeypatch: pytest
     assert s.begin(ask("b"), ask("b", 1), ask("b", 2)), "the unused one makes room"
     assert s.cache.partition_count() == 3
     assert s.context(first, 1).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_watched_session_reads_again_what_was_not_sent() -> None:
+    sessions = Sessions()
+    sessions.manager = FetchManager(sessions.cache, sessions.names.get, watches_consumers=True)
+    asked = [ask(partition=partition) for partition in range(LEAST_WATCHED)]
+    session_id = sessions.begin(*asked)
+    context = sessions.context(session_id, 1)
+    assert len(context.fetches) == LEAST_WATCHED
+    context.answer_nothing()
+    assert len(sessions.context(session_id, 2).fetches) == LEAST_WATCHED

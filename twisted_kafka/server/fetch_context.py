@@ -13,6 +13,7 @@ from twisted_kafka.server.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     INVALID_SESSION_ID,
+    LEAST_WATCHED,
     CachedPartition,
     FetchedPartitions,
     FetchSession,
@@ -32,7 +33,7 @@ class FetchContext:
     has_session = False
     """Whether ``answer`` does more than ``peek``."""
     watch: FetchWatch | None = None
-    """The watch that adds to ``fetches`` while a follower's fetch waits."""
+    """The watch that adds to ``fetches`` while the fetch waits."""
 
     def __init__(self, fetches: Sequence[PartitionFetch]) -> None:
         self.fetches = fetches
@@ -66,7 +67,7 @@ class ErrorFetchContext(FetchContext):
 class FullFetchContext(FetchContext):
     """A fetch that starts a session if the cache has room (Kafka: ``FullFetchContext``)."""
 
-    __slots__ = ("_cache", "_is_from_follower", "_uses_topic_ids", "_watches")
+    __slots__ = ("_cache", "_is_from_follower", "_is_watched", "_uses_topic_ids", "_watches")
 
     has_session = True
 
@@ -77,9 +78,11 @@ class FullFetchContext(FetchContext):
         watches: FetchWatches,
         is_from_follower: bool,
         uses_topic_ids: bool,
+        is_watched: bool,
     ) -> None:
         super().__init__(fetches)
         self._watches = watches
+        self._is_watched = is_watched
         self._cache = cache
         self._is_from_follower = is_from_follower
         self._uses_topic_ids = uses_topic_ids
@@ -87,7 +90,7 @@ class FullFetchContext(FetchContext):
     @override
     def answer(self, reads: Sequence[PartitionRead]) -> FetchedPartitions:
         """Return all partitions, and start the session."""
-        watch = FetchWatch(self._watches) if self._is_from_follower else None
+        watch = FetchWatch(self._watches) if self._is_watched else None
         session = self._cache.maybe_create(self.fetches, self._is_from_follower, self._uses_topic_ids, watch)
         if session is not None:
             self.session_id = session.id
@@ -133,6 +136,8 @@ class IncrementalFetchContext(FetchContext):
     def answer_nothing(self) -> None:
         """Set an error if another request has used the session in the meantime."""
         with self._session.lock:
+            if self.watch is not None:  # the read data is not sent
+                self.watch.unsettle_all(self.fetches)
             if self._session.epoch != self._expected_epoch:
                 self.error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
@@ -141,9 +146,19 @@ class FetchManager:
     """Creates the context of each fetch (Kafka: ``FetchManager``)."""
 
     def __init__(
-        self, cache: FetchSessionCache, topic_name: Callable[[bytes], str | None], watches: FetchWatches | None = None
+        self,
+        cache: FetchSessionCache,
+        topic_name: Callable[[bytes], str | None],
+        watches: FetchWatches | None = None,
+        *,
+        watches_consumers: bool = False,
     ) -> None:
-        """``topic_name`` returns the name of the topic with an id. ``watches`` hear of changed partitions."""
+        """``topic_name`` returns the name of the topic with an id. ``watches`` hear of changed partitions.
+
+        ``watches_consumers``: whether a consumer's answer depends on nothing but what they hear of, so that sessions of
+        ``LEAST_WATCHED`` partitions or more read changed partitions only, as followers' sessions do.
+        """
+        self._watches_consumers = watches_consumers
         self._cache = cache
         self._watches = FetchWatches() if watches is None else watches
         self._topic_name = topic_name
@@ -165,7 +180,8 @@ class FetchManager:
             if epoch == FINAL_EPOCH:
                 return FetchContext(_distinct(fetches, uses_topic_ids))
             distinct = _distinct(fetches, uses_topic_ids)
-            return FullFetchContext(distinct, self._cache, self._watches, is_from_follower, uses_topic_ids)
+            is_watched = is_from_follower or self._is_worth_watching(len(distinct))
+            return FullFetchContext(distinct, self._cache, self._watches, is_from_follower, uses_topic_ids, is_watched)
         session = self._cache.get(session_id)
         if session is None:
             return ErrorFetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -182,6 +198,8 @@ class FetchManager:
             if not session.partitions:
                 self._cache.remove(session_id)
                 return FetchContext(_distinct(fetches, uses_topic_ids))
+            if session.watch is None and self._is_worth_watching(len(session.partitions)):
+                session.watch_with(FetchWatch(self._watches))
             self._cache.touch(session)
             session.epoch = next_epoch(epoch)
             context = IncrementalFetchContext(session)
@@ -191,6 +209,9 @@ class FetchManager:
                 if context.watch is not None:
                     context.watch.add(fetch)
         return context
+
+    def _is_worth_watching(self, partitions: int) -> bool:
+        return self._watches_consumers and partitions >= LEAST_WATCHED
 
     def _resolve(self, fetch: PartitionFetch) -> None:
         name = self._topic_name(fetch.topic_id)

@@ -28,7 +28,11 @@ EVICTION_MS: Final = 120_000
 """Any session may evict one that was not used for this time, and a larger session one that has existed for this time."""
 
 MOST_PARTITIONS: Final = 200_000
-"""Most partitions of all sessions together: each takes some 400 bytes. A fetch beyond them gets no session, and works without."""
+"""Most partitions of all sessions together: each takes some 400 bytes, a kilobyte if it is watched. A fetch beyond them gets no
+session, and works without."""
+
+LEAST_WATCHED: Final = 16
+"""A consumer's session with fewer partitions reads all of them for each fetch, which costs less than watching them."""
 
 _MAX_INT: Final = 2**31 - 1
 
@@ -117,7 +121,7 @@ class FetchSession:
         partitions: dict[PartitionKey, CachedPartition],
         watch: FetchWatch | None = None,
     ) -> None:
-        """``watch`` belongs to a follower's session: it chooses the partitions to read."""
+        """``watch`` chooses the partitions to read; without it, each fetch reads all."""
         self.id = session_id
         self.is_privileged = is_privileged
         self.uses_topic_ids = uses_topic_ids
@@ -127,18 +131,23 @@ class FetchSession:
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.cached_size = len(partitions)
         self.lock = machine.Lock()
-        self._watch = watch
+        self._watch: FetchWatch | None = None
         if watch is not None:
-            for cached in partitions.values():
-                watch.add(cached)
+            self.watch_with(watch)
 
     @property
     def watch(self) -> FetchWatch | None:
-        """The watch of a follower's session."""
+        """The watch, if the session has one."""
         return self._watch
 
+    def watch_with(self, watch: FetchWatch) -> None:
+        """Read only partitions that the watch chooses from now on; call it with the lock held."""
+        self._watch = watch
+        for cached in self.partitions.values():
+            watch.add(cached)
+
     def to_read(self) -> list[PartitionFetch]:
-        """Return the partitions to read for a fetch: all of a consumer's session, the possibly changed ones of a follower's."""
+        """Return the partitions to read for a fetch: all, or those that may have changed."""
         if self._watch is None:
             return list(self.partitions.values())
         taken = self._watch.take()
@@ -182,6 +191,9 @@ class FetchSession:
             if fetch.update_sent(read):
                 changed.append((fetch, read))
                 if read.size_bytes and len(self.partitions) > 1:
+                    if self._watch is not None:
+                        self._watch.postpone(fetch)
+                        continue
                     key = self.key(fetch)
                     if self.partitions.pop(key, None) is not None:
                         self.partitions[key] = fetch

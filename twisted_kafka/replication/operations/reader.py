@@ -96,8 +96,8 @@ class LogReader:
     ) -> list[PartitionRead] | FetchAnswer:
         """Read each partition, in the order of ``fetches``; return a future if there is something to wait for.
 
-        ``watch`` has all partitions of a follower's session: what changes of the others while this waits is added to ``fetches``,
-        which is a list then.
+        ``watch`` has all partitions of the session: what changes of the others while this waits is added to ``fetches``, which is a
+        list then.
 
         It does not wait when ``max_wait_ms`` is 0 or less, no partition was asked for, ``min_bytes`` bytes are there, or a
         partition has an error or a diverging epoch. A consumer's unknown partitions do wait, as with Kafka: a client that keeps
@@ -147,7 +147,7 @@ class LogReader:
     ) -> list[PartitionRead]:
         """Read the partitions of a fetch that has waited. Unknown partitions stay unknown in its answer, as in Kafka.
 
-        What has changed meanwhile of a follower's other partitions is read, too, unless another fetch of the session does.
+        What has changed meanwhile of the session's other partitions is read, too, unless another fetch of the session does.
         """
         if watch is not None and watch.is_last(number):
             asked = set(fetches)
@@ -203,6 +203,8 @@ class LogReader:
                         watch.unsettle(fetch)
                     if self._is_withheld(partition, params.replica_id):
                         read.withhold()
+                elif watch is not None and not _has_all(fetch, read):
+                    watch.unsettle(fetch)
             except Exception as error:  # noqa: BLE001 one partition's failure is its own
                 read = self._failed(fetch, error)
                 if watch is not None:
@@ -279,6 +281,11 @@ class LogReader:
             return PartitionRead(error.code)
         _log.failure("Cannot read {partition} at {offset}", partition=fetch.topic_partition, offset=fetch.fetch_offset)
         return PartitionRead(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _has_all(fetch: PartitionFetch, read: PartitionRead) -> bool:
+    """Return whether a consumer has all records of a partition, at any isolation level: its next fetch may have another one."""
+    return fetch.fetch_offset == read.log_end_offset == read.high_watermark == read.last_stable_offset
 
 
 def _is_settled(partition: Partition, replica_id: int, fetch: PartitionFetch, read: PartitionRead) -> bool:

@@ -1,9 +1,9 @@
-"""The changed partitions of a follower's session: its fetches read only these.
+"""The changed partitions of a session of fetches: its fetches read only these.
 
-A follower fetches all partitions that it follows, many times a second, and few of them change. A ``FetchWatch`` has the
-partitions to read for the next fetch. A partition is settled, and needs no reading, once its follower is in sync and has all of its
-records, all of them are committed, and it was read without an error. Appends, moves of the high watermark and changes of roles are
-announced to ``FetchWatches``, and unsettle it.
+A follower, or a consumer of many partitions, fetches all of them many times a second, and few of them change. A ``FetchWatch``
+has the partitions to read for the next fetch. A partition is settled, and needs no reading, once it was read without an error and
+its reader has all of its records, all of them committed; a follower must be in sync, too. Appends, moves of the high watermark and
+changes of roles are announced to ``FetchWatches``, and unsettle it.
 """
 
 from collections import OrderedDict
@@ -26,7 +26,7 @@ OnChange = Callable[[TopicPartition], object]
 
 
 class FetchWatches:
-    """The watches of all followers' sessions, by partition. Thread-safe."""
+    """The watches of all sessions that have one, by partition. Thread-safe."""
 
     __slots__ = ("_by_partition", "_lock")
 
@@ -35,8 +35,8 @@ class FetchWatches:
         self._by_partition: dict[TopicPartition, tuple[FetchWatch, ...]] = {}
 
     def changed(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Let the next fetch of each follower read the partitions; complete fetches that wait for them."""
-        if self._by_partition:  # otherwise there are no followers, and no need to hash
+        """Let the next fetch of each session read the partitions; complete fetches that wait for them."""
+        if self._by_partition:  # otherwise there are no watches, and no need to hash
             for topic_partition in topic_partitions:
                 for watch in self._by_partition.get(topic_partition, ()):
                     watch.changed(topic_partition)
@@ -144,6 +144,12 @@ class FetchWatch:
     def unsettle(self, fetch: PartitionFetch) -> None:
         """Let the next fetch read a partition."""
         self._unsettled[fetch] = None
+
+    def postpone(self, fetch: PartitionFetch) -> None:
+        """Let the next fetch read an unsettled partition after the others, because the bytes of a response are limited."""
+        if fetch in self._unsettled:
+            self._unsettled.pop(fetch, None)
+            self._unsettled[fetch] = None
 
     def unsettle_all(self, fetches: Iterable[PartitionFetch]) -> None:
         """Let the next fetch read these partitions again."""

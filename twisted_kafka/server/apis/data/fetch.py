@@ -102,10 +102,16 @@ class FetchApis:
         self._replicas = replicas
         self._quotas = quotas
         self._metadata = replicas.metadata
-        self._manager = FetchManager(sessions, replicas.metadata.topic_name, replicas.purgatories.watches)
+        self._prefers_replicas = replicas.reader.prefers_replicas
+        self._manager = FetchManager(
+            sessions,
+            replicas.metadata.topic_name,
+            replicas.purgatories.watches,
+            # ACLs and the state of other replicas change without a word to the watches.
+            watches_consumers=not (authorization.enforces or self._prefers_replicas),
+        )
         self._conversion = DownConversion(replicas, clock)
         self._max_bytes = config.int("fetch.max.bytes")
-        self._prefers_replicas = replicas.reader.prefers_replicas
 
     @api(FetchRequest, FetchResponse, versions=(0, LAST_VERSION))
     def fetch(self, context: RequestContext, request: FetchRequest) -> "Answer | Future[Answer]":
