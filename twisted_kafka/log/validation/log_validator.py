@@ -188,7 +188,7 @@ def _assign(
     view: memoryview, header: tuple[int, ...], payload: bytes | memoryview, scan: RecordScan, context: ValidationContext
 ) -> LogAppendInfo:
     config = context.config
-    _, _, _, _, _, sent_attributes, last_delta, base_timestamp, sent_max_ms, producer_id, epoch, sequence, count = header
+    _, size, _, _, _, sent_attributes, last_delta, base_timestamp, sent_max_ms, producer_id, epoch, sequence, count = header
     sequential, _, _, largest_delta, _ = scan
     attributes, max_ms = sent_attributes, base_timestamp + largest_delta
     is_append_time = config.message_timestamp_type == LOG_APPEND_TIME
@@ -203,7 +203,10 @@ def _assign(
         target = target_compression(source, context)
     conversion = None
     if source is target and sequential:
-        records = _patched(view, header, (attributes, max_ms), context)
+        records = view if not view.readonly else memoryview(bytearray(view))
+        _PREFIX.pack_into(records, 0, context.offset, size, context.leader_epoch)  # not covered by the CRC
+        if attributes != sent_attributes or max_ms != sent_max_ms:
+            _patch(records, attributes, max_ms)
         if source:
             conversion = Conversion(0, 0, len(payload))
     else:
@@ -227,24 +230,19 @@ def _assign(
     batch.is_transactional = attributes & TRANSACTIONAL_FLAG != 0
     batch.is_control = attributes & CONTROL_FLAG != 0
     info = LogAppendInfo(records, (batch,), count)
-    info.source_compression = source
-    info.conversion = conversion
+    if conversion is not None:
+        info.source_compression = source
+        info.conversion = conversion
     if is_append_time:
         info.log_append_time_ms = max_ms
     return info
 
 
-def _patched(view: memoryview, header: tuple[int, ...], fields: tuple[int, int], context: ValidationContext) -> memoryview:
-    """Write offset and leader epoch, which the CRC does not cover; and if they change, attributes and largest timestamp."""
-    if view.readonly:
-        view = memoryview(bytearray(view))
-    _PREFIX.pack_into(view, 0, context.offset, header[1], context.leader_epoch)
-    if fields != (header[5], header[8]):
-        attributes, max_timestamp = fields
-        _COVERED_HEAD.pack_into(view, CRC_AT, 0, attributes)
-        INT64.pack_into(view, MAX_TIMESTAMP_AT, max_timestamp)
-        UINT32.pack_into(view, CRC_AT, crc32c(view[CRC_START:]))
-    return view
+def _patch(batch: memoryview, attributes: int, max_timestamp_ms: int) -> None:
+    """Change what the CRC covers."""
+    _COVERED_HEAD.pack_into(batch, CRC_AT, 0, attributes)
+    INT64.pack_into(batch, MAX_TIMESTAMP_AT, max_timestamp_ms)
+    UINT32.pack_into(batch, CRC_AT, crc32c(batch[CRC_START:]))
 
 
 def _rewritten(

@@ -120,7 +120,7 @@ class RecordAppender:
             result = results[topic_partition] = PartitionResult(0, info=info, size_bytes=len(records))
             appended.append((partition, result))
             has_moved = has_moved or moved
-            if required_acks == ACKS_ALL and not partition.has_committed(info.last_offset, leader_since):
+            if required_acks == ACKS_ALL and not (partition.is_alone or partition.has_committed(info.last_offset, leader_since)):
                 result.wait_for(info.last_offset + 1, leader_since)
                 waits = True
         if appended:
@@ -188,22 +188,20 @@ class RecordAppender:
 
         ``has_moved``: whether a high watermark moved.
         """
-        topic = appended[0][0].stats
+        last = appended[0][0]
+        changed = [last.topic_partition]
         requests = size_bytes = records = 0
-        changed = []
-        last: Partition | None = None
         for partition, result in appended:
             if partition is not last:
-                if partition.stats is not topic:
-                    self._stats.count_appends(topic, requests, size_bytes, records)
-                    topic = partition.stats
-                    requests = size_bytes = records = 0
                 changed.append(partition.topic_partition)
+                if partition.stats is not last.stats:
+                    self._stats.count_appends(last.stats, requests, size_bytes, records)
+                    requests = size_bytes = records = 0
                 last = partition
             requests += 1
             size_bytes += result.size_bytes
             records += result.record_count
-        self._stats.count_appends(topic, requests, size_bytes, records)
+        self._stats.count_appends(last.stats, requests, size_bytes, records)
         if has_moved:
             self._purgatories.check_all(*changed)
         else:

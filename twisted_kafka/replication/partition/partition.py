@@ -251,7 +251,7 @@ class Partition:
                 self._check_appendable(required_acks)
             if self.is_alone:
                 info = self.log.append_as_leader(records, self.leader_epoch, origin, guard, is_alone=True)
-                return info, bool(info.size_bytes)
+                return info, info.size_bytes > 0
             self._note_who_is_caught_up()
             info = self.log.append_as_leader(records, self.leader_epoch, origin, guard)
             return info, self._advance_high_watermark()

@@ -68,8 +68,8 @@ class TopicStats:
         self._lock = machine.Lock()
         self._meters: dict[str, Meter] = {}
         self._appends = Tally(len(_TALLIED))
-        self._has_appends = False
-        """Whether the meters of appends are registered."""
+        self.appends: Tally | None = None
+        """What ``append_tally`` returns, once it was called."""
         self._is_gone = False
         if topic is None:
             for name in _ALL:
@@ -82,16 +82,12 @@ class TopicStats:
             meter = self._register(name)
         meter.mark(amount)
 
-    def count_appends(self, thread: int, requests: int, size_bytes: int, records: int) -> None:
-        """Count appends of the calling thread, whose ``threading.get_ident()`` is ``thread``."""
-        if not self._has_appends:
-            for name in _TALLIED:
-                self._register(name)
-            self._has_appends = True
-        cell = self._appends.cell(thread)
-        cell[0] += requests
-        cell[1] += size_bytes
-        cell[2] += records
+    def append_tally(self) -> Tally:
+        """Return the counts of requests, bytes and records that every append adds to, and register their meters."""
+        for name in _TALLIED:
+            self._register(name)
+        self.appends = self._appends
+        return self._appends
 
     def unregister(self) -> None:
         """Remove the meters from the registry."""
@@ -120,6 +116,7 @@ class BrokerTopicStats:
         self._topics: dict[str, TopicStats] = {}
         self._lock = machine.Lock()
         self.all_topics = TopicStats(registry, None)
+        self._all_appends = self.all_topics.append_tally()
 
     def topic(self, topic: str) -> TopicStats:
         """Return the meters of a topic of which this broker has a partition."""
@@ -139,8 +136,11 @@ class BrokerTopicStats:
     def count_appends(self, topic: TopicStats, requests: int, size_bytes: int, records: int) -> None:
         """Count appends to partitions of a topic."""
         thread = get_ident()
-        topic.count_appends(thread, requests, size_bytes, records)
-        self.all_topics.count_appends(thread, requests, size_bytes, records)
+        for tally in (topic.appends or topic.append_tally(), self._all_appends):
+            cell = tally.cell(thread)
+            cell[0] += requests
+            cell[1] += size_bytes
+            cell[2] += records
 
     def replicated_in(self, size_bytes: int, *, is_joining: bool) -> None:
         """Count bytes copied from a leader. ``is_joining``: a reassignment adds the replica that copies (KIP-455)."""
