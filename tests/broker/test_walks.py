@@ -7,7 +7,7 @@ import pytest
 from tests.broker.walks import follow_walks, size_of
 
 LIMITS = {
-    "Produce": (70, 34),
+    "Produce": (69, 34),
     "Fetch": (79, 29),
     "OffsetCommit": (112, 53),
     "JoinGroup": (101, 35),

@@ -147,7 +147,7 @@ class FetchSession:
             watch.add(cached)
 
     def to_read(self) -> list[PartitionFetch]:
-        """Return the partitions to read for a fetch: all, or those that may have changed."""
+        """Return the partitions to read for a fetch: all, or the possibly changed ones."""
         if self._watch is None:
             return list(self.partitions.values())
         taken = self._watch.take()
