@@ -67,7 +67,7 @@ class Traffic:
         self._create("traffic", PARTITIONS)
         for first in range(0, PARTITIONS, 100):
             topic = self._produced("traffic", build_batch([_record()]), range(first, first + 100))
-            self._ask(ProduceRequest(acks=1, timeout_ms=TIMEOUT_MS, topic_data=[topic]), 9)
+            self._ask_again(ProduceRequest(acks=1, timeout_ms=TIMEOUT_MS, topic_data=[topic]), 9)
         return "traffic"
 
     @functools.cached_property
@@ -136,7 +136,7 @@ class Traffic:
             topics.append(_fetched(self.topic, range(changed)))
         if others:
             topics.append(_fetched(self.empty_topic, others))
-        opened = self._ask(FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_epoch=0, topics=topics), 12)
+        opened = self._ask_again(FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_epoch=0, topics=topics), 12)
         session = functools.partial(FetchRequest, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_id=opened.session_id)
         named = topics[:1] if changed else []
         return (frame_of(session(session_epoch=epoch, topics=named), 12) for epoch in itertools.count(1))
