@@ -7,7 +7,7 @@ import pytest
 from tests.broker.walks import follow_walks, size_of
 
 LIMITS = {
-    "Produce": (69, 34),
+    "Produce": (68, 34),
     "Fetch": (79, 29),
     "OffsetCommit": (112, 53),
     "JoinGroup": (101, 35),

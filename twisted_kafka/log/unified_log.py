@@ -515,7 +515,7 @@ class UnifiedLog:
             max_timestamp_ms - first_ms if first_ms >= 0 and max_timestamp_ms >= 0 else self._clock.wall_ms() - active.created_ms
         )
         config = self.config
-        if config.compact and age_ms > config.max_compaction_lag_ms - active.jitter_ms:
+        if age_ms > config.max_compaction_lag_ms - active.jitter_ms and config.compact:
             return True  # so that it can be compacted in time
         return age_ms > config.segment_ms - active.jitter_ms
 
