@@ -153,10 +153,10 @@ class FetchManager:
         *,
         watches_consumers: bool = False,
     ) -> None:
-        """``topic_name`` returns the name of the topic with an id. ``watches`` hear of changed partitions.
+        """``topic_name`` returns the name of the topic with an id. Every changed partition is reported to ``watches``.
 
-        ``watches_consumers``: whether a consumer's answer depends on nothing but what they hear of, so that sessions of
-        ``LEAST_WATCHED`` partitions or more read changed partitions only, as followers' sessions do.
+        ``watches_consumers``: whether an answer to a consumer can change only with its partitions. Then its sessions of
+        ``LEAST_WATCHED`` partitions or more read only changed partitions, as followers' sessions do.
         """
         self._watches_consumers = watches_consumers
         self._cache = cache

@@ -5,7 +5,7 @@ watched under keys in a ``DelayedOperationPurgatory`` and completed exactly once
 names.
 """
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 
 from twisted.logger import Logger
 
@@ -135,27 +135,24 @@ class DelayedOperationPurgatory:
         """Return whether an operation waits for ``key``."""
         return key in self._watched
 
-    def check_and_complete(self, key: Hashable) -> int:
-        """Try to complete the operations watched under ``key``; return how many this call completed."""
-        if key not in self._watched:
+    def check_and_complete(self, *keys: Hashable) -> int:
+        """Try to complete the operations watched under any of ``keys``; return how many this call completed."""
+        watched = self._watched
+        if not watched or watched.keys().isdisjoint(keys):
             return 0
         count = 0
-        with self._lock:
-            operations = list(self._watched.get(key, ()))
-        for operation in operations:
-            try:
-                if operation.check(key):
-                    count += 1
-            except Exception:  # noqa: BLE001 one failing operation must not block the others
-                _log.failure("Uncaught exception while completing an operation in purgatory {name}", name=self.name)
+        for key in keys:
+            if key not in watched:
+                continue
+            with self._lock:
+                operations = list(watched.get(key, ()))
+            for operation in operations:
+                try:
+                    if operation.check(key):
+                        count += 1
+                except Exception:  # noqa: BLE001 one failing operation must not block the others
+                    _log.failure("Uncaught exception while completing an operation in purgatory {name}", name=self.name)
         return count
-
-    def check_each(self, keys: Collection[Hashable]) -> None:
-        """Try to complete the operations watched under any of ``keys``: one look at the watched keys if there are none."""
-        watched = self._watched
-        if watched and not watched.keys().isdisjoint(keys):
-            for key in keys:
-                self.check_and_complete(key)
 
     def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
         """Stop watching ``key`` and return its operations. They stay watched under their other keys, and their timeouts remain."""

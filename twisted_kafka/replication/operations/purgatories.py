@@ -32,13 +32,13 @@ class Purgatories:
         Call it without the partitions' locks.
         """
         self.check_fetches(*topic_partitions)
-        self.produce.check_each(topic_partitions)
-        self.delete_records.check_each(topic_partitions)
+        self.produce.check_and_complete(*topic_partitions)
+        self.delete_records.check_and_complete(*topic_partitions)
 
     def check_fetches(self, *topic_partitions: TopicPartition) -> None:
         """Complete the fetches that can be, after appends or higher high watermarks. Call it without the partitions' locks."""
-        self.fetch.check_each(topic_partitions)
-        self.share_fetch.check_each(topic_partitions)
+        self.fetch.check_and_complete(*topic_partitions)
+        self.share_fetch.check_and_complete(*topic_partitions)
         self.watches.changed(topic_partitions)
 
     def register_metrics(self, registry: MetricsRegistry) -> None:
