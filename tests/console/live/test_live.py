@@ -125,7 +125,8 @@ def test_the_clients(live: Live, session: Session, client: Session) -> None:
     client.metadata([])
     (row,) = live.clients(session, Asked("a-client")).items
     assert (row.client_id, row.principal, row.software, row.connections) == ("a-client", "User:ANONYMOUS", "twisted-kafka", 1)
-    assert (row.address, row.busy, row.throttled) == ("127.0.0.1", "", 0)
+    assert (row.address, row.throttled) == ("127.0.0.1", 0)
+    eventually(lambda: live.clients(session, Asked("a-client")).items[0].busy == "")  # it may have the answer before this is noted
     for order in ("connections", "-software", "idle_s"):
         assert live.clients(session, Asked(sort=order)).total >= 1
 

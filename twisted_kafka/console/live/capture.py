@@ -4,7 +4,6 @@ Looking puts a function of this module before the functions that handlers call, 
 removed when nobody has looked for a minute.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.regions import FileRegion
 from twisted_kafka.server.interception import IRequestHandling
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 MOST_REQUESTS: Final = 10_000
@@ -77,7 +77,7 @@ class Capture:
         self._handling = handling
         self._sockets = sockets
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._pending: dict[Request, bytes] = {}
         self._kept: deque[Captured] = deque()
         self._kept_bytes = 0

@@ -1,12 +1,12 @@
 """The lag of groups over time, as far as somebody has looked: each look adds a point."""
 
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
 from twisted_kafka.console.queries.groups import GroupDetail
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 MOST_GROUPS: Final = 20
@@ -44,7 +44,7 @@ class LagHistory:
 
     def __init__(self, clock: IClock) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = machine.Lock()
         self._groups: OrderedDict[str, tuple[tuple[TopicPartition, ...], list[LagPoint]]] = OrderedDict()
 
     def note(self, group: GroupDetail) -> Lags:
