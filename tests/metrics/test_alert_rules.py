@@ -3,46 +3,15 @@
 import re
 import shutil
 import subprocess
-import urllib.request
 from pathlib import Path
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.structs import OffsetAndMetadata
 from prometheus_client.parser import text_string_to_metric_families
 
-import twisted_kafka
-from tests.support.certificates import Authority
-from tests.support.ports import free_port
+from tests.metrics.metrics_page import SERIES, unknown_series
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "etc" / "prometheus-rules.yml"
-_SERIES = re.compile(r"\b(kafka_\w+)(?:\{([^}]*)\})?")
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The metrics of a broker that has handled a Produce and an OffsetCommit, and has a TLS listener."""
-    address = f"127.0.0.1:{free_port()}"
-    directory = tmp_path_factory.mktemp("access")
-    settings = {
-        "metrics.listener": address,
-        "access.log.dir": directory,
-        "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": Authority().issue("CN=broker", ["localhost"]).write_pem(directory / "key.pem"),
-    }
-    with twisted_kafka.Broker(settings) as broker:
-        producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-        producer.send("topic", b"value").get(timeout=30)
-        producer.close()
-        consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, group_id="billing", enable_auto_commit=False)
-        consumer.assign([TopicPartition("topic", 0)])
-        consumer.commit({TopicPartition("topic", 0): OffsetAndMetadata(0, "", -1)})
-        consumer.close()
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
-            text: str = answer.read().decode()
-    return text
 
 
 def complaints(page: str) -> list[str]:
@@ -68,15 +37,9 @@ def expressions() -> str:
 
 
 def test_each_alert_names_metrics_and_labels_that_a_broker_has(page: str) -> None:
-    wanted = _SERIES.findall(expressions())
+    wanted = SERIES.findall(expressions())
     assert len(wanted) >= len(re.findall(r"- alert:", expressions())) - 1, "only KafkaDown is about no metric of the broker"
-    for name, matchers in wanted:
-        labels = re.findall(rf"^{name}(?:\{{(.*)\}})? ", page, re.MULTILINE)
-        assert labels, f"a broker has no {name}"
-        for label, operator, value in re.findall(r'(\w+)(=~|=)"([^"]*)"', matchers):
-            assert any(f'{label}="' in each for each in labels), f"{name} has no label {label}"
-            if operator == "=":
-                assert any(f'{label}="{value}"' in each for each in labels), f"{name} has no {label}={value}"
+    assert unknown_series(expressions(), page) == []
 
 
 def test_each_alert_is_explained() -> None:
