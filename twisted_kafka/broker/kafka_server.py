@@ -167,7 +167,8 @@ class KafkaServer:
 
     def local_broker(self) -> "LocalBroker":
         """Return what asks this broker in process, as any principal. The broker has started."""
-        return self._serving.local_broker(self._running.access_log)
+        assert self.metadata is not None
+        return self._serving.local_broker(self._running.access_log, self.metadata, self._running.authorizer)
 
     def live(self) -> "Live":
         """Return what only this broker knows: requests, connections, threads. The broker has started."""

@@ -1,7 +1,7 @@
 """RequestServing: the parts that answer a broker's requests, and the observers of answered requests."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from twisted_kafka.access_log.access_log import AccessLog
 from twisted_kafka.broker.api_families import ApiDependencies, make_families
@@ -83,16 +83,23 @@ class RequestServing:
         disabled = self._disabled_apis()
         return {key: versions for key, versions in told.items() if key not in disabled} if disabled else told
 
-    def local_broker(self, access_log: AccessLog | None) -> "LocalBroker":
+    def local_broker(self, access_log: AccessLog | None, metadata: MetadataCache, authorizer: Any) -> "LocalBroker":
         """Return what asks this broker in process, for the console. Called once the handlers have started."""
-        from twisted_kafka.console.cluster.in_process import LocalBroker  # few brokers have a console
+        from twisted_kafka.console.cluster.in_process import KeptResults, LocalBroker  # few brokers have a console
 
         assert self._data_plane is not None, "the handlers have started"
         name = self._config.inter_broker_listener_name
         listener = name, self._config.security_protocol_map[name]
         observers = [*self.observers, *([] if access_log is None else [access_log])]
         channel = self._data_plane.request_channel
-        return LocalBroker(lambda: self._config.broker_id, channel, self.told_apis, observers, listener, self._clock)
+
+        def state() -> tuple[object, ...] | None:
+            generation = 0 if authorizer is None else getattr(authorizer, "generation", None)
+            return None if generation is None else (metadata.snapshot, generation)
+
+        return LocalBroker(
+            lambda: self._config.broker_id, channel, self.told_apis, observers, listener, self._clock, state, KeptResults()
+        )
 
     def live(self, running: Running, in_flight: Callable[[str], list[InFlightRow]]) -> "Live":
         """Return what only this broker knows, for the console. Called once the handlers have started."""

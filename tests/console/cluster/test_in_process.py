@@ -9,12 +9,16 @@ import pytest
 import twisted_kafka
 from tests.support.console import make_topic, session_in, write
 from tests.support.eventually import eventually
+from twisted_kafka.console.cluster.in_process import MOST_KEPT, KeptResults
 from twisted_kafka.console.cluster.problems import CommandError, TryAgainError
 from twisted_kafka.console.cluster.record_forms import Written
+from twisted_kafka.console.queries.catalogue import catalogue
 from twisted_kafka.console.queries.messages import MessagesAsked, messages
 from twisted_kafka.console.queries.paging import Asked
 from twisted_kafka.console.queries.topics import topics
+from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.inter_broker import StopReplicaRequest
@@ -25,6 +29,7 @@ from twisted_kafka.protocol.messages.quotas import (
     EntityData,
     OpData,
 )
+from twisted_kafka.security.authorizer.acl_types import AclOperation, PermissionType, ResourceType
 from twisted_kafka.timing.clock import ManualClock
 
 CLOCK = ManualClock()
@@ -104,3 +109,40 @@ def test_quotas_hold_it_back(guarded: twisted_kafka.Broker) -> None:
             list(asks)
     finally:
         set_rate(0, remove=True)
+
+
+def test_all_topics_are_read_again_only_after_a_change(guarded: twisted_kafka.Broker) -> None:
+    local = guarded._server.local_broker()
+    root, alice = (local.session(KafkaPrincipal("User", name), "127.0.0.1") for name in ("root", "alice"))
+    assert catalogue(root) is catalogue(root)
+    assert catalogue(alice) == ()
+    make_topic(root, "open-1")
+    eventually(lambda: "open-1" in {each.name for each in catalogue(root)})
+    assert catalogue(alice) == ()
+    creation = AclCreation(
+        resource_type=ResourceType.TOPIC,
+        resource_name="open-1",
+        principal="User:alice",
+        host="*",
+        operation=AclOperation.DESCRIBE,
+        permission_type=PermissionType.ALLOW,
+    )
+    root.ask(CreateAclsRequest(creations=[creation]))
+    assert [each.name for each in catalogue(alice)] == ["open-1"]
+    assert [each.name for each in catalogue(local.session(KafkaPrincipal("User", "bob"), "127.0.0.1"))] == []
+
+
+def test_few_results_are_kept() -> None:
+    kept = KeptResults()
+    made: list[int] = []
+
+    def get(key: int, state: object) -> int:
+        return kept.get(key, (state,), lambda: made.append(key) or key)
+
+    first, second = object(), object()
+    assert [get(1, first), get(1, first), get(1, second), get(2, second)] == [1, 1, 1, 2]
+    assert made == [1, 1, 2]
+    for key in range(2, 2 + MOST_KEPT):
+        get(key, second)
+    get(1, second)
+    assert made == [1, 1, 2, 3, 4, 5, 1]

@@ -1,7 +1,7 @@
 """Questions to brokers over connections, with a client's settings. Errors are one line each, with the remedy."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError
 from twisted_kafka.client.node_api_versions import NodeApiVersions
@@ -16,6 +16,8 @@ from twisted_kafka.protocol.messages.metadata import MetadataResponseBroker
 CLIENT_ID: Final = "twisted-kafka"
 STEP_S: Final = 10.0
 """The longest wait for a connection, and for each step of a login."""
+
+_Result = TypeVar("_Result")
 
 _FAILURES: Final = (OSError, PeerRefusedError, NotAResponseError, MalformedMessageError)
 
@@ -58,6 +60,10 @@ class Connections:
             raise self._unanswered(error, node) from None
         self._has_answer = True
         return response
+
+    def derived(self, request: Message, convert: Callable[[Any], _Result], left_s: float) -> _Result:
+        """Return ``convert`` of any broker's response; raises like ``ask``."""
+        return convert(self.ask(request, None, None, left_s))
 
     def send(self, request: Message, node: int, latest: int | None, left_s: float) -> None:
         """Send a broker a request that has no response; raises like ``ask``."""

@@ -5,9 +5,10 @@ the access log. Only the bytes do not leave the process. So a user of the consol
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from twisted.logger import Logger
 
@@ -41,6 +42,35 @@ _SIZE_BYTES: Final = 4
 _log = Logger()
 
 
+_Kept = TypeVar("_Kept")
+
+MOST_KEPT: Final = 4
+"""Most results that are kept. One of 10,000 topics takes up some 2 MB."""
+
+
+class KeptResults:
+    """Results of whole answers, valid while the broker's state, metadata and ACLs, is the same object as then."""
+
+    def __init__(self) -> None:
+        self._lock = machine.Lock()
+        self._results: OrderedDict[Hashable, tuple[tuple[object, ...], object]] = OrderedDict()
+
+    def get(self, key: Hashable, state: tuple[object, ...], make: Callable[[], _Kept]) -> _Kept:
+        """Return the result of ``make`` for this state: an earlier one, or a new one."""
+        with self._lock:
+            found = self._results.get(key)
+            if found is not None and all(one is other or one == other for one, other in zip(found[0], state, strict=True)):
+                self._results.move_to_end(key)
+                return cast(_Kept, found[1])
+        made = make()
+        with self._lock:
+            self._results[key] = state, made
+            self._results.move_to_end(key)
+            while len(self._results) > MOST_KEPT:
+                self._results.popitem(last=False)
+        return made
+
+
 class LocalBroker(NamedTuple):
     """What sessions in process need of this broker."""
 
@@ -52,6 +82,9 @@ class LocalBroker(NamedTuple):
     listener: tuple[str, str]
     """The name and the security protocol of a listener: its addresses of brokers are in the answers to Metadata."""
     clock: IClock
+    state: Callable[[], tuple[object, ...] | None]
+    """The objects that decide which topics a user sees; None if their changes cannot be seen."""
+    kept: KeptResults
 
     def session(self, principal: KafkaPrincipal, client_address: str, timeout_s: float = TIMEOUT_S) -> Session:
         """Return a session of this principal, which comes from this IP address. It costs nothing until it asks."""
@@ -113,13 +146,22 @@ class InProcess:
         self._wait_until_unmuted(left_s)
         pending, future = self._queue(request, version)
         try:
-            body = future.result(left_s)
+            body = machine.result_of(future, left_s)
         except TimeoutError:
             self._give_up(pending)
             raise TryAgainError(f"the broker has not answered {ApiKey(request.KEY).title} within {left_s:g} s") from None
         if body is None:
             raise CommandError(f"the broker refused {ApiKey(request.KEY).title}: its log has the reason")
         return response_class(request.KEY).decode(body, version, parse_response_header(request.KEY, version, body)[1])
+
+    def derived(self, request: Message, convert: Callable[[Any], _Kept], left_s: float) -> _Kept:
+        """Return ``convert`` of the response, or the result for the same user and state of the broker."""
+        broker, connection = self._broker, self._connection
+        state = broker.state()  # before the answer: a change meanwhile makes the result one of the former state
+        if state is None:
+            return convert(self.ask(request, None, None, left_s))
+        key = str(connection.principal), connection.client_address, request.KEY, convert
+        return broker.kept.get(key, state, lambda: convert(self.ask(request, None, None, left_s)))
 
     def send(self, request: Message, node: int, latest: int | None, left_s: float) -> None:
         """Send a request that has no response."""

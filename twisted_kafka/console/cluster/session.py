@@ -168,6 +168,14 @@ class Session:
         self._controller_id = response.controller_id
         return response
 
+    def derived(self, convert: Callable[[MetadataResponse], _T]) -> _T:
+        """Return ``convert`` of the metadata of all topics; in process an earlier result, while it holds. Raises like ``ask``.
+
+        The result is shared: callers must not change it. ``convert`` is a function of a module.
+        """
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        return self.retrying(lambda: self._asked.derived(request, convert, self._left_s()))
+
     def topics(self, names: Sequence[str], *, with_internal: bool = True) -> list[MetadataResponseTopic]:
         """Return the topics with these names or patterns, all if there are no names, sorted.
 

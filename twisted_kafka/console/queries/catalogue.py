@@ -1,11 +1,11 @@
 """The topics of a cluster as one list, which searches and sorts without asking for more."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.metadata import MetadataResponseTopic
+from twisted_kafka.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,15 @@ class TopicShape:
     """Partitions with replicas that are not in sync."""
 
 
-def catalogue(session: Session) -> list[TopicShape]:
-    """Return the topics that the user may describe."""
-    return [shape_of(topic) for topic in session.topics([]) if not topic.error_code or topic.partitions]
+def catalogue(session: Session) -> Sequence[TopicShape]:
+    """Return the topics that the user may describe, by name."""
+    session.retrying(lambda: session.metadata([]))
+    return session.derived(_shapes)
+
+
+def _shapes(response: MetadataResponse) -> tuple[TopicShape, ...]:
+    topics = sorted(response.topics, key=lambda each: str(each.name))
+    return tuple(shape_of(each) for each in topics if not each.error_code or each.partitions)
 
 
 def shape_of(topic: MetadataResponseTopic) -> TopicShape:

@@ -1,12 +1,15 @@
 """The brokers, the partitions that are not well, and the moves of replicas that are running."""
 
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from twisted_kafka.console.cluster.problems import CommandError, problem
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.overview import Broker, brokers_of
+from twisted_kafka.protocol.messages.metadata import MetadataResponse
 from twisted_kafka.protocol.messages.partitions import ListPartitionReassignmentsRequest
 
 MOST_PARTITIONS: Final = 500
@@ -62,39 +65,44 @@ class Cluster:
 
 def cluster(session: Session) -> Cluster:
     """Return the state, of the topics that the user may describe. Raises CommandError."""
-    response = session.retrying(lambda: session.metadata(None))
-    leaders: dict[int, int] = {}
-    replicas: dict[int, int] = {}
-    behind: dict[int, int] = {}
+    response = session.retrying(lambda: session.metadata([]))
+    found = session.derived(_placed)
+    brokers = brokers_of(session)
+    loads = tuple(
+        BrokerLoad(each, *(by.get(each.id, 0) for by in (found.leaders, found.replicas, found.out_of_sync))) for each in brokers
+    )
+    missing = tuple(sorted(set(found.replicas) - {each.id for each in brokers}))
+    stopped = f"{MOST_PARTITIONS} of {found.unwell_count:,} partitions" if found.unwell_count > MOST_PARTITIONS else ""
+    return Cluster(response.cluster_id, session.controller_id, loads, missing, found.unwell, _reassignments(session), stopped)
+
+
+class _Placed(NamedTuple):
+    """Numbers of partitions by broker, and the partitions that are not well."""
+
+    leaders: Mapping[int, int]
+    replicas: Mapping[int, int]
+    out_of_sync: Mapping[int, int]
+    unwell: tuple[Unwell, ...]
+    unwell_count: int
+
+
+def _placed(response: MetadataResponse) -> _Placed:
+    leaders, replicas, behind = Counter[int](), Counter[int](), Counter[int]()
     unwell: list[Unwell] = []
     count = 0
     for topic in response.topics:
         for each in topic.partitions:
-            leaders[each.leader_id] = leaders.get(each.leader_id, 0) + 1
-            in_sync = set(each.isr_nodes)
-            for node in each.replica_nodes:
-                replicas[node] = replicas.get(node, 0) + 1
-                if node not in in_sync:
-                    behind[node] = behind.get(node, 0) + 1
-            if each.leader_id < 0 or len(in_sync) < len(each.replica_nodes):
-                count += 1
-                if len(unwell) < MOST_PARTITIONS:
-                    leader = each.leader_id if each.leader_id >= 0 else None
-                    place = str(topic.name), each.partition_index, leader
-                    unwell.append(Unwell(*place, tuple(each.replica_nodes), tuple(each.isr_nodes)))
-    brokers = brokers_of(session)
-    loads = tuple(BrokerLoad(each, *(by.get(each.id, 0) for by in (leaders, replicas, behind))) for each in brokers)
-    missing = tuple(sorted(set(replicas) - {each.id for each in brokers}))
-    stopped = f"{MOST_PARTITIONS} of {count:,} partitions" if count > MOST_PARTITIONS else ""
-    return Cluster(
-        response.cluster_id,
-        session.controller_id,
-        loads,
-        missing,
-        tuple(sorted(unwell, key=lambda each: (each.topic, each.partition))),
-        _reassignments(session),
-        stopped,
-    )
+            leaders[each.leader_id] += 1
+            replicas.update(each.replica_nodes)
+            if each.leader_id >= 0 and len(each.isr_nodes) >= len(each.replica_nodes):
+                continue
+            behind.update(set(each.replica_nodes) - set(each.isr_nodes))
+            count += 1
+            if len(unwell) < MOST_PARTITIONS:
+                leader = each.leader_id if each.leader_id >= 0 else None
+                place = str(topic.name), each.partition_index, leader
+                unwell.append(Unwell(*place, tuple(each.replica_nodes), tuple(each.isr_nodes)))
+    return _Placed(leaders, replicas, behind, tuple(sorted(unwell, key=lambda each: (each.topic, each.partition))), count)
 
 
 def _reassignments(session: Session) -> tuple[Reassignment, ...]:

@@ -52,6 +52,8 @@ class AclAuthorizer:
         self._index = AclIndex()
         self._super_users: frozenset[tuple[str, str]] = frozenset()
         self._allows_others = False
+        self.generation = 0
+        """Grows with each change of ACLs: what was decided in a generation holds as long as it lasts."""
         self._remembered: set[_Asked] = set()  # permissions only: a client without any cannot fill it
         # Held from reading a pattern's entries to replacing them in the index: older entries never replace newer ones.
         self._lock = machine.Lock()
@@ -199,7 +201,7 @@ class AclAuthorizer:
             for pattern, result in results.items():
                 if not isinstance(result, KafkaError):
                     self._index.replace(pattern, result)
-            self._remembered = set()
+            self._forget_permissions()
         return results
 
     def _changed(self, pattern: ResourcePattern) -> None:
@@ -215,7 +217,11 @@ class AclAuthorizer:
                 )
                 return
             if has_changed:
-                self._remembered = set()
+                self._forget_permissions()
+
+    def _forget_permissions(self) -> None:
+        self._remembered = set()
+        self.generation += 1
 
 
 def parse_super_users(text: str) -> frozenset[tuple[str, str]]:
