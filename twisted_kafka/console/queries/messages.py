@@ -18,7 +18,8 @@ from twisted_kafka.console.cluster.record_forms import Seen
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.bounds import DEFAULT, Bounds, Budget
 from twisted_kafka.console.queries.conditions import Condition, parse_conditions
-from twisted_kafka.console.queries.values import AUTO, SHOWN_CHARACTERS, WHOLE_CHARACTERS, Shown, parsed, shown
+from twisted_kafka.console.queries.schemas import Values
+from twisted_kafka.console.queries.values import AUTO, SHOWN_CHARACTERS, WHOLE_CHARACTERS, Shown, shown
 from twisted_kafka.protocol.records.record import TimestampType
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
@@ -55,6 +56,8 @@ class MessagesAsked:
     where: tuple[str, ...] = ()
     """Conditions (``conditions.FORM``)."""
     form: str = AUTO
+    schema: str = ""
+    """The text of a schema of Avro or Protobuf, for values that no registry has (``schemas.decoder_of``)."""
     is_committed: bool = True
     """Whether to leave out records of open and aborted transactions."""
 
@@ -105,12 +108,18 @@ class _Filter:
     key: bytes | None
     search: bytes
     conditions: tuple[Condition, ...]
+    values: Values
 
     @classmethod
-    def of(cls, asked: MessagesAsked) -> "_Filter":
+    def of(cls, session: Session, asked: MessagesAsked) -> "_Filter":
         key = asked.key
         wanted = None if key is None else bytes.fromhex(key[2:]) if key.startswith("0x") else key.encode("utf-8", "surrogateescape")
-        return cls(wanted, asked.search.casefold().encode("utf-8", "surrogateescape"), parse_conditions(asked.where))
+        return cls(
+            wanted,
+            asked.search.casefold().encode("utf-8", "surrogateescape"),
+            parse_conditions(asked.where),
+            Values(session, asked.schema),
+        )
 
     def takes(self, record: Seen) -> bool:
         if self.key is not None and record.key != self.key:
@@ -119,7 +128,7 @@ class _Filter:
             return False
         if not self.conditions:
             return True
-        value = parsed(record.value)
+        value = self.values.content(record.value)
         return all(each.holds(record, value) for each in self.conditions)
 
 
@@ -137,7 +146,7 @@ def _texts(record: Seen) -> Iterator[bytes]:
 
 def messages(session: Session, clock: IClock, asked: MessagesAsked, bounds: Bounds = DEFAULT) -> Messages:
     """Return a page of records. Raises CommandError; ValueError for a position, key or condition that cannot be read."""
-    wanted = _Filter.of(asked)
+    wanted = _Filter.of(session, asked)
     budget = Budget(bounds, clock)
     (topic,) = session.topics([asked.topic])
     known = sorted(each.partition_index for each in topic.partitions)
@@ -160,7 +169,7 @@ def message(session: Session, topic: str, partition: int, offset: int, form: str
     where = TopicPartition(topic, partition)
     reader = Reader(session, {where: offset}, {where: offset + 1}, 0, _LIMITS)
     for record in reader.fetch():
-        return _message(record, form, WHOLE_CHARACTERS)
+        return _message(record, form, Values(session), WHOLE_CHARACTERS)
     raise CommandError(f"{topic} partition {partition} has no record with offset {offset}: retention or compaction removed it")
 
 
@@ -182,7 +191,7 @@ def _forward(
             budget.spend(_size(record))
             reached[TopicPartition(record.topic, record.partition)] = record.offset + 1
             if wanted.takes(record):
-                found.append(_message(record, asked.form))
+                found.append(_message(record, asked.form, wanted.values))
             stopped = budget.stopped
             if stopped or len(found) == asked.count:
                 break
@@ -231,7 +240,7 @@ def _back(
         where = TopicPartition(each.topic, each.partition)
         following[where] = max(following[where], each.offset + 1)
     is_end = all(following[each] <= starts[each] for each in following)
-    items = tuple(_message(each, asked.form) for each in taken)
+    items = tuple(_message(each, asked.form, wanted.values) for each in taken)
     full = len(items) == asked.count
     return Messages(items, budget.records, budget.size_bytes, "" if is_end else cursor_of(following), "" if full else stopped)
 
@@ -267,7 +276,7 @@ def _newest_first(found: Sequence[Seen]) -> list[Seen]:
     return [each for *_, each in sorted(times, key=lambda each: each[:3])]
 
 
-def _message(record: Seen, form: str, most_characters: int = SHOWN_CHARACTERS) -> Message:
+def _message(record: Seen, form: str, values: Values, most_characters: int = SHOWN_CHARACTERS) -> Message:
     batch = record.batch
     headers = tuple(
         (key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")[:most_characters], shown(value, AUTO, most_characters))
@@ -279,8 +288,8 @@ def _message(record: Seen, form: str, most_characters: int = SHOWN_CHARACTERS) -
         record.offset,
         record.timestamp_ms,
         batch is not None and batch.timestamp_type == TimestampType.LOG_APPEND_TIME,
-        shown(record.key, AUTO, most_characters),
-        shown(record.value, form, most_characters),
+        values.shown(record.key, AUTO, most_characters, is_key=True),
+        values.shown(record.value, form, most_characters),
         headers,
         max(0, len(record.headers) - MOST_HEADERS),
         "none" if batch is None else batch.compression.name.lower(),

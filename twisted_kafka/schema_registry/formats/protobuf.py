@@ -19,7 +19,8 @@ from twisted_kafka.schema_registry.formats.protobuf_text import proto_text
 MAX_NUMBER: Final = 536_870_911
 RESERVED_NUMBERS: Final = range(19_000, 20_000)
 """Numbers of fields that Protobuf keeps for itself."""
-_FILE_NAME: Final = "default.proto"
+FILE_NAME: Final = "default.proto"
+"""The name of a schema's own file."""
 _WELL_KNOWN: Final = (
     *("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type"),
     "wrappers",
@@ -66,7 +67,7 @@ class ProtobufSchema(ParsedSchema):
         imported: dict[str, FileDescriptorProto] = {}
         for name, other in dependencies.items():
             imported[name] = _described(other, name, imported)
-        self._file = _described(text, _FILE_NAME, imported)
+        self._file = _described(text, FILE_NAME, imported)
         self._imported = imported
         _check(self._file, imported)
         self.text = proto_text(self._file, imported.values())
@@ -94,6 +95,11 @@ class ProtobufSchema(ParsedSchema):
     @override
     def cannot_read(self, written: "ProtobufSchema") -> Sequence[str]:
         return [str(each) for each in differences(written.side(), self.side())]
+
+    @property
+    def imported(self) -> Sequence[FileDescriptorProto]:
+        """The imported files, each after its own imports."""
+        return tuple(self._imported.values())
 
     def side(self) -> Side:
         """Return the schema for comparisons."""

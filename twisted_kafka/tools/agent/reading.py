@@ -69,6 +69,7 @@ def _find_messages(context: Context, given: dict[str, Any]) -> Any:
         given["search"],
         tuple(map(str, given["where"])),
         given["form"],
+        given["schema"],
     )
     return messages(context.session, context.clock, asked)
 
@@ -166,7 +167,10 @@ READING: Final = (
             Argument("key", "string", "only records with exactly this key; 0x begins one in hexadecimal"),
             Argument("search", "string", "only records with this text in key, value or headers", ""),
             Argument("where", "array", f"conditions that all hold: {FORM}; operators = != > < >= <= ~ !~", []),
-            Argument("form", "string", "how to show values", "auto", choices=FORMS),
+            Argument(
+                "form", "string", "how to show values; auto decodes Avro and Protobuf of a schema registry", "auto", choices=FORMS
+            ),
+            Argument("schema", "string", "the text of an Avro schema, or of a .proto file, for values that no registry has", ""),
         ),
         _find_messages,
     ),
