@@ -90,7 +90,14 @@ def listed(session: Session, states: Sequence[str] = (), types: Sequence[str] = 
     session.metadata([])
     for node in sorted(session.brokers):
         found += session.retrying(lambda node=node: ask(node)).groups  # type: ignore[misc]
-    return sorted(found, key=lambda group: group.group_id)
+    found.sort(key=lambda group: group.group_id)
+    return found
+
+
+def in_states(session: Session, states: Sequence[str]) -> list[str]:
+    """Return the ids of the groups in these states, by id. A broker that can selects them itself. Raises CommandError."""
+    can_select = session.version(ListGroupsRequest) >= _WITH_STATE
+    return [each.group_id for each in listed(session, states if can_select else ()) if each.group_state in states]
 
 
 def described(session: Session, group_id: str) -> Group:
@@ -213,18 +220,20 @@ def _assigned(data: bytes) -> list[TopicPartition]:
 
 def committed(session: Session, group_id: str) -> dict[TopicPartition, int]:
     """Return the committed offsets of a group. Raises CommandError."""
-    found = all_committed(session, [group_id])[group_id]
+    found = all_committed(session, [group_id]).get(group_id)
+    if found is None:
+        raise problem(f"group {group_id}", ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if isinstance(found, CommandError):
         raise found
     return found
 
 
 def all_committed(session: Session, group_ids: Sequence[str]) -> dict[str, dict[TopicPartition, int] | CommandError]:
-    """Return the committed offsets of groups, or their errors."""
+    """Return the committed offsets of groups, or their errors; nothing for groups that the user may not describe."""
 
     def step() -> dict[str, dict[TopicPartition, int] | CommandError]:
         found: dict[str, dict[TopicPartition, int] | CommandError] = {}
-        for node, mine in coordinators_of(session, group_ids, GROUP).items():
+        for node, mine in coordinators_of(session, group_ids, GROUP, leaves_out_denied=True).items():
             for group_id, answer in _fetched(session, mine, node):
                 found[group_id] = _offsets(group_id, answer)
         again = [each for each in found.values() if isinstance(each, TryAgainError)]

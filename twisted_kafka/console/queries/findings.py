@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from twisted_kafka.console.cluster.groups import listed
+from twisted_kafka.console.cluster.groups import in_states
 from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.cluster.texts import size_text
@@ -29,8 +29,7 @@ MOST_TRANSACTIONS: Final = 20
 LONG_MS: Final = 60_000
 """An open transaction that is older is reported: consumers with read_committed wait for it."""
 
-_REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
-_MODERN_REBALANCING: Final = ("Assigning", "Reconciling")
+_REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 _ONGOING: Final = "Ongoing"
 
 
@@ -55,7 +54,7 @@ def findings(session: Session, diagnoses: Sequence[str] = ()) -> tuple[Finding, 
     with suppress(CommandError):
         found += of_disks(directories(session).items)
     with suppress(CommandError):
-        found += of_groups([each.group_id for each in listed(session) if each.group_state in _REBALANCING + _MODERN_REBALANCING])
+        found += of_groups(in_states(session, _REBALANCING))
     with suppress(CommandError):
         found += _of_transactions(session)
     if all(each.kind in (OK, NOTE) for each in found):

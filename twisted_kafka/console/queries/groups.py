@@ -20,27 +20,17 @@ from twisted_kafka.console.cluster.groups import (
 from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.paging import Asked, Page, paged
+from twisted_kafka.protocol.messages.groups import ListedGroup
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 MOST_PARTITIONS: Final = 2_000
 """Most partitions of a page whose lag is computed, and most of one group that are listed."""
 
-_ORDERS: Final[Mapping[str, Callable[["GroupName"], Any]]] = {
+_ORDERS: Final[Mapping[str, Callable[[ListedGroup], Any]]] = {
     "name": lambda each: each.group_id,
-    "kind": lambda each: (each.kind, each.group_id),
-    "state": lambda each: (each.state, each.group_id),
+    "kind": lambda each: (each.group_type, each.group_id),
+    "state": lambda each: (each.group_state, each.group_id),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class GroupName:
-    """A group as the list of a coordinator has it."""
-
-    group_id: str
-    kind: str
-    """classic, consumer, share or streams; empty if the broker does not report it."""
-    state: str
-    protocol: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +83,14 @@ def groups(session: Session, asked: Asked, *, kinds: Sequence[str] = (), states:
 
     Raises CommandError, and ValueError for another order.
     """
-    names = [
-        GroupName(each.group_id, each.group_type.lower(), each.group_state, each.protocol_type)
+    found = [
+        each
         for each in listed(session)
         if asked.finds(each.group_id)
         and (not kinds or each.group_type.lower() in kinds)
         and (not states or each.group_state in states)
     ]
-    page = paged(names, asked, _ORDERS)
+    page = paged(found, asked, _ORDERS)
     return page.of(*_rows(session, page.items))
 
 
@@ -156,10 +146,10 @@ def lag_of(offset: int | None, end: int | None) -> int | None:
     return None if offset is None or end is None else max(0, end - offset)
 
 
-def _rows(session: Session, names: Sequence[GroupName]) -> tuple[list[GroupRow], str]:
+def _rows(session: Session, names: Sequence[ListedGroup]) -> tuple[list[GroupRow], str]:
     if not names:
         return [], ""
-    details = all_described(session, [each.group_id for each in names], {each.group_id: each.kind for each in names})
+    details = all_described(session, [each.group_id for each in names], {each.group_id: each.group_type.lower() for each in names})
     kinds = {each.group_id: found.type for each in names if isinstance(found := details[each.group_id], Group)}
     with_offsets = [each.group_id for each in names if kinds.get(each.group_id) not in (None, SHARE)]
     offsets = all_committed(session, with_offsets) if with_offsets else {}
@@ -178,7 +168,7 @@ def _rows(session: Session, names: Sequence[GroupName]) -> tuple[list[GroupRow],
 
 
 def _row(
-    name: GroupName,
+    name: ListedGroup,
     found: Group | CommandError | None,
     offsets: Mapping[str, dict[TopicPartition, int] | CommandError],
     shared: Mapping[str, dict[TopicPartition, ShareOffset] | CommandError],
@@ -186,12 +176,12 @@ def _row(
 ) -> GroupRow:
     if not isinstance(found, Group):
         why = "the group is gone" if found is None else str(found)
-        return GroupRow(name.group_id, name.kind, name.state, name.protocol, None, None, why)
+        return GroupRow(name.group_id, name.group_type.lower(), name.group_state, name.protocol_type, None, None, why)
     mine, its = offsets.get(name.group_id, {}), shared.get(name.group_id, {})
     why = str(mine) if isinstance(mine, CommandError) else str(its) if isinstance(its, CommandError) else ""
     lags = [] if isinstance(mine, CommandError) else [lag_of(offset, end_offsets.get(each)) for each, offset in mine.items()]
     lags += [] if isinstance(its, CommandError) else [each.lag for each in its.values()]
-    return GroupRow(name.group_id, found.type, found.state, name.protocol, len(found.members), _sum(lags), why)
+    return GroupRow(name.group_id, found.type, found.state, name.protocol_type, len(found.members), _sum(lags), why)
 
 
 def _sum(lags: Iterable[int | None]) -> int | None:

@@ -31,7 +31,7 @@ class Asked:
 
     def finds(self, name: str) -> bool:
         """Whether a name has the text that is searched."""
-        return self.search.casefold() in name.casefold()
+        return not self.search or self.search.casefold() in name.casefold()
 
 
 @dataclass(frozen=True, slots=True)

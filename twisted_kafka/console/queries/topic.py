@@ -20,6 +20,8 @@ MOST_PARTITIONS: Final = 2_000
 MOST_GROUPS: Final = 500
 """Most groups whose offsets are asked for, to find the readers of the topic."""
 
+_WITH_OFFSETS: Final = ("", CLASSIC, CONSUMER, STREAMS)
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
@@ -107,10 +109,9 @@ def _groups(
     session: Session, name: str, group_ids: Sequence[str] | None, ends: Mapping[TopicPartition, int]
 ) -> tuple[tuple[TopicGroup, ...], str]:
     with suppress(CommandError):
-        visible = {each.group_id: each.group_type.lower() for each in listed(session)}
-        wanted = [
-            each for each in (visible if group_ids is None else group_ids) if visible.get(each) in ("", CLASSIC, CONSUMER, STREAMS)
-        ]
+        if group_ids is None:
+            group_ids = [each.group_id for each in listed(session) if each.group_type.lower() in _WITH_OFFSETS]
+        wanted = list(group_ids)
         stopped = f"groups after {MOST_GROUPS} of {len(wanted):,}" if len(wanted) > MOST_GROUPS else ""
         rows = []
         for group_id, offsets in all_committed(session, wanted[:MOST_GROUPS]).items():
