@@ -1,0 +1,109 @@
+"""What the console's pages cost: processor time and memory with many topics and groups, and with twenty open pages.
+
+python -m benchmarks.console_pages [TOPICS [GROUPS]]
+"""
+
+import gc
+import http.client
+import sys
+import threading
+import time
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from twisted_kafka.broker.broker import Broker
+from twisted_kafka.client.one_request import ask
+from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+
+PAGES = (
+    *("/", "/topics", "/topics?page=150", "/topics?search=123", "/topics?sort=-size_bytes", "/topic?name=topic-00017"),
+    *("/messages?topic=topic-00017", "/groups", "/groups?search=123", "/groups?page=200", "/group?name=group-00017"),
+    *("/transactions", "/hanging", "/requests", "/clients", "/threads", "/storage", "/cluster", "/report", "/users"),
+)
+OPEN_PAGES = 20
+TIMES = 3
+SECONDS = 30
+BATCH = 100
+GROUP_VERSION = 9  # the last one that names topics
+
+
+def fill(broker: Broker, topics: int, groups: int) -> None:
+    host, _, port = broker.bootstrap_servers.partition(":")
+
+    def send(request: Any, version: int) -> Any:
+        return ask((host, int(port)), request, version, "fill", 120.0)
+
+    for first in range(0, topics, BATCH):
+        names = [f"topic-{number:05d}" for number in range(first, min(topics, first + BATCH))]
+        new = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+        send(CreateTopicsRequest(topics=new, timeout_ms=60_000), 7)
+    partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=0)]
+    for number in range(groups):
+        topic = OffsetCommitRequestTopic(name=f"topic-{number % topics:05d}", partitions=partitions)
+        request = OffsetCommitRequest(group_id=f"group-{number:05d}", topics=[topic])
+        while send(request, GROUP_VERSION).topics[0].partitions[0].error_code:
+            time.sleep(0.1)  # the coordinator's topic is being made
+
+
+def resident_mb() -> float:
+    gc.collect()
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 / 1e6
+
+
+def cost_of_pages(url: str) -> None:
+    parts = urlsplit(url)
+    client = http.client.HTTPConnection(parts.hostname, parts.port, timeout=120)
+    for path in PAGES:
+        best_s, size = float("inf"), 0
+        for _ in range(TIMES):
+            began_s = time.process_time()
+            client.request("GET", path)
+            answer = client.getresponse()
+            size = len(answer.read())
+            best_s = min(best_s, time.process_time() - began_s)
+        print(f"{best_s * 1000:8.1f} ms {size:9,} bytes {answer.status} {path}", flush=True)
+
+
+def cost_of_looking(url: str, count: int) -> float:
+    """The part of one processor that open pages take."""
+    parts, open_pages = urlsplit(url), []
+    for number in range(count):
+        client = http.client.HTTPConnection(parts.hostname, parts.port, timeout=120)
+        client.request("GET", f"/live?at={quote(PAGES[number % len(PAGES)])}")
+        answer = client.getresponse()
+        threading.Thread(target=_drain, args=(answer,), daemon=True).start()
+        open_pages.append(client)
+    time.sleep(5)
+    cpu_s, began_s = time.process_time(), time.monotonic()
+    time.sleep(SECONDS)
+    share = (time.process_time() - cpu_s) / (time.monotonic() - began_s)
+    for client in open_pages:
+        client.close()
+    return share
+
+
+def _drain(answer: http.client.HTTPResponse) -> None:
+    try:
+        while answer.read1(65_536):
+            pass
+    except (AttributeError, OSError, ValueError):
+        pass  # the page was closed
+
+
+def main(topics: int, groups: int) -> None:
+    with Broker({"console.listener": "127.0.0.1:0", "offsets.topic.num.partitions": 5}) as broker:
+        url = str(broker.console_url)
+        fill(broker, topics, groups)
+        before_mb = resident_mb()
+        print(f"{topics:,} topics, {groups:,} groups, {before_mb:.0f} MB before the first page")
+        nobody = cost_of_looking(url, 0)
+        cost_of_pages(url)
+        print(f"{resident_mb() - before_mb:+.0f} MB after all pages")
+        print(f"nobody looks: {nobody:.2%} of a processor; {OPEN_PAGES} open pages: {cost_of_looking(url, OPEN_PAGES):.2%}")
+        print(f"{resident_mb() - before_mb:+.0f} MB in all")
+
+
+if __name__ == "__main__":
+    main(*(int(each) for each in (*sys.argv[1:], 10_000, 15_000)[:2]))
