@@ -74,7 +74,7 @@ class Tail:
         self.cursor = part.cursor
         if not part.items and not part.skipped:
             return None
-        items = tuple(reversed(part.items))
+        items = tuple(sorted(part.items, key=lambda each: (-each.timestamp_ms, each.partition, -each.offset)))
         return pages.page("tail_rows.html", {"items": items, "skipped": part.skipped, "topic": self._asked.topic}).decode()
 
 
