@@ -13,9 +13,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka import AcknowledgeType, KafkaException, ShareConsumer
+from confluent_kafka import AcknowledgeType, KafkaException, Producer, ShareConsumer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.clients.clients import PROGRAMS, java_library, java_machine
+from tests.support.share_client import RawClient, set_group_configs
+from twisted_kafka.protocol.messages.share.share_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+)
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 VERSION = "4.4.0"
@@ -25,6 +32,51 @@ END_S = 120
 
 Place = tuple[int, int]
 """A partition and an offset."""
+
+PARTITIONS = 4
+TOPIC, GROUP = "shared", "sharers"
+SETTLED_S = 300
+
+
+class Sender:
+    """Sends numbered values; knows where each acknowledged one is."""
+
+    def __init__(self, bootstrap: str) -> None:
+        settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 900_000, "log_level": 0}
+        self._producer = Producer(settings | {"reconnect.backoff.max.ms": 200, "linger.ms": 5})
+        self.places: list[tuple[int, int]] = []
+        self.sent = 0
+
+    def send(self, count: int) -> None:
+        for _ in range(count):
+            self._producer.produce(TOPIC, b"%d" % self.sent, partition=self.sent % PARTITIONS, on_delivery=self._delivered)
+            self.sent += 1
+        self._producer.poll(0)
+
+    def _delivered(self, error: object, message: object) -> None:
+        assert error is None, error
+        self.places.append((message.partition(), message.offset()))  # type: ignore[attr-defined]
+
+    def flush(self) -> None:
+        assert self._producer.flush(SETTLED_S) == 0
+
+
+def prepare(bootstrap: str) -> None:
+    """Create the topic, and let the group begin with its first record."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS)]).values():
+        future.result(30)
+    with RawClient(bootstrap) as client:
+        set_group_configs(client, GROUP, share_auto_offset_reset="earliest", share_delivery_count_limit="10")
+
+
+def lag(bootstrap: str) -> int | None:
+    """Return the group's lag, or None while it is not known."""
+    request = DescribeShareGroupOffsetsRequest(groups=[DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=None)])
+    with RawClient(bootstrap) as client:
+        (group,) = client.call(request, DescribeShareGroupOffsetsResponse, 1).groups
+    lags = [each.lag for topic in group.topics for each in topic.partitions]
+    return sum(lags) if len(lags) == PARTITIONS and min(lags) >= 0 else None
 
 
 def type_of(offset: int, count: int) -> int:
