@@ -17,6 +17,7 @@ from confluent_kafka import AcknowledgeType, KafkaException, Producer, ShareCons
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.clients.clients import PROGRAMS, java_library, java_machine
+from tests.support.processes import start_tied
 from tests.support.share_client import RawClient, set_group_configs
 from twisted_kafka.protocol.messages.share.share_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -56,6 +57,11 @@ class Sender:
     def _delivered(self, error: object, message: object) -> None:
         assert error is None, error
         self.places.append((message.partition(), message.offset()))  # type: ignore[attr-defined]
+
+    def has_stored_more(self, than: int) -> bool:
+        """Return whether the broker has acknowledged more than so many records."""
+        self._producer.poll(0)
+        return len(self.places) > than
 
     def flush(self) -> None:
         assert self._producer.flush(SETTLED_S) == 0
@@ -144,7 +150,7 @@ class JavaMember:
         self._output = folder / f"{name}.out"
         program = [*java_machine(class_path), str(PROGRAMS / "java" / "Sharing.java"), bootstrap, group_id, topic, name]
         with self._output.open("wb") as output, (folder / f"{name}.err").open("wb") as errors:
-            self._process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=output, stderr=errors)
+            self._process = start_tied(program, stdin=subprocess.PIPE, stdout=output, stderr=errors)
 
     @property
     def lines(self) -> list[str]:
