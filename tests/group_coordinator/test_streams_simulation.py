@@ -159,8 +159,19 @@ def configure(bench: Bench) -> None:
     bench.group_config_manager.update(G, {"streams.num.standby.replicas": "1", "streams.assignment.interval.ms": "500"})
 
 
-@pytest.mark.parametrize("seed", range(share_of(60)))
+@pytest.mark.parametrize("seed", range(share_of(20)))
 def test_a_streams_group(seed: int) -> None:
+    simulate(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(20, 320, 50))
+def test_many_streams_groups(first: int) -> None:
+    for seed in range(first, first + 50):
+        simulate(seed)
+
+
+def simulate(seed: int) -> None:
     chance = random.Random(seed)
     spare = [Member(number, chance) for number in range(14)]
     members = [spare.pop() for _ in range(4)]
