@@ -39,6 +39,19 @@ FAILURES_SOON = 60
 """The same in fewer minutes."""
 FAILING_SHARE = 0.2
 """Share of a client's requests that fail; of refusals by the authorizer each counts."""
+LOSSES = frozenset(
+    {
+        *("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "CORRUPT_MESSAGE", "INVALID_TIMESTAMP"),
+        *("OUT_OF_ORDER_SEQUENCE_NUMBER", "PRODUCER_FENCED", "INVALID_REQUIRED_ACKS", "POLICY_VIOLATION"),
+        *("UNSUPPORTED_COMPRESSION_TYPE", "UNSUPPORTED_FOR_MESSAGE_FORMAT", "OFFSET_METADATA_TOO_LARGE", "KAFKA_STORAGE_ERROR"),
+        *("UNKNOWN_SERVER_ERROR", "FENCED_INSTANCE_ID", "INVALID_RECORD_STATE"),
+    }
+)
+"""Errors that a client does not try again, or in vain, each for its family: what it wanted is lost, so that each counts."""
+LOST_FLOOR = 10
+"""Failed requests of a client with one of these errors."""
+REFUSED_TOPICS = 5
+"""Topics that a principal asks for and is refused: it tries what it may read."""
 CAUSE_BEFORE = datetime.timedelta(minutes=20)
 """The time in which a change of the cluster may explain an incident after it."""
 EXPECTED_ERRORS = frozenset(
@@ -101,10 +114,10 @@ NEW_CONNECTIONS_FLOOR = 30
 """New connections of one client in a minute."""
 
 IDLE_FETCHES_FLOOR = 500
-IDLE_SHARE = 0.98
-"""Share of a client's fetches over the period that returned nothing."""
+IDLE_SHARE, IDLE_WAITS_US = 0.98, 300_000
+"""Share of a client's fetches over the period that returned nothing, and the mean time that they wait if all is well."""
 
-TINY_BATCHES_FLOOR = 2000
+TINY_BATCHES_FLOOR, TINY_BATCHES_A_MINUTE = 2000, 60
 TINY_BATCH_BYTES = 400
 """Mean bytes of record batches in a produce request; the header of a batch takes 61."""
 
@@ -134,6 +147,8 @@ SLOW_FLOOR_US = 10_000
 SLOW_FACTOR = 5.0
 SLOW_RELATIVE_FLOOR_US = 1_000
 """A phase with at least this mean time is slow, too, if that is `SLOW_FACTOR` times the usual time."""
+SLOW_LASTING_FACTOR, SLOW_LASTING_MINUTES = 3.0, 15
+"""How many times as long as usual a phase takes on a broker if it does so for this many minutes."""
 TRAFFIC_FLOOR_A_MINUTE = 200
 TRAFFIC_FACTOR = 3.0
 """The factor by which an API's requests in a minute must exceed the median to be unusual traffic."""
@@ -168,8 +183,11 @@ BULK_FLOOR_BYTES, BULK_FACTOR = 500_000, 5.0
 """Bytes that a client reads or writes in five minutes, and how many times its usual number they are."""
 PEAK_SHARE = 0.15
 """Share of all requests of the API, or all bytes, that it has then."""
-NEWCOMERS_FACTOR = 4.0
-"""The same for a client without a past: how many times the usual number of all clients."""
+NEWCOMERS_FACTOR, NEWCOMERS_BEYOND, NEWCOMERS_FLOOR = 4.0, 1.5, 60
+"""The same for a client without a past: how many times the usual number of all clients, and how many times what the others have in
+their busiest hours; and the requests in five minutes."""
+RISES_BEYOND = 2.5
+"""How many times as much as the others a client rises: if all rise, it is the time of day."""
 SMALLER_BATCHES, SMALL_BATCHES_FLOOR = 5.0, 60
 """How many times smaller the batches of a producer become, and the least number of requests in five minutes."""
 
@@ -206,6 +224,14 @@ CHANGE_OVERLAP_US, CHANGED_REQUESTS, CHANGED_TOGETHER = 900_000_000, 5, 3
 """How long both versions of a client may be there, the requests of each, and the clients that are reported one by one."""
 BROAD_TOPICS, BROAD_FACTOR, BROAD_SHARE = 20, 4.0, 0.3
 """Topics that a principal reads, how many times what others read, and the share of the period in which it does."""
+BROAD_OF_ALL, BROAD_LEAST, BROAD_PERIOD_US = 0.5, 5, 7_200_000_000
+"""Share of all topics that are read which one client reads, instead of `BROAD_TOPICS`, their least number, and the least period."""
+CHANGED_FACTOR, CHANGED_SLOTS = 3.5, 9
+"""How many times more, or less, a client does from some time on, and the slots of five minutes before and after that."""
+FEWER_LEADERS, FEWER_LEADERS_MINUTES = 0.25, 40
+"""The share of its usual part of all requests that a broker without leaders has at most, and how long."""
+SHORT_ABSENCES, SHORT_ABSENCE_GAP_MINUTES = 3, 40
+"""Absences of a broker that are each too short for a finding, and the most minutes between them."""
 
 
 HISTORY_DAYS = 3

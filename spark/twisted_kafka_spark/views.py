@@ -151,7 +151,7 @@ VIEWS: dict[str, View] = {
 _FOR_FINDINGS = (
     *("tick", "listener", "client", "client_api", "client_minute", "throttled_minute", "throttled_connection", "new_connection"),
     *("old_version", "error_minute", "error_client", "topic", "topic_total", "topic_error", "line", "failed_login", "group"),
-    *("software_of", "principal_ends", "lineage", "address", "change", "clock"),
+    *("software_of", "principal_ends", "lineage", "member", "address", "change", "clock"),
 )
 _OVER_TIME = ("nodes", "persons", "failures", "groups", "new_connections")
 KINDS_FOR_FINDINGS = (*dict.fromkeys((*(VIEWS[name].kind for name in _FOR_FINDINGS), *_OVER_TIME)), "transactions")

@@ -14,7 +14,7 @@ import numpy as np
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.detectors import name_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, from_us, text
-from twisted_kafka_spark.findings.runs import Run, median, minute_of, runs, span_of
+from twisted_kafka_spark.findings.runs import Run, median, minute_of, rolling, runs, span_of
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.cells.grids import Axis, Grid
@@ -28,6 +28,10 @@ _SOON = 6
 """Slots before and after the begin of a silence in which other instances do more if they replace the silent one."""
 _TOGETHER = 10 * MINUTE
 """How much silences of one cause differ."""
+_SURELY_AWAY = 10
+"""Requests that are expected in the time in which a broker has none: with fewer it may be chance."""
+_AT_ONCE_MINUTES, _MOST_LISTED = 2, 8
+_MOVES, _ROLLING_MINUTES = ("Produce", "Fetch"), 10
 _CHANGING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
 """Parts of client ids that differ between instances."""
 
@@ -76,13 +80,13 @@ def _silence(grid: Grid, row: int) -> _Silence | None:
     before = counts[max(int(active[0]), run[0] - limits.STEADY_SLOTS) : run[0]]
     usual = float(before.mean()) if len(before) else 0.0
     dense = _DENSE * (1 - math.exp(-usual))  # the share of slots in which requests at random times would be
-    was_there = run[0] - int(active[0])
+    was_there = len(counts) - int(active[0]) - length if has_ended else run[0] - int(active[0])
     is_steady = (
         len(before) >= limits.STEADY_SLOTS
         and (before > 0).mean() >= dense
         and before[-_SOON:].mean() >= usual / 2
         and sum(others) <= (1 - dense) * (len(counts) - active[0])
-        and was_there >= (length if has_ended else min(limits.GONE_AFTER_SLOTS, 0.6 * len(counts)))
+        and was_there >= (1.5 * length if has_ended else min(limits.GONE_AFTER_SLOTS, 0.6 * len(counts)))
         and (not others or length >= limits.SILENCE_BEYOND * others[-1])
     )
     if (
@@ -202,44 +206,160 @@ def _group_of(tables: Tables, clients: list[tuple[Any, Any]]) -> str | None:
 
 
 def absent_brokers(tables: Tables) -> Iterator[Finding]:
-    """Find brokers without a single request for minutes, while the others have some."""
+    """Find brokers without a single request for minutes, while the others have some; again and again; or without leaders."""
     nodes = tables.grids.nodes.by("node")
-    whole = nodes["requests"].sum(0)
+    gone: list[_Away] = []
     for row, (node,) in enumerate(nodes.names):
-        if node is None:
-            continue
-        counts = nodes["requests"][row]
-        active = np.flatnonzero(counts > 0)
-        if not len(active):
-            continue
-        inside = counts[active[0] :]
-        usual = median(inside)
-        for first, last in runs(inside == 0):
-            run: Run = first + int(active[0]), last + int(active[0])
-            minutes = run[1] - run[0] + 1
-            others = whole[run[0] : run[1] + 1] - counts[run[0] : run[1] + 1]
-            is_alone = len(nodes.names) == 1
-            if minutes < limits.ABSENT_MINUTES or usual * minutes < limits.SILENT_REQUESTS or (not is_alone and not others.sum()):
-                continue
-            yield _absent(tables, nodes.axis, run, node, usual)
+        active = np.flatnonzero(nodes["requests"][row] > 0)
+        if node is not None and len(active):
+            gone += _absences(nodes, row, int(active[0]))
+    for together in _together(gone):
+        yield _absent(tables, nodes.axis, together)
+    for node in dict.fromkeys(one.node for one in gone):
+        yield from _repeated(tables, nodes.axis, [one for one in gone if one.node == node and one.is_short])
+    yield from _without_leaders(tables, gone)
 
 
-def _absent(tables: Tables, axis: Axis, run: Run, node: int, usual: float) -> Finding:
+@dataclass(slots=True)
+class _Away:
+    """Minutes without a request to a broker. `is_short`: fewer than are a finding."""
+
+    node: int
+    run: Run
+    usual: float
+    is_short: bool
+
+
+def _absences(nodes: Grid, row: int, begin: int) -> Iterator[_Away]:
+    counts, whole = nodes["requests"][row], nodes["requests"].sum(0)
+    usual = median(counts[begin:])
+    for first, last in runs(counts[begin:] == 0):
+        run: Run = first + begin, last + begin
+        minutes = run[1] - run[0] + 1
+        others = whole[run[0] : run[1] + 1] - counts[run[0] : run[1] + 1]
+        is_alone = len(nodes.names) == 1
+        if is_alone or others.sum():
+            is_long = minutes >= limits.ABSENT_MINUTES and usual * minutes >= limits.SILENT_REQUESTS
+            is_short = usual * minutes >= _SURELY_AWAY and minutes < limits.ABSENT_MINUTES
+            if is_long or is_short:
+                yield _Away(nodes.names[row][0], run, usual, is_short)
+
+
+def _together(gone: list[_Away]) -> list[list[_Away]]:
+    """Group the absences of brokers that begin and end within a minute or two of each other."""
+    groups: list[list[_Away]] = []
+    for one in sorted((each for each in gone if not each.is_short), key=lambda each: (each.run, each.node)):
+        for group in groups:
+            begins, ends = group[0].run[0] - one.run[0], group[0].run[1] - one.run[1]
+            if max(abs(begins), abs(ends)) <= _AT_ONCE_MINUTES and all(each.node != one.node for each in group):
+                group.append(one)
+                break
+        else:
+            groups.append([one])
+    return groups
+
+
+def _absent(tables: Tables, axis: Axis, together: list[_Away]) -> Finding:
+    run = min(each.run[0] for each in together), max(each.run[1] for each in together)
     span, minutes = span_of(axis, run), run[1] - run[0] + 1
     is_over = run[1] < axis.length - 1
+    nodes = sorted(each.node for each in together)
+    listed = ", ".join(map(str, nodes[:_MOST_LISTED])) + (" ..." if nodes[_MOST_LISTED:] else "")
+    who = f"Broker {nodes[0]}" if len(nodes) == 1 else f"{len(nodes)} brokers ({listed})"
+    usual = sum(each.usual for each in together)
     return Finding(
         "absent-broker",
-        f"Broker {node} answered no request for {minutes} minutes, {text(span.first)} to {text(span.last)}"
-        + ("" if is_over else ", and is not back"),
-        {"node": node, "minutes": minutes, "usual per minute": round(usual)},
-        f"node = {node}",
-        "Look at its own log: it was restarted, crashed, or was cut off from the network. A wrong clock moves its lines, too.",
+        f"{who} answered no request for {minutes} minutes, {text(span.first)} to {text(span.last)}"
+        + ("" if is_over else ", and is not back" if len(nodes) == 1 else ", and are not back"),
+        {
+            "node": nodes[0] if len(nodes) == 1 else None,
+            "brokers": listed if nodes[1:] else None,
+            "minutes": minutes,
+            "usual per minute": round(usual),
+        },
+        f"node = {nodes[0]}" if len(nodes) == 1 else f"node IN ({', '.join(map(str, nodes))})",
+        "Look at its own log: it was restarted, crashed, or was cut off from the network. A wrong clock moves its lines, too."
+        if len(nodes) == 1
+        else "Look for what they have in common: a rack, a zone, a switch, or a change that reached them all.",
         text(span.first),
         text(span.last),
         usual * minutes,
         {"Metadata", "FindCoordinator", "ApiVersions", "JoinGroup"},
-        impact="its partitions had other leaders, or none",
+        impact="its partitions had other leaders, or none" if len(nodes) == 1 else "their partitions had other leaders, or none",
     )
+
+
+def _repeated(tables: Tables, axis: Axis, short: list[_Away]) -> Iterator[Finding]:
+    """Find a broker that is away again and again, each time for less than a planned restart may take."""
+    marks = np.zeros(axis.length, np.bool_)
+    for one in short:
+        marks[one.run[0] : one.run[1] + 1] = True
+    for run in runs(marks, gap=limits.SHORT_ABSENCE_GAP_MINUTES):
+        inside = [one for one in short if run[0] <= one.run[0] <= run[1]]
+        if len(inside) < limits.SHORT_ABSENCES:
+            continue
+        span, node = span_of(axis, run), inside[0].node
+        yield Finding(
+            "absent-broker",
+            f"Broker {node} was away {len(inside)} times, {text(span.first)} to {text(span.last)}",
+            {
+                "node": node,
+                "absences": len(inside),
+                "minutes away": int(marks[run[0] : run[1] + 1].sum()),
+                "usual per minute": round(inside[0].usual),
+            },
+            f"node = {node} AND {span.where}",
+            "Look at its own log: it crashes and starts again, or is cut off from the network again and again.",
+            text(span.first),
+            text(span.last),
+            inside[0].usual * len(inside),
+            {"Metadata", "FindCoordinator", "ApiVersions", "JoinGroup", "SaslHandshake", "SaslAuthenticate"},
+            impact=f"its clients reconnected {len(inside)} times",
+        )
+
+
+def _without_leaders(tables: Tables, gone: list[_Away]) -> Iterator[Finding]:
+    """Find brokers that answer, but have far less than their usual part of all writes and fetches: others lead their partitions."""
+    grid = tables.grids.nodes
+    some = [row for row, name in enumerate(grid.names) if name[0] is not None and name[1] in _MOVES]
+    nodes = sorted({grid.names[row][0] for row in some})
+    if len(nodes) < 3:
+        return
+    counts = np.array([grid["requests"][[row for row in some if grid.names[row][0] == node]].sum(0) for node in nodes])
+    width = max(_ROLLING_MINUTES, limits.FEWER_LEADERS_MINUTES // 4)
+    rolled = np.array([rolling(each, width) for each in counts])
+    shares = np.divide(rolled, rolled.sum(0), out=np.zeros_like(rolled), where=rolled.sum(0) > 0)
+    for row, node in enumerate(nodes):
+        usual = median(shares[row][shares[row] > 0])
+        expected = usual * rolled.sum(0) / width
+        few = (shares[row] < limits.FEWER_LEADERS * usual) & (expected * width >= _SURELY_AWAY)
+        for run in runs(few, gap=2):
+            span, minutes = span_of(grid.axis, run), run[1] - run[0] + 1
+            inside = slice(run[0], run[1] + 1)
+            away = any(one.node == node and one.run[0] <= run[1] and run[0] <= one.run[1] and not one.is_short for one in gone)
+            missing = float(expected[inside].sum() - counts[row, inside].sum())
+            before = counts[row, : run[0]].sum()
+            if minutes < limits.FEWER_LEADERS_MINUTES or away or missing < limits.SILENT_REQUESTS or before < missing / 4:
+                continue
+            yield Finding(
+                "fewer-leaders",
+                f"Broker {node} had {counts[row, inside].sum() / max(expected[inside].sum(), 1):.0%} of its usual part of writes and "
+                f"fetches, {text(span.first)} to {text(span.last)}",
+                {
+                    "node": node,
+                    "minutes": minutes,
+                    "usual share": f"{usual:.0%}",
+                    "share": f"{shares[row, inside].mean():.0%}",
+                    "usual per minute": round(float(expected[inside].mean()), 1),
+                },
+                f"node = {node} AND api IN ('Produce', 'Fetch') AND {span.where}",
+                "Let it lead its partitions again (kafka-leader-election --election-type preferred); auto.leader.rebalance.enable does so.",
+                text(span.first),
+                text(span.last),
+                missing,
+                {"Produce", "Fetch"},
+                impact="the other brokers do its work",
+            )
 
 
 def unread_topics(tables: Tables, known: list[Finding]) -> Iterator[Finding]:

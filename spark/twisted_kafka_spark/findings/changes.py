@@ -17,17 +17,16 @@ from twisted_kafka_spark.records.kafka_names import ADMINISTRATION
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables
 
-_HARMLESS = ("CreateTopics", "CreatePartitions", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken")
+_HARMLESS = ("CreateTopics", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken")
 """Changes that take nothing from anybody. They are no findings, but are in the report's table."""
-_CONFIGS = ("AlterConfigs", "IncrementalAlterConfigs")
 _HOUR_US = 3_600_000_000
 
 
 def cluster_changes(tables: Tables) -> Iterator[Finding]:
-    """Find who deleted topics or records, changed ACLs, users, quotas or brokers, unless a principal does so all day."""
+    """Find who deleted topics or records, changed configs, ACLs, users, quotas or brokers, unless a principal does so all day."""
     by_principal: dict[Any, list[Row]] = defaultdict(list)
     for row in tables["change"]:
-        if row["api"] in ADMINISTRATION and row["first_us"] and not _is_harmless(row):
+        if row["api"] in ADMINISTRATION and row["first_us"] and row["api"] not in _HARMLESS:
             by_principal[row["principal"]].append(row)
     for principal, rows in sorted(by_principal.items(), key=str):
         rows.sort(key=lambda row: row["first_us"])
@@ -35,11 +34,6 @@ def cluster_changes(tables: Tables) -> Iterator[Finding]:
             continue
         for session in _sessions(rows):
             yield _changed(principal, session)
-
-
-def _is_harmless(row: Row) -> bool:
-    """Return whether a change is one of topics' configs, or adds something."""
-    return row["api"] in _HARMLESS or (row["api"] in _CONFIGS and "broker" not in (row["note"] or ""))
 
 
 def _sessions(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -123,46 +117,95 @@ def changed_clients(tables: Tables) -> Iterator[Finding]:
             )
 
 
+def changed_groups(tables: Tables) -> Iterator[Finding]:
+    """Find groups whose members are in another group from some time on: it starts without the offsets of the old one."""
+    by_client: dict[tuple[Any, Any], dict[str, list[float]]] = defaultdict(dict)
+    for row in tables["member"]:
+        if row["group_id"] is not None and row["first_us"]:
+            known = by_client[row["client_id"], row["principal"]].setdefault(row["group_id"], [row["first_us"], 0, 0])
+            known[:] = min(known[0], row["first_us"]), max(known[1], row["last_us"]), known[2] + row["requests"]
+    clients: dict[tuple[str, str], list[tuple[Any, Any, float]]] = defaultdict(list)
+    for (client_id, principal), groups in sorted(by_client.items(), key=str):
+        for (old, ends), (new, begins) in pairwise(sorted(groups.items(), key=lambda each: each[1][0])):
+            is_after = begins[0] >= ends[1] - limits.CHANGE_OVERLAP_US
+            if is_after and len(groups) == 2 and min(ends[2], begins[2]) >= limits.CHANGED_REQUESTS:
+                clients[old, new].append((client_id, principal, begins[0]))
+    for (old, new), changed in clients.items():
+        first, last = min(each[2] for each in changed), max(by_client[each[:2]][new][1] for each in changed)
+        who = name_of(changed[0][0]) if len(changed) == 1 else f"{len(changed)} clients"
+        yield Finding(
+            "changed-client",
+            f"{who} changed from group {old} to group {new}, {from_us(int(first))}",
+            {
+                "group_id": new,
+                "client_id": changed[0][0] if len(changed) == 1 else None,
+                "clients": ", ".join(name_of(each[0]) for each in changed[:5]) if changed[1:] else None,
+                "principal": changed[0][1] if len({each[1] for each in changed}) == 1 else None,
+                "before": old,
+                "after": new,
+            },
+            equal(group_id=new),
+            "Check that it was meant: a new group begins where auto.offset.reset says, and the old one's lag is never read.",
+            from_us(int(first)),
+            from_us(int(last)),
+            float(len(changed)),
+        )
+
+
 def _software(row: Row) -> str:
     return f"{row['software']} {row['software_version']}"
 
 
 def broad_readers(tables: Tables) -> Iterator[Finding]:
-    """Find principals that read many topics within a short time, and far more of them than any other: somebody copies all."""
-    topics: dict[Any, set[str]] = defaultdict(set)
-    rows_of: dict[Any, list[Row]] = defaultdict(list)
+    """Find clients that read many topics within a short time, and far more of them than any other: somebody copies all.
+
+    A client is a client id of a principal: whoever has stolen an account has a program of their own.
+    """
+    topics: dict[tuple[Any, Any], set[str]] = defaultdict(set)
+    rows_of: dict[tuple[Any, Any], list[Row]] = defaultdict(list)
     for row in tables["lineage"]:
         if row["api"] in ("Fetch", "ShareFetch") and row["topic"] is not None and row["first_us"]:
-            topics[row["principal"]].add(row["topic"])
-            rows_of[row["principal"]].append(row)
+            topics[row["principal"], row["client_id"]].add(row["topic"])
+            rows_of[row["principal"], row["client_id"]].append(row)
     if not rows_of:
         return
     begin = min(row["first_us"] for rows in rows_of.values() for row in rows)
     end = max(row["last_us"] for rows in rows_of.values() for row in rows)
-    for principal, mine in sorted(topics.items(), key=str):
-        others = [len(each) for other, each in topics.items() if other != principal]
-        rows = rows_of[principal]
+    every = set().union(*topics.values())
+    for (principal, client_id), mine in sorted(topics.items(), key=str):
+        others = [len(each) for other, each in topics.items() if other != (principal, client_id)]
+        rows = rows_of[principal, client_id]
         first, last = min(row["first_us"] for row in rows), max(row["last_us"] for row in rows)
-        is_broad = len(mine) >= max(limits.BROAD_TOPICS, limits.BROAD_FACTOR * statistics.median(others or [0]))
-        if not is_broad or last - first > (end - begin) * limits.BROAD_SHARE:
+        least = min(limits.BROAD_TOPICS, max(limits.BROAD_LEAST, limits.BROAD_OF_ALL * len(every)))
+        is_broad = len(mine) >= max(least, limits.BROAD_FACTOR * statistics.median(others or [0]))
+        if not is_broad or last - first > (end - begin) * limits.BROAD_SHARE or end - begin < limits.BROAD_PERIOD_US:
             continue
-        clients = sorted({str(row["client_id"]) for row in rows})
-        from_where = sorted({row["note"] for row in tables["address"] if row["principal"] == principal and row["note"]})
-        yield Finding(
-            "broad-reader",
-            f"{principal} read {len(mine)} topics, {from_us(first)} to {from_us(last)}",
-            {
-                "principal": principal,
-                "client_id": clients[0] if len(clients) == 1 else None,
-                "address": from_where[0] if len(from_where) == 1 else None,
-                "topics": f"{len(mine)}: {', '.join(sorted(mine)[:3])} ...",
-                "topics that others read": max(others, default=0),
-                "bytes": sum(row["bytes"] or 0 for row in rows),
-            },
-            f"{equal(principal=principal, api='Fetch')}",
-            "Find out who uses this principal, and whether it may read all of them; revoke its rights or credentials otherwise.",
-            from_us(first),
-            from_us(last),
-            float(len(mine)),
-            impact=f"{sum(row['bytes'] or 0 for row in rows) / 1e6:,.0f} MB read",
-        )
+        yield _broad_reader(tables, (principal, client_id), rows, mine, max(others, default=0))
+
+
+def _broad_reader(tables: Tables, who: tuple[Any, Any], rows: list[Row], topics: set[str], of_others: int) -> Finding:
+    principal, client_id = who
+    first, last = min(row["first_us"] for row in rows), max(row["last_us"] for row in rows)
+    from_where = [row for row in tables["address"] if row["principal"] == principal and row["note"] and row["first_us"]]
+    new = sorted({row["note"] for row in from_where if first - _HOUR_US / 6 <= row["first_us"] <= last})
+    size = sum(row["bytes"] or 0 for row in rows)
+    return Finding(
+        "broad-reader",
+        f"{name_of(client_id)} of {principal} read {len(topics)} topics, {from_us(first)} to {from_us(last)}",
+        {
+            "principal": principal,
+            "client_id": client_id,
+            "address": new[0] if len(new) == 1 else None,
+            "addresses": ", ".join(new[:3]) if new[1:] else None,
+            "topics": f"{len(topics)}: {', '.join(sorted(topics)[:3])} ...",
+            "topics that others read": of_others,
+            "bytes": size,
+        },
+        f"{equal(principal=principal, client_id=client_id, api='Fetch')}",
+        "Find out who uses this principal, and whether it may read all of them; revoke its rights or credentials otherwise.",
+        from_us(first),
+        from_us(last),
+        float(len(topics)),
+        {"Fetch"},
+        impact=f"{size / 1e6:,.0f} MB read",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -286,13 +287,31 @@ def old_clients(tables: Tables) -> Iterator[Finding]:
         )
 
 
+def _busiest_minutes(tables: Tables, row: Row) -> float:
+    """Return the requests a minute of a client and an API in the slots in which there are some, the median of them."""
+    grid = tables.grids.persons
+    rows = grid.rows(client_id=row["client_id"], principal=row["principal"], api=row["api"])
+    if not rows:
+        return math.inf
+    counts = grid["requests"][rows].sum(0)
+    return float(np.median(counts[counts > 0])) / (grid.axis.step_s / 60)
+
+
+def _waits(tables: Tables, row: Row) -> bool:
+    """Return whether a consumer's fetches wait for records for a while, as they do by default where nothing is written."""
+    grid = tables.grids.persons
+    rows = grid.rows(client_id=row["client_id"], principal=row["principal"], api="Fetch")
+    requests, waited = (float(grid[measure][rows].sum()) if rows else 0.0 for measure in ("requests", "remote_us"))
+    return requests > 0 and waited / requests >= limits.IDLE_WAITS_US
+
+
 def tiny_batches(tables: Tables) -> Iterator[Finding]:
     """Find producers that send many small requests."""
     for row in tables["client_api"]:
         if row["api"] != "Produce" or row["requests"] < limits.TINY_BATCHES_FLOOR or not row["bytes"]:
             continue
         mean = row["bytes"] / row["requests"]
-        if mean >= limits.TINY_BATCH_BYTES:
+        if mean >= limits.TINY_BATCH_BYTES or _busiest_minutes(tables, row) < limits.TINY_BATCHES_A_MINUTE:
             continue
         yield Finding(
             "tiny-batches",
@@ -311,7 +330,7 @@ def idle_pollers(tables: Tables) -> Iterator[Finding]:
             continue
         empty = max(row["empty"] - (row["failed"] or 0), 0)  # a failed fetch returns nothing, but for another reason
         share = empty / row["requests"]
-        if share < limits.IDLE_SHARE:
+        if share < limits.IDLE_SHARE or _waits(tables, row):
             continue
         yield Finding(
             "idle-poller",

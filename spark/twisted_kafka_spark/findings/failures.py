@@ -24,10 +24,30 @@ Minutes = dict[datetime.datetime, float]
 REFUSALS = (TOPIC_REFUSAL, *OTHER_REFUSALS)
 _MOSTLY = 0.5
 """The share of the failed requests that names their sender and their subject."""
+_NEARLY_ALL = 0.9
+"""The share of the failed requests that names their broker: a client with a few partitions sends most of its requests to one."""
+_RARE = 0.1
 _SAME = 0.6
 """The share of a finding's minutes, or requests, that another one must have to be about the same."""
 _SHORT_GAP, _LONG_GAP = 15, 45
-"""Minutes without a failed request that do not end a run: of any error, and of a refusal."""
+"""Minutes without a failed request that do not end a run: of an error that may pass, and of a refusal or a loss."""
+_FAMILIES: tuple[tuple[str, ...], ...] = (
+    ("NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "REPLICA_NOT_AVAILABLE"),
+    ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"),
+    ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
+    ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"),
+    ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "DUPLICATE_SEQUENCE_NUMBER"),
+    ("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID"),
+    ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"),
+    ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS"),
+    ("FENCED_MEMBER_EPOCH", "STALE_MEMBER_EPOCH"),
+)
+"""Errors of one cause: a client gets now one of them, now another, by the API that it calls and the moment."""
+_FAMILY_OF = {error: family for family in _FAMILIES for error in family}
+_OF_A_BROKER = ("NOT_LEADER_OR_FOLLOWER", "NOT_COORDINATOR", "KAFKA_STORAGE_ERROR")
+"""Errors, each for its family, whose cause is a broker whatever the client asks for."""
+_COMMITS = ("OffsetCommit", "TxnOffsetCommit")
+"""The APIs for which an error that is part of a protocol is none if it lasts: what a group has done is not recorded."""
 _ADVICE: dict[str, str] = {
     **dict.fromkeys(
         REFUSALS,
@@ -64,6 +84,17 @@ class _Failing:
     apis: tuple[str, ...]
     is_burst: bool = False
 
+    @property
+    def family(self) -> tuple[str, ...]:
+        """The errors of the same cause."""
+        return _FAMILY_OF.get(self.error, (self.error,))
+
+    @property
+    def errors(self) -> list[str]:
+        """Its errors, the most frequent first; one that hardly occurs is left out."""
+        top = self.rows.top("error") or [((self.error,), self.requests)]
+        return [name[0] for name, count in top if count >= _RARE * sum(each[1] for each in top)]
+
     def overlap(self, other: _Failing) -> float:
         """Return the share of its minutes that another one has, too."""
         first, last = max(self.span.first, other.span.first), min(self.span.last, other.span.last)
@@ -82,7 +113,7 @@ def failing_requests(tables: Tables) -> Iterator[Finding]:
 
 def _is_part(one: _Failing, other: _Failing) -> bool:
     """Return whether one is the same as another, which is longer or has more requests."""
-    if one.error != other.error or not set(one.apis) & set(other.apis) or one.overlap(other) < _SAME:
+    if one.family != other.family or not set(one.apis) & set(other.apis) or one.overlap(other) < _SAME:
         return False
     if other.is_burst:
         return other.requests >= one.requests
@@ -123,35 +154,67 @@ def _bursts(tables: Tables) -> list[_Failing]:
 def _lasting(tables: Tables) -> list[_Failing]:
     """Return the runs of failed requests of one client, or of one principal that is refused; those of the same cause together."""
     every = tables.grids.failures
-    errors = [error for error in every.texts["error"] if error not in (*limits.EXPECTED_ERRORS, *LOGIN_ERRORS)]
     found: list[_Failing] = []
-    for error in errors:
-        mine = every.chosen(every.where("error", error))
-        is_refusal = error in REFUSALS
-        who = ("principal", "topic") if is_refusal else ("client_id", "principal")
-        of_error: list[_Failing] = []
-        for name, count in mine.top(*who):
-            if count < limits.FAILURES_FLOOR:
+    for family in dict.fromkeys(_FAMILY_OF.get(error, (error,)) for error in every.texts["error"]):
+        if family[0] in LOGIN_ERRORS:
+            continue
+        mine = every.chosen(every.where("error", *family) & _counts_if_it_lasts(every, family))
+        if family[0] in REFUSALS:
+            found += _of_one_cause(_refusals(mine, tables.grids.persons))
+            continue
+        of_family: list[_Failing] = []
+        for name, count in mine.top("client_id", "principal"):
+            if count < _floor(family):
                 break
-            some = mine
-            for key, value in zip(who, name, strict=True):
-                some = some.chosen(some.where(key, value))
-            of_error += _runs_of(error, some, tables.grids.persons, is_refusal=is_refusal)
-        found += _of_one_cause(of_error)
+            some = mine.chosen(mine.where("client_id", name[0]) & mine.where("principal", name[1]))
+            of_family += _runs_of(family, some, tables.grids.persons)
+        found += _of_one_cause(of_family)
     return found
 
 
-def _runs_of(error: str, rows: Failures, persons: Grid, *, is_refusal: bool) -> Iterator[_Failing]:
+def _floor(family: tuple[str, ...]) -> int:
+    return limits.LOST_FLOOR if family[0] in limits.LOSSES else limits.FAILURES_FLOOR
+
+
+def _counts_if_it_lasts(rows: Failures, family: tuple[str, ...]) -> Any:
+    """Return in which rows an error is a failure: of an expected one only where it prevents a commit."""
+    is_expected = not limits.EXPECTED_ERRORS.isdisjoint(family)
+    return rows.where("api", *_COMMITS) if is_expected else np.ones(len(rows.minute), np.bool_)
+
+
+def _refusals(mine: Failures, persons: Grid) -> list[_Failing]:
+    """Return the runs of refusals of each principal: of a topic that it often asks for, and of all other topics together."""
+    found: list[_Failing] = []
+    often = [name for name, count in mine.top("principal", "topic") if count >= limits.FAILURES_FLOOR]
+    rest = np.ones(len(mine.minute), np.bool_)
+    for principal, topic in often:
+        chosen = mine.where("principal", principal) & mine.where("topic", topic)
+        rest &= ~chosen
+        found += _runs_of(REFUSALS, mine.chosen(chosen), persons)
+    others = mine.chosen(rest)
+    for (principal,), count in others.top("principal"):
+        if count < limits.REFUSED_TOPICS:
+            break
+        found += _runs_of(REFUSALS, others.chosen(others.where("principal", principal)), persons)
+    return found
+
+
+def _runs_of(family: tuple[str, ...], rows: Failures, persons: Grid) -> Iterator[_Failing]:
+    is_refusal, is_loss = family[0] in REFUSALS, family[0] in limits.LOSSES
+    is_expected = not limits.EXPECTED_ERRORS.isdisjoint(family)
     counts = rows.per_minute()
-    for run in runs(counts > 0, _LONG_GAP if is_refusal else _SHORT_GAP):
+    for run in runs(counts > 0, _LONG_GAP if is_refusal or is_loss else _SHORT_GAP):
         requests, minutes = int(counts[run[0] : run[1] + 1].sum()), run[1] - run[0] + 1
-        is_long = minutes >= limits.FAILING_MINUTES and requests >= limits.FAILURES_FLOOR
-        if not is_long and (minutes <= limits.MINUTES_FLOOR or requests < limits.FAILURES_SOON):
-            continue
         inside = rows.chosen((rows.minute >= run[0]) & (rows.minute <= run[1]))
-        if not is_refusal and requests < limits.FAILING_SHARE * _requests(persons, inside, run):
+        is_long = minutes >= limits.FAILING_MINUTES and requests >= _floor(family)
+        is_soon = minutes > limits.MINUTES_FLOOR and requests >= limits.FAILURES_SOON and not is_expected
+        is_broad = is_refusal and len(inside.top("topic")) >= limits.REFUSED_TOPICS and requests >= limits.LOST_FLOOR
+        if not (is_long or is_soon or is_broad):
+            continue
+        if not (is_refusal or is_loss) and requests < limits.FAILING_SHARE * _requests(persons, inside, run):
             continue
         span = span_of(rows.axis, run, tuple(counts[run[0] : run[1] + 1].tolist()))
+        error = inside.top("error")[0][0][0]
         yield _Failing(error, span, requests, inside, tuple(name[0] for name, _ in inside.top("api")))
 
 
@@ -183,10 +246,11 @@ def _of_one_cause(found: list[_Failing]) -> list[_Failing]:
 
 
 def _is_near(one: _Failing, other: _Failing) -> bool:
-    """Return whether two have a topic, a broker or a principal in common that is most of each."""
-    for key in ("topic", "principal", "node"):
+    """Return whether two have a topic, a broker, a group or a principal in common that is most of each."""
+    for key in ("topic", "principal", "group_id", "node"):
         mine, others = _main(one.rows, key), _main(other.rows, key)
-        if mine is not None and mine == others and not (key == "node" and len(one.rows.texts["node"]) < 2):
+        is_any = key == "node" and len(one.rows.texts["node"]) < 2 and one.family[0] not in _OF_A_BROKER
+        if mine is not None and mine == others and not is_any:
             return True
     return False
 
@@ -213,10 +277,12 @@ def _several(rows: Failures, key: str) -> str | None:
 def _finding(tables: Tables, one: _Failing) -> Finding:
     name = "error-burst" if one.is_burst else "access-denied" if one.error in REFUSALS else "failing-client"
     client = _main(one.rows, "client_id")
-    principal, topic, node = (_main(one.rows, key) for key in ("principal", "topic", "node"))
+    principal, topic = _main(one.rows, "principal"), _main(one.rows, "topic")
+    node = _broker_of(one) if len({each["node"] for each in tables["listener"]}) > 1 else None
     top = one.rows.top("client_id")
     evidence = {
         "error": one.error,
+        "other errors": ", ".join(one.errors[1:]) or None,
         "apis": ", ".join(one.apis),
         "errors": one.requests,
         "minutes": (one.span.last - one.span.first) // MINUTE + 1,
@@ -229,18 +295,18 @@ def _finding(tables: Tables, one: _Failing) -> Finding:
         "topic": topic,
         "topics": _several(one.rows, "topic"),
         "group_id": _main(one.rows, "group_id"),
-        "node": node if len({each["node"] for each in tables["listener"]}) > 1 else None,
+        "node": node,
         "address": _main(one.rows, "note"),
         "before": change_before(tables, one.span.first, topic, one.error),
     }
-    conditions = [equal(error=one.error)]
+    conditions = [equal(error=one.error) if not one.errors[1:] else "error IN ('" + "', '".join(one.errors) + "')"]
     if len(one.apis) == 1:
         conditions.append(equal(api=one.apis[0]))
     if not one.is_burst:
         conditions.append(equal(principal=principal) if name == "access-denied" or client is None else equal(client_id=client))
     return Finding(
         name,
-        _title(one, name, client, principal, topic),
+        _title(one, name, client, principal, topic, evidence["node"]),
         evidence,
         " AND ".join([*conditions, one.span.where]),
         _ADVICE.get(one.error, _USUAL_ADVICE),
@@ -252,16 +318,25 @@ def _finding(tables: Tables, one: _Failing) -> Finding:
     )
 
 
-def _title(one: _Failing, name: str, client: Any, principal: Any, topic: Any) -> str:
+def _broker_of(one: _Failing) -> Any:
+    """Return the broker that has nearly all of the failures."""
+    top = one.rows.top("node")
+    if not top or top[0][1] < _NEARLY_ALL * sum(count for _, count in top):
+        return None
+    return top[0][0][0]
+
+
+def _title(one: _Failing, name: str, client: Any, principal: Any, topic: Any, node: Any) -> str:
     when = f"{text(one.span.first)} to {text(one.span.last)}"
+    where = f" to broker {node}" if node is not None and topic is None else ""
     about = f" of topic {topic}" if topic is not None else ""
     if name == "access-denied":
         whom = principal or "Several principals"
         return f"{whom} {'was' if principal else 'were'} refused access{about.replace(' of', ' to')} {one.requests:,} times, {when}"
     who = f" of {client}" if client is not None else f" of {len(one.rows.top('client_id'))} clients" if one.requests else ""
     if name == "error-burst":
-        return f"{one.apis[0]} failed with {one.error}{about}, {when}"
-    return f"{' and '.join(one.apis[:2])} requests{who} failed with {one.error}{about}, {when}"
+        return f"{one.apis[0]}{where} failed with {one.error}{about}, {when}"
+    return f"{' and '.join(one.apis[:2])} requests{who}{where} failed with {' or '.join(one.errors[:2])}{about}, {when}"
 
 
 def change_before(tables: Tables, first: datetime.datetime, topic: str | None = None, error: str = "") -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from twisted_kafka_spark.findings.absent import absent_brokers, silent_clients, unread_topics
 from twisted_kafka_spark.findings.against import against_earlier
-from twisted_kafka_spark.findings.changes import broad_readers, changed_clients, cluster_changes
+from twisted_kafka_spark.findings.changes import broad_readers, changed_clients, changed_groups, cluster_changes
 from twisted_kafka_spark.findings.clocks import wrong_clocks
 from twisted_kafka_spark.findings.detectors import MINUTE_DETECTORS, PERIOD_DETECTORS
 from twisted_kafka_spark.findings.failures import failed_logins, failing_requests
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 NAMES: tuple[str, ...] = (
     "error-burst",
     "absent-broker",
+    "fewer-leaders",
     *(slow.finding for slow in SLOW_PHASES),
     "hanging-transaction",
     "stuck-transaction",
@@ -67,6 +68,9 @@ MOST_FINDINGS = 500
 """Findings of a report: the most severe ones, if there are more."""
 
 
+CHANGES = (changed_clients, changed_groups, broad_readers)
+
+
 def find(tables: Tables) -> list[Finding]:
     """Return the findings in the order of the report."""
     found = [*find_by_minute(tables, over_all := find_over_all(tables)), *over_all]
@@ -96,7 +100,7 @@ def find_by_minute(tables: Tables, over_all: Sequence[Finding] = ()) -> list[Fin
 def find_over_all(tables: Tables) -> list[Finding]:
     """Return the findings that do not depend on minutes."""
     found: list[Finding] = []
-    for detector in (*PERIOD_DETECTORS, *TRANSACTION_DETECTORS, failed_logins, cluster_changes, changed_clients, broad_readers):
+    for detector in (*PERIOD_DETECTORS, *TRANSACTION_DETECTORS, failed_logins, cluster_changes, *CHANGES):
         found += detector(tables)
     return [*found, *skew(tables), *wrong_clocks(tables), *unreadable_lines(tables)]
 

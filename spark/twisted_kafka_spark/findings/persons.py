@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Who = tuple[Any, Any]
 _SHARE = 0.6
 """The share of the additional requests, or bytes, that names a client."""
+_OF_EACH_START = ("ApiVersions", "SaslHandshake", "SaslAuthenticate", *limits.REBALANCE_APIS)
+"""APIs that a client calls when it connects: many of them are another finding."""
 _MOST_PEAKS = 2
 """Peaks of a client in a day; one with more does so habitually."""
 
@@ -132,16 +134,25 @@ def busier_clients(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding
     """Find clients that send far more requests of an API than they usually do, unless another finding says so."""
     grid = tables.grids.persons
     totals = grid.by("api")
+    told: list[tuple[Who, Span, Finding]] = []
     for row, (client_id, principal, api) in enumerate(grid.names):
         counts = grid["requests"][row]
         whole = totals["requests"][totals.rows(api=api)[0]]
-        for run in _peaks(counts, whole, limits.CLIENT_PEAK_FLOOR, limits.CLIENT_PEAK_FACTOR):
+        peaks = _peaks(counts, whole, limits.CLIENT_PEAK_FLOOR, limits.CLIENT_PEAK_FACTOR)
+        if not peaks and api not in _OF_EACH_START:
+            peaks = _newcomers_peaks(counts, whole, limits.NEWCOMERS_FLOOR)
+        for run in peaks:
             span = span_of_client(grid, row, run)
             who = client_id, principal
             if any(explains(each, api, span) or is_about(each, who, span) for each in known):
                 continue
+            same = next((each for mine, other, each in told if mine == who and _is_same(other, span)), None)
+            if same is not None:
+                same.evidence["also"] = ", ".join(filter(None, (same.evidence.get("also"), api)))
+                same.explains.add(api)
+                continue
             usual, most = median(counts), counts[run[0] : run[1] + 1].max()
-            yield Finding(
+            found = Finding(
                 "traffic-peak",
                 f"{name_of(client_id)} sent {most / max(usual, 1):,.0f} times as many {api} requests as usual, "
                 f"{text(span.first)} to {text(span.last)}",
@@ -160,6 +171,12 @@ def busier_clients(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding
                 float(counts[run[0] : run[1] + 1].sum()),
                 {api},
             )
+            told.append((who, span, found))
+    yield from (found for _, _, found in told)
+
+
+def _is_same(one: Span, other: Span) -> bool:
+    return abs(one.first - other.first) <= 10 * MINUTE and abs(one.last - other.last) <= 10 * MINUTE
 
 
 def bulk(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
@@ -225,15 +242,20 @@ def _peaks(mine: Any, whole: Any, floor: float, factor: float) -> list[Run]:
 def _is_peak(mine: Any, whole: Any, run: Run, usual: float, factor: float) -> bool:
     inside = slice(run[0], run[1] + 1)
     is_long = run[1] > run[0] or mine[inside].max() >= 2 * factor * usual
-    return bool(is_long and mine[inside].sum() >= limits.PEAK_SHARE * whole[inside].sum())
+    others = whole - mine
+    usual_of_others = median(others)
+    rise = float(others[inside].mean()) / usual_of_others if usual_of_others else 1.0
+    is_alone = mine[inside].mean() >= limits.RISES_BEYOND * max(rise, 1.0) * max(usual, 1.0)
+    return bool(is_long and is_alone and mine[inside].sum() >= limits.PEAK_SHARE * whole[inside].sum())
 
 
-def _newcomers_peaks(mine: Any, whole: Any) -> list[Run]:
-    """Return the runs in which a client without a past moves several times as much as all others usually do."""
+def _newcomers_peaks(mine: Any, whole: Any, floor: float = limits.BULK_FLOOR_BYTES) -> list[Run]:
+    """Return the runs in which a client without a past does several times as much as all others do, even when they do most."""
     if (mine > 0).sum() * 2 >= len(mine) or len(mine) < limits.LEAST_SLOTS:
         return []
-    limit = max(limits.BULK_FLOOR_BYTES, limits.NEWCOMERS_FACTOR * median(whole))
-    found = runs(mine > limit, gap=1)
+    others = whole - mine
+    most = float(np.quantile(others, 0.95)) if len(others) else 0.0
+    found = runs(mine > max(floor, limits.NEWCOMERS_FACTOR * median(others), limits.NEWCOMERS_BEYOND * most), gap=1)
     return [run for run in found if run[1] > run[0]] if len(found) <= _MOST_PEAKS else []
 
 

@@ -16,7 +16,8 @@ from twisted_kafka_spark.findings.runs import median, minute_of, rolling, runs, 
 from twisted_kafka_spark.records.kafka_names import WAITS_BY_DESIGN
 
 if TYPE_CHECKING:
-    from twisted_kafka_spark.cells.grids import Grid, Grids
+    from twisted_kafka_spark.cells.grids import Grid
+    from twisted_kafka_spark.findings.runs import Values
     from twisted_kafka_spark.views import Row, Tables
 
 Minutes = dict[datetime.datetime, float]
@@ -39,35 +40,35 @@ SLOW_PHASES: tuple[Slow, ...] = (
     Slow(
         "slow-disk",
         "local_us",
-        "Local processing in {place} was slow",
+        "Local processing{whose} in {place} was slow",
         "Check the disks of log.dirs (iostat: await, util) and what else uses them: local time is spent on appends and reads.",
         "requests took longer in the broker itself",
     ),
     Slow(
         "slow-follower",
         "remote_us",
-        "Requests to {place} waited for other replicas",
+        "Requests{whose} to {place} waited for other replicas",
         "Check for a lagging follower (UnderReplicatedPartitions, its network and disk): acks=all waits for the followers.",
         "producers with acks=all waited",
     ),
     Slow(
         "busy-threads",
         "request_queue_us",
-        "Requests to {place} waited for a request handler",
+        "Requests{whose} to {place} waited for a request handler",
         "Increase num.io.threads if RequestHandlerAvgIdlePercent is low; if local time has also increased, that is the cause.",
         "requests of all clients waited in the queue",
     ),
     Slow(
         "busy-network",
         "response_queue_us",
-        "Responses of {place} waited for a network thread",
+        "Responses{whose} of {place} waited for a network thread",
         "Increase num.network.threads if NetworkProcessorAvgIdlePercent is low.",
         "responses to all clients waited in the queue",
     ),
     Slow(
         "slow-readers",
         "send_us",
-        "Sending responses {place} was slow",
+        "Sending responses {place}{whose} was slow",
         "Check the network, and clients that read slowly: the broker cannot send faster than they read.",
         "responses left the broker late",
     ),
@@ -85,6 +86,20 @@ _ALONE = 20.0
 _ALONE_US = 50_000.0
 _CLIENT_REQUESTS = 8
 """Requests of a client in a slow run."""
+_CLIENT_SLOTS = 3
+"""Slots of five minutes in which the broker or the replicas are slow for a client: one request that takes long is not enough."""
+_ONE_MINUTE = 0.7
+"""The share of the additional time that one minute of several may have: with more, a single request took long."""
+_SAME_SPAN = 0.7
+"""The share of the time of two spans that they have in common if they have one cause."""
+_SLOWER, _NEARLY_ALL = 2.0, 0.75
+"""How many times as long as usual requests take in this share of the minutes of a slow span."""
+_LONG_MINUTES, _NOISE, _ABOVE_NOISE = 10, 0.98, 1.5
+"""Half of the minutes of a shorter span are this many times as slow as all but a few of the minutes outside of longer spans."""
+_PAUSES, _PAUSE_FACTOR, _PAUSE_US, _PAUSE_GAP_MINUTES = 5, 20.0, 100_000.0, 20
+"""Short pauses of a broker: how many there are, how many times as long as usual requests take then, at least, on average; and the
+most minutes between them."""
+_MOVING = ("Produce", "Fetch")
 _IN_CLIENTS = ("local_us", "remote_us", "send_us")
 
 
@@ -127,11 +142,14 @@ def slow_phases(tables: Tables) -> Iterator[Finding]:
         found = [one for series in (*each, _of_all(considered, each, slow.phase)) for one in _slow_minutes(series)]
         nodes = _Nodes(tables.grids.nodes, slow.phase)
         found += nodes.slow()
-        if slow.phase == "send_us":
+        for api in _MOVING if slow.phase != "remote_us" else ():
+            found += _Nodes(tables.grids.nodes, slow.phase, api).slow()
+        if slow.phase in _IN_CLIENTS:
             found += _slow_clients(tables.grids.persons, slow.phase)
-        for together in _overlapping(found):
-            yield _slowness(slow, together, nodes, tables.grids)
+        for together in _of_one_cause(found):
+            yield _slowness(slow, together, nodes, tables)
         yield from nodes.steadily_slow(slow)
+        yield from _pauses(slow, nodes, found)
 
 
 def _series(api: str, rows: list[Row], phase: str) -> _Series:
@@ -160,8 +178,12 @@ def _of_all(by_api: dict[str, list[Row]], each: list[_Series], phase: str) -> _S
 def _slow_minutes(series: _Series) -> Iterator[_Slowness]:
     limit = max(_floor(series.usual), unusual(series.means.values(), limits.MAD_FACTOR))
     slow_minutes = {at: mean for at, mean in series.means.items() if mean > limit}
-    for span in spans(slow_minutes, limits.SLOW_MINUTES, series.unknown):
-        yield _Slowness(max(span.values), limit, series, span)
+    found = spans(slow_minutes, limits.SLOW_MINUTES, series.unknown)
+    long = [span for span in found if span_minutes(span) >= _LONG_MINUTES]
+    outside = [mean for at, mean in series.means.items() if not any(span.first <= at <= span.last for span in long)]
+    for span in found:
+        if span in long or statistics.median(span.values) > _ABOVE_NOISE * float(np.quantile(outside, _NOISE)):
+            yield _Slowness(max(span.values), limit, series, span)
 
 
 def _floor(usual: float) -> float:
@@ -171,10 +193,10 @@ def _floor(usual: float) -> float:
 class _Nodes:
     """The times that a phase took on each broker, relative to the usual time of the same mixture of requests."""
 
-    def __init__(self, grid: Grid, phase: str) -> None:
-        apis = dict.fromkeys(name[1] for name in grid.names)
-        if phase == "remote_us":
-            apis = {api: None for api in apis if api == "Produce"}
+    def __init__(self, grid: Grid, phase: str, api: str = ALL) -> None:
+        wanted = "Produce" if phase == "remote_us" else api
+        apis = [each for each in dict.fromkeys(name[1] for name in grid.names) if wanted in (ALL, each)]
+        self.api = api
         self.axis = grid.axis
         self.nodes = sorted({name[0] for name in grid.names if name[0] is not None})
         shape = len(self.nodes), grid.axis.length
@@ -203,27 +225,47 @@ class _Nodes:
         return next((width for width in _WIDTHS if busy * width >= _ROUGH), _WIDTHS[-1])
 
     def slow(self) -> Iterator[_Slowness]:
-        """Yield the minutes in which a broker was slow, of several brokers."""
-        if len(self.nodes) < 2:
-            return
+        """Yield the spans in which a broker was slow: far slower than usual for minutes, or slower for longer."""
         for row, node in enumerate(self.nodes):
             width = self._width(row)
-            expected = rolling(self.expected[row], width)
-            known = (expected > 0) & (rolling(self.requests[row], width) >= limits.SLOW_REQUESTS_A_MINUTE)
-            means = np.divide(rolling(self.taken[row], width), expected, out=np.zeros_like(expected), where=known) * self.mean_us
+            means, known = self._means(row, width)
+            long_means, _ = self._means(row, max(width, _LONG_MINUTES))
             usual = float(self.usual[row]) * self.mean_us
             limit = max(_floor(usual), unusual_above(means[known], limits.MAD_FACTOR))
-            yield from self._spans(row, node, known & (means > limit), means, limit, usual)
+            low = max(limits.SLOW_RELATIVE_FLOOR_US, limits.SLOW_LASTING_FACTOR * usual)
+            low = min(limit, max(low, unusual_above(long_means[known], limits.MAD_FACTOR / 2)))
+            expected = self.expected[row]
+            own = np.divide(self.taken[row], expected, out=np.zeros_like(means), where=expected > 0) * self.mean_us
+            found = self._spans(row, own, known & (means > limit), known & (long_means > low), usual)
+            for begin, end in found:
+                values = tuple(means[begin : end + 1].tolist())
+                series = _Series(self.api, {}, set(), usual, node)
+                yield _Slowness(max(values), limit, series, span_of(self.axis, (begin, end), values))
 
-    def _spans(self, row: int, node: int, slow: Any, means: Any, limit: float, usual: float) -> Iterator[_Slowness]:
-        own = np.divide(self.taken[row], self.expected[row], out=np.zeros_like(means), where=self.expected[row] > 0) * self.mean_us
-        for first, last in runs(slow, gap=1):
-            inside = np.flatnonzero(own[first : last + 1] > max(limit / 3, usual * 2))
-            if len(inside) < limits.SLOW_MINUTES:
+    def _means(self, row: int, width: int) -> tuple[Values, Any]:
+        """Return the mean times around each minute, and where there are enough requests for one."""
+        expected = rolling(self.expected[row], width)
+        known = (expected > 0) & (rolling(self.requests[row], width) >= limits.SLOW_REQUESTS_A_MINUTE)
+        return np.divide(rolling(self.taken[row], width), expected, out=np.zeros_like(expected), where=known) * self.mean_us, known
+
+    def _spans(self, row: int, own: Values, slow: Any, lasting: Any, usual: float) -> list[tuple[int, int]]:
+        """Return the runs of slow minutes in which nearly every minute is slower than usual: a few slow requests are none."""
+        there, slower = self.requests[row] > 0, own > _SLOWER * usual
+        found = []
+        for first, last in runs(slow | lasting, gap=1):
+            inside = np.flatnonzero(slower[first : last + 1])
+            is_lasting = lasting[first : last + 1].sum() >= limits.SLOW_LASTING_MINUTES
+            if len(inside) < limits.SLOW_MINUTES or not (slow[first : last + 1].any() or is_lasting):
                 continue
-            begin, end = first + int(inside[0]), first + int(inside[-1])
-            values = tuple(means[begin : end + 1].tolist())
-            yield _Slowness(max(values), limit, _Series(ALL, {}, set(), usual, node), span_of(self.axis, (begin, end), values))
+            run = first + int(inside[0]), first + int(inside[-1])
+            if len(inside) >= _NEARLY_ALL * there[run[0] : run[1] + 1].sum():
+                found.append(run)
+        outside = there.copy()
+        for begin, end in found:
+            if end - begin + 1 >= _LONG_MINUTES:
+                outside[begin : end + 1] = False
+        noise = _ABOVE_NOISE * float(np.quantile(own[outside], _NOISE)) if outside.any() else 0.0
+        return [run for run in found if run[1] - run[0] + 1 >= _LONG_MINUTES or median(own[run[0] : run[1] + 1]) > noise]
 
     def place(self, span: Span) -> int | None:
         """Return the broker that has most of the additional time of a span; None if no broker has, or if there is only one."""
@@ -249,8 +291,8 @@ class _Nodes:
             span = span_of(self.axis, (int(busy[0]), int(busy[-1])))
             yield Finding(
                 slow.finding,
-                f"{slow.title.format(place=_place(slow, node, None))} all the time, {usual / max(others, 1e-9):,.0f} times as "
-                "slow as the others",
+                f"{slow.title.format(place=_place(slow, node, None), whose='')} all the time, "
+                f"{usual / max(others, 1e-9):,.0f} times as slow as the others",
                 {
                     "node": node,
                     "mean ms": round(usual * self.mean_us / 1000, 2),
@@ -272,10 +314,11 @@ def span_minutes(span: Span) -> int:
 
 def _slow_clients(grid: Grid, phase: str) -> Iterator[_Slowness]:
     """Yield the spans in which a phase took far longer for a client than it usually does, or than for the other clients."""
-    clients = grid.by("client_id", "principal")
+    clients = _by_client(grid, phase)
     requests, taken = clients["requests"], clients[phase]
     means = np.divide(taken, requests, out=np.zeros_like(taken), where=requests > 0)
     usual = np.array([median(means[row][requests[row] > 0]) for row in range(len(clients.names))])
+    least = 1 if phase == "send_us" else _CLIENT_SLOTS
     for row, name in enumerate(clients.names):
         active = requests[row] > 0
         fleet = median(np.delete(usual, row)) if len(usual) > 1 else 0.0
@@ -284,10 +327,22 @@ def _slow_clients(grid: Grid, phase: str) -> Iterator[_Slowness]:
             limit = max(_ALONE_US, _ALONE * fleet)
             slow = active & (means[row] > limit)
         for first, last in runs(slow, gap=1):
-            if requests[row, first : last + 1].sum() < _CLIENT_REQUESTS:
+            inside = slice(first, last + 1)
+            if requests[row, inside].sum() < _CLIENT_REQUESTS or slow[inside].sum() < least:
                 continue
-            span = _trimmed(grid, name, (first, last), tuple(means[row, first : last + 1].tolist()))
+            if least > 1 and taken[row, inside].max() > _ONE_MINUTE * taken[row, inside].sum():
+                continue
+            span = _trimmed(grid, name, (first, last), tuple(means[row, inside].tolist()))
             yield _Slowness(max(span.values), limit, _Series(ALL, {}, set(), float(usual[row]), client=name), span)
+
+
+def _by_client(grid: Grid, phase: str) -> Grid:
+    """Return the requests and times by client: of writes only, if the time of others is what they wait by design."""
+    if phase == "remote_us":
+        rows = grid.rows(api="Produce")
+        names = [grid.names[row] for row in rows]
+        grid = type(grid)(grid.keys, names, grid.axis, {measure: each[rows] for measure, each in grid.values.items()})
+    return grid.by("client_id", "principal")
 
 
 def _trimmed(grid: Grid, name: tuple[Any, ...], run: tuple[int, int], values: tuple[float, ...]) -> Span:
@@ -297,22 +352,39 @@ def _trimmed(grid: Grid, name: tuple[Any, ...], run: tuple[int, int], values: tu
     return Span(minute_of(starts[starts > 0].min()), minute_of(ends.max()), values)
 
 
-def _overlapping(found: list[_Slowness]) -> list[list[_Slowness]]:
-    """Group the findings that overlap in time."""
+def _of_one_cause(found: list[_Slowness]) -> list[list[_Slowness]]:
+    """Group what overlaps in time. Different brokers, or clients, belong together only if their spans are much the same."""
     groups: list[list[_Slowness]] = []
-    for one in sorted(found, key=lambda one: one.span.first):
-        if groups and one.span.first <= max(other.span.last for other in groups[-1]):
-            groups[-1].append(one)
+    for one in sorted(found, key=lambda one: (one.series.node is None and one.series.client is None, one.span.first)):
+        for group in groups:
+            if any(_overlap(one, other) for other in group) and all(_is_compatible(one, other) for other in group):
+                group.append(one)
+                break
         else:
             groups.append([one])
     return groups
+
+
+def _overlap(one: _Slowness, other: _Slowness) -> bool:
+    return one.span.first <= other.span.last and other.span.first <= one.span.last
+
+
+def _is_compatible(one: _Slowness, other: _Slowness) -> bool:
+    mine, others = one.series, other.series
+    of_nodes = mine.node is not None and others.node is not None and mine.node != others.node
+    of_clients = mine.client is not None and others.client is not None and mine.client != others.client
+    if not (of_nodes or of_clients):
+        return True
+    both = (min(one.span.last, other.span.last) - max(one.span.first, other.span.first)) / MINUTE + 1
+    whole = (max(one.span.last, other.span.last) - min(one.span.first, other.span.first)) / MINUTE + 1
+    return both >= _SAME_SPAN * whole or both >= whole - 10
 
 
 def client_of(grid: Grid, phase: str, span: Span) -> tuple[Any, ...] | None:
     """Return the client that has most of the additional time that a phase took in a span; None if no client has."""
     if phase not in _IN_CLIENTS or not grid.names:
         return None
-    clients = grid.by("client_id", "principal")
+    clients = _by_client(grid, phase)
     first, last = grid.axis.place(span.first), grid.axis.place(span.last)
     requests, taken = clients["requests"], clients[phase]
     inside = slice(first, last + 1)
@@ -335,7 +407,7 @@ def _place(slow: Slow, node: int | None, client: tuple[Any, ...] | None) -> str:
     return "the broker" if node is None else f"broker {node}"
 
 
-def _slowness(slow: Slow, together: list[_Slowness], nodes: _Nodes, grids: Grids) -> Finding:
+def _slowness(slow: Slow, together: list[_Slowness], nodes: _Nodes, tables: Tables) -> Finding:
     """Return the finding about the worst of what overlaps: from the first to the last minute of any of it."""
     named = [one for one in together if one.series.api != ALL] or together
     worst = max(named, key=lambda one: one.weight)
@@ -348,23 +420,28 @@ def _slowness(slow: Slow, together: list[_Slowness], nodes: _Nodes, grids: Grids
     node = nodes.place(whole)
     if node is None and len({one.series.node for one in on_nodes}) == 1:
         node = on_nodes[0].series.node
-    client = client_of(grids.persons, slow.phase, whole)
-    if client is None and (readers := [one for one in together if one.series.client is not None]):
-        client = max(readers, key=lambda one: one.weight).series.client
-    title = " ".join(slow.title.format(place=_place(slow, node, client)).split())
+    readers = {one.series.client for one in together if one.series.client is not None}
+    client = client_of(tables.grids.persons, slow.phase, whole)
+    if client is None and readers:
+        client = max((one for one in together if one.series.client is not None), key=lambda one: one.weight).series.client
+    several = len(readers) > 1 and slow.phase != "send_us"
+    whose = _whose(slow, None if several or not readers else client, len(readers))
+    title = " ".join(slow.title.format(place=_place(slow, node, client), whose=whose).split())
     usual = next((one.series.usual for one in on_nodes if one.series.node == node), worst.series.usual)
     conditions = [] if api == ALL else [equal(api=api)]
     conditions += [f"node = {node}"] if node is not None else []
-    conditions += [equal(client_id=client[0])] if client is not None else []
+    conditions += [equal(client_id=client[0])] if client is not None and not several else []
     return Finding(
         slow.finding,
         f"{title}, {text(first)} to {text(last)}",
         {
-            "api": api,
+            "api": api if api != ALL or slow.phase != "remote_us" else "Produce",
             "also": ", ".join(others) or None,
             "node": node,
-            "client_id": client[0] if client is not None else None,
-            "principal": client[1] if client is not None else None,
+            "client_id": client[0] if client is not None and not several else None,
+            "principal": client[1] if client is not None and len({each[1] for each in readers or {client}}) == 1 else None,
+            "clients": f"{len(readers)}: {', '.join(sorted(str(each[0]) for each in readers)[:3])}" if several else None,
+            "topic": _topic_of(tables, readers),
             "minutes": (last - first) // MINUTE + 1,
             "worst minute, mean ms": round(worst.worst / 1000, 1),
             "usual, ms": round(usual / 1000, 2),
@@ -376,3 +453,68 @@ def _slowness(slow: Slow, together: list[_Slowness], nodes: _Nodes, grids: Grids
         worst.weight,
         impact=slow.impact,
     )
+
+
+def _whose(slow: Slow, client: tuple[Any, ...] | None, count: int) -> str:
+    if slow.phase == "send_us" or not count:
+        return ""
+    return f" of {count} clients" if client is None else f" of client {client[0]}"
+
+
+def _topic_of(tables: Tables, clients: set[tuple[Any, ...]]) -> str | None:
+    """Return the topic of these clients, None if there are several."""
+    topics = {row["topic"] for row in tables["lineage"] if (row["client_id"], row["principal"]) in clients}
+    return next(iter(topics)) if len(topics) == 1 else None
+
+
+def _pauses(slow: Slow, nodes: _Nodes, known: list[_Slowness]) -> Iterator[Finding]:
+    """Yield brokers that stop again and again, each time for less than the minutes of a slow phase."""
+    for row, node in enumerate(nodes.nodes or []):
+        expected, taken = nodes.expected[row], nodes.taken[row]
+        means = np.divide(taken, expected, out=np.zeros_like(taken), where=expected > 0) * nodes.mean_us
+        usual = float(nodes.usual[row]) * nodes.mean_us
+        short = [run for run in runs(means > max(_PAUSE_US, _PAUSE_FACTOR * usual)) if run[1] - run[0] + 1 < limits.SLOW_MINUTES]
+        marks = np.zeros(len(means), np.bool_)
+        for first, last in short:
+            marks[first : last + 1] = True
+        for run in runs(marks, gap=_PAUSE_GAP_MINUTES):
+            inside = [each for each in short if run[0] <= each[0] <= run[1]]
+            span = span_of(nodes.axis, run)
+            is_told = any(
+                one.series.node in (node, None) and _overlaps(one.span, span) for one in known if one.series.client is None
+            )
+            if len(inside) < _PAUSES or is_told:
+                continue
+            several = len(nodes.nodes) > 1
+            yield Finding(
+                slow.finding,
+                f"{_PAUSED[slow.phase]} {_place(slow, node if several else None, None)} {len(inside)} times, "
+                f"{text(span.first)} to {text(span.last)}",
+                {
+                    "node": node,
+                    "pauses": len(inside),
+                    "minutes between them": round((run[1] - run[0] + 1) / len(inside), 1),
+                    "worst minute, mean ms": round(float(means[run[0] : run[1] + 1].max()) / 1000, 1),
+                    "usual, ms": round(usual / 1000, 2),
+                },
+                f"node = {node} AND {slow.phase} > {round(_PAUSE_US)} AND {span.where}",
+                "Look for what stops it at these moments: garbage collection, a virtual machine that waits, a disk that flushes.",
+                text(span.first),
+                text(span.last),
+                float(means[marks].sum()),
+                impact="all of its clients waited each time",
+            )
+
+
+_PAUSED = {
+    "local_us": "Local processing paused in",
+    "remote_us": "Requests paused for other replicas in",
+    "request_queue_us": "Requests were not handled by",
+    "response_queue_us": "Responses were not sent by",
+    "send_us": "Sending responses paused",
+}
+
+
+def _overlaps(one: Span, other: Span) -> bool:
+    both = (min(one.last, other.last) - max(one.first, other.first)) / MINUTE + 1
+    return both > 0.5 * ((other.last - other.first) / MINUTE + 1)

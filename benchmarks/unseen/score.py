@@ -1,0 +1,203 @@
+"""Score the report's findings on days with incidents that the detectors were not made for, and on quiet days.
+
+    python -m benchmarks.unseen.score [--seeds 24] [--first 0] [--incidents 9] [--only SHAPE ...] [--quiet] [--verbose]
+
+The seed chooses the size of the cluster, the log's format and the load of the day. An incident is named if one finding has who,
+where and when. Lines are folded and searched in this process, by the code that reports on a small log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import pickle
+import random
+import re
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import astuple
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks.unseen import shapes, shapes_of_clients, shapes_of_quiet
+from benchmarks.unseen.expected import Expected, NoTarget, Plan
+from benchmarks.unseen.world import Day, Request, quiet
+from benchmarks.unseen.writers import DATE, kafka_lines, own_lines
+from twisted_kafka_spark import views
+from twisted_kafka_spark.cells.fold import Folding
+from twisted_kafka_spark.findings.find import find, in_order
+from twisted_kafka_spark.findings.finding import Finding
+from twisted_kafka_spark.pipeline.few import FewCells
+from twisted_kafka_spark.records.lines import LineReader
+
+SIZES = (3, 1, 12, 3, 60)
+# The request log of Kafka does not say which broker it is of: each broker has its own.
+FORMATS = ("own", "kafka", "own", "kafka-json")
+LOADS = ("plain", "office", "flat", "growth", "weekend")
+SHAPES = {each.__name__: each for each in (*shapes.SHAPES, *shapes_of_clients.SHAPES)}
+TOLERANCE_S = 12 * 60
+_TICK_S = 600
+
+
+def cells_of(lines: Iterable[str]) -> pa.Table:
+    """Return the cells of lines, as a report has them."""
+    reader = LineReader()
+    few = FewCells.of_tables(Folding().folded(reader.frames_of_block("".join(lines).encode()), reader))
+    assert few is not None
+    return few.of_page(_TICK_S)
+
+
+def findings_of(cells: pa.Table) -> list[Finding]:
+    """Return the findings of a day, as a report has them."""
+    return in_order(find(views.compute(cells, _TICK_S)))
+
+
+def kept(seed: int, incidents: int, only: list[str] | None, directory: Path | None) -> tuple[str, list[Expected], pa.Table]:
+    """Return the name of a day, what is planted and its cells: of an earlier run, if they are kept in a directory."""
+    path = None if directory is None else directory / f"{seed}-{incidents}.pickle"
+    if path is not None and path.exists():
+        name, planted, cells = pickle.loads(zlib.decompress(path.read_bytes()))
+        return name, [Expected(*each) for each in planted], cells
+    day, planted = make_day(seed, incidents, only)
+    lines = lines_of(day, seed)
+    name = f"seed {seed}: {len(day.brokers)} brokers, {FORMATS[seed % 4]}, {day.load}, {len(lines):,} lines"
+    cells = cells_of(lines)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(zlib.compress(pickle.dumps((name, [astuple(each) for each in planted], cells)), 1))
+    return name, planted, cells
+
+
+def in_log_order(requests: Iterable[Request], draw: random.Random) -> list[Request]:
+    """Return the requests as a log has them: by the time of the response."""
+    within = [each for each in requests if 0 <= each.at < 86_400]
+    del draw
+    return sorted(within, key=lambda each: each.at)
+
+
+def make_day(seed: int, incidents: int, only: list[str] | None) -> tuple[Day, list[Expected]]:
+    """Return the day of a seed, with some incidents planted."""
+    draw = random.Random(seed)
+    day = quiet(
+        SIZES[seed % len(SIZES)] if FORMATS[seed % len(FORMATS)] == "own" else 1,
+        seed,
+        LOADS[seed // 2 % 4] if incidents else LOADS[seed % len(LOADS)],
+    )
+    if not incidents:
+        shapes_of_quiet.plant(day, seed)
+        return day, []
+    plan, planted = Plan(day, draw), []
+    wanted = draw.sample(sorted(only or SHAPES), len(only or SHAPES))
+    for name in wanted:
+        if len(planted) == incidents:
+            break
+        try:
+            planted.append(SHAPES[name](plan))
+        except NoTarget:
+            continue
+    return day, planted
+
+
+def lines_of(day: Day, seed: int) -> list[str]:
+    """Return the lines of a day in the format of its seed."""
+    draw = random.Random(seed)
+    requests = in_log_order(day.requests(), draw)
+    kind = FORMATS[seed % len(FORMATS)]
+    return list(own_lines(requests, draw) if kind == "own" else kafka_lines(requests, draw, kind == "kafka-json"))
+
+
+def words_of(found: Finding) -> str:
+    return " ".join([found.title, json.dumps(found.evidence, default=str), found.where, found.impact]).lower()
+
+
+def seconds(text: str) -> float:
+    at = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return (at - datetime.datetime.fromisoformat(f"{DATE}T00:00+00:00")).total_seconds()
+
+
+def has_word(words: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(name.lower())}(?![\w])", words) is not None
+
+
+def is_about(found: Finding, planted: Expected) -> bool:
+    """Return whether a finding says who it was."""
+    words = words_of(found)
+    broker = next((each for each in planted.who if each.startswith("broker ")), None)
+    node = broker is not None and str(found.evidence.get("node")) == broker.split()[1]
+    return node or any(has_word(words, each) for each in planted.who)
+
+
+def is_named(found: Finding, planted: Expected) -> bool:
+    """Return whether a finding says who, where and when it was."""
+    words = words_of(found) + " " + found.name
+    if not is_about(found, planted) or not (not planted.where or any(each.lower() in words for each in planted.where)):
+        return False
+    if found.first is None or found.last is None:
+        return False
+    first, last = seconds(found.first), seconds(found.last) + 60
+    both = min(last, planted.last_s) - max(first, planted.first_s)
+    share = both / max(max(last, planted.last_s) - min(first, planted.first_s), 1)
+    is_begun = abs(first - planted.first_s) <= TOLERANCE_S and both > -60
+    length = planted.last_s - planted.first_s
+    return (length <= 600 and is_begun) or share >= 0.5 or (is_begun and share >= 0.3)
+
+
+def overlaps(found: Finding, planted: Expected) -> bool:
+    if found.first is None or found.last is None:
+        return True
+    return seconds(found.first) < planted.last_s + 1200 and seconds(found.last) > planted.first_s - 1200
+
+
+def told(found: Finding) -> str:
+    return f"{found.name}: {found.title} [{(found.first or '')[11:]}-{(found.last or '')[11:]}]"
+
+
+def clock(at: float) -> str:
+    return f"{int(at) // 3600:02}:{int(at) // 60 % 60:02}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.unseen.score", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=24)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--incidents", type=int, default=8)
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--quiet", action="store_true")
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--keep", type=Path, help="directory that keeps the cells of days")
+    options = parser.parse_args()
+    planted_of, named_of, about_of = Counter[str](), Counter[str](), Counter[str]()
+    other, started = Counter[str](), time.process_time()
+    for seed in range(options.first, options.first + options.seeds):
+        name, planted, cells = kept(seed, 0 if options.quiet else options.incidents, options.only, options.keep)
+        found = findings_of(cells)
+        print(f"{name}, {len(found)} findings", flush=True)
+        for one in planted:
+            planted_of[one.kind] += 1
+            named = any(is_named(each, one) for each in found)
+            about = [each for each in found if is_about(each, one)]
+            named_of[one.kind] += named
+            about_of[one.kind] += bool(about) and not named
+            if options.verbose and not named:
+                print(f"  missed {one.kind} {one.who[:4]} {one.where} {clock(one.first_s)}-{clock(one.last_s)}")
+                for each in about:
+                    print(f"      {told(each)}")
+            elif options.verbose:
+                print(f"  named {one.kind}: {next(told(each) for each in found if is_named(each, one))}")
+        for each in found:
+            if not any(is_about(each, one) and overlaps(each, one) for one in planted):
+                other[each.name] += 1
+                print(f"  {'other' if planted else 'false'}: {told(each)} {each.impact}")
+    for kind in sorted(planted_of):
+        print(f"{kind:24} {planted_of[kind]:4} {named_of[kind]:4} {about_of[kind]:4}")
+    total = planted_of.total()
+    print(f"{named_of.total()} of {total} named ({named_of.total() / max(total, 1):.1%}); {other.total()} others {dict(other)}")
+    print(f"{options.seeds} days, {time.process_time() - started:.0f} CPU s")
+
+
+if __name__ == "__main__":
+    main()
