@@ -34,7 +34,7 @@ class Plan:
     def _fresh(self, candidates: list[tuple[str, _T]]) -> _T:
         free = [(name, each) for name, each in candidates if name not in self._used]
         if not free:
-            raise NoTarget
+            raise NoTargetError
         name, each = self.draw.choice(free)
         self._used.add(name)
         return each
@@ -58,7 +58,7 @@ class Plan:
 
     def broker(self, least: int = 1) -> int:
         if len(self.day.brokers) < least:
-            raise NoTarget
+            raise NoTargetError
         return self._fresh([(f"broker {each}", each) for each in self.day.brokers])
 
     def span(
@@ -70,7 +70,7 @@ class Plan:
         return first, first + length
 
 
-class NoTarget(Exception):
+class NoTargetError(Exception):
     """The day has nothing left that this incident could befall."""
 
 

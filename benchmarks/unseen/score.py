@@ -24,8 +24,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks.unseen import shapes, shapes_of_clients, shapes_of_quiet
-from benchmarks.unseen.expected import Expected, NoTarget, Plan
-from benchmarks.unseen.world import Day, Request, quiet
+from benchmarks.unseen.expected import Expected, NoTargetError, Plan
+from benchmarks.unseen.world import DAY_S, Day, Request, quiet
 from benchmarks.unseen.writers import DATE, kafka_lines, own_lines
 from twisted_kafka_spark import views
 from twisted_kafka_spark.cells.fold import Folding
@@ -72,11 +72,9 @@ def kept(seed: int, incidents: int, only: list[str] | None, directory: Path | No
     return name, planted, cells
 
 
-def in_log_order(requests: Iterable[Request], draw: random.Random) -> list[Request]:
+def in_log_order(requests: Iterable[Request]) -> list[Request]:
     """Return the requests as a log has them: by the time of the response."""
-    within = [each for each in requests if 0 <= each.at < 86_400]
-    del draw
-    return sorted(within, key=lambda each: each.at)
+    return sorted((each for each in requests if 0 <= each.at < DAY_S), key=lambda each: each.at)
 
 
 def make_day(seed: int, incidents: int, only: list[str] | None) -> tuple[Day, list[Expected]]:
@@ -90,14 +88,14 @@ def make_day(seed: int, incidents: int, only: list[str] | None) -> tuple[Day, li
     if not incidents:
         shapes_of_quiet.plant(day, seed)
         return day, []
-    plan, planted = Plan(day, draw), []
+    plan, planted = Plan(day, draw), list[Expected]()
     wanted = draw.sample(sorted(only or SHAPES), len(only or SHAPES))
     for name in wanted:
         if len(planted) == incidents:
             break
         try:
             planted.append(SHAPES[name](plan))
-        except NoTarget:
+        except NoTargetError:
             continue
     return day, planted
 
@@ -105,7 +103,7 @@ def make_day(seed: int, incidents: int, only: list[str] | None) -> tuple[Day, li
 def lines_of(day: Day, seed: int) -> list[str]:
     """Return the lines of a day in the format of its seed."""
     draw = random.Random(seed)
-    requests = in_log_order(day.requests(), draw)
+    requests = in_log_order(day.requests())
     kind = FORMATS[seed % len(FORMATS)]
     return list(own_lines(requests, draw) if kind == "own" else kafka_lines(requests, draw, kind == "kafka-json"))
 
@@ -160,42 +158,62 @@ def clock(at: float) -> str:
     return f"{int(at) // 3600:02}:{int(at) // 60 % 60:02}"
 
 
+class Score:
+    """Counts over days."""
+
+    def __init__(self, is_verbose: bool) -> None:
+        self._is_verbose = is_verbose
+        self._planted, self._named, self._about = Counter[str](), Counter[str](), Counter[str]()
+        self._others = Counter[str]()
+
+    def add(self, planted: list[Expected], found: list[Finding]) -> None:
+        """Count a day; print what was missed, and the findings that are about nothing that was planted."""
+        for one in planted:
+            self._planted[one.kind] += 1
+            about = [each for each in found if is_about(each, one)]
+            named = [each for each in about if is_named(each, one)]
+            self._named[one.kind] += bool(named)
+            self._about[one.kind] += bool(about) and not named
+            if named:
+                self._say(f"  named {one.kind}: {told(named[0])}")
+                continue
+            self._say(f"  missed {one.kind} {one.who[:4]} {one.where} {clock(one.first_s)}-{clock(one.last_s)}")
+            for each in about:
+                self._say(f"      {told(each)}")
+        for each in found:
+            if not any(is_about(each, one) and overlaps(each, one) for one in planted):
+                self._others[each.name] += 1
+                print(f"  {'other' if planted else 'false'}: {told(each)} {each.impact}")
+
+    def _say(self, text: str) -> None:
+        if self._is_verbose:
+            print(text)
+
+    def print(self) -> None:
+        """Print how many of each kind were planted, named, and told with another time or place."""
+        for kind in sorted(self._planted):
+            print(f"{kind:24} {self._planted[kind]:4} {self._named[kind]:4} {self._about[kind]:4}")
+        named, total = self._named.total(), self._planted.total()
+        print(f"{named} of {total} named ({named / max(total, 1):.1%}); {self._others.total()} others {dict(self._others)}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.unseen.score", description=__doc__)
     parser.add_argument("--seeds", type=int, default=24)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--incidents", type=int, default=8)
-    parser.add_argument("--only", nargs="*")
-    parser.add_argument("--quiet", action="store_true")
+    parser.add_argument("--incidents", type=int, default=8, help="in a day")
+    parser.add_argument("--only", nargs="*", help="plant only these")
+    parser.add_argument("--quiet", action="store_true", help="plant nothing that is wrong")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--keep", type=Path, help="directory that keeps the cells of days")
     options = parser.parse_args()
-    planted_of, named_of, about_of = Counter[str](), Counter[str](), Counter[str]()
-    other, started = Counter[str](), time.process_time()
+    score, started = Score(options.verbose), time.process_time()
     for seed in range(options.first, options.first + options.seeds):
         name, planted, cells = kept(seed, 0 if options.quiet else options.incidents, options.only, options.keep)
         found = findings_of(cells)
         print(f"{name}, {len(found)} findings", flush=True)
-        for one in planted:
-            planted_of[one.kind] += 1
-            named = any(is_named(each, one) for each in found)
-            about = [each for each in found if is_about(each, one)]
-            named_of[one.kind] += named
-            about_of[one.kind] += bool(about) and not named
-            if options.verbose and not named:
-                print(f"  missed {one.kind} {one.who[:4]} {one.where} {clock(one.first_s)}-{clock(one.last_s)}")
-                for each in about:
-                    print(f"      {told(each)}")
-            elif options.verbose:
-                print(f"  named {one.kind}: {next(told(each) for each in found if is_named(each, one))}")
-        for each in found:
-            if not any(is_about(each, one) and overlaps(each, one) for one in planted):
-                other[each.name] += 1
-                print(f"  {'other' if planted else 'false'}: {told(each)} {each.impact}")
-    for kind in sorted(planted_of):
-        print(f"{kind:24} {planted_of[kind]:4} {named_of[kind]:4} {about_of[kind]:4}")
-    total = planted_of.total()
-    print(f"{named_of.total()} of {total} named ({named_of.total() / max(total, 1):.1%}); {other.total()} others {dict(other)}")
+        score.add(planted, found)
+    score.print()
     print(f"{options.seeds} days, {time.process_time() - started:.0f} CPU s")
 
 

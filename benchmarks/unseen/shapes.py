@@ -197,7 +197,7 @@ def no_leaders(plan: Plan) -> Expected:
 
 def moved_partitions(plan: Plan) -> Expected:
     """An operator moves partitions without a limit."""
-    topic, (first, last) = plan.topic(), plan.span(20, 60)
+    topic, (first, _) = plan.topic(), plan.span(20, 60)
     person = Client("adminclient-1", "User:olga", "10.77.0.4", JAVA, "3.9.0")
 
     def asks() -> Iterator[Request]:

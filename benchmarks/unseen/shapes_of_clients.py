@@ -92,7 +92,8 @@ def producer_per_message(plan: Plan) -> Expected:
     def renews(request: Request) -> Iterable[Request]:
         for step in range(4):
             at, port = request.at + step * 2.0, plan.draw.randint(32768, 60999)
-            yield plan.day.noisy(Request(at, request.client, request.node, "ApiVersions", 3, port=port))
+            for step_s, api in enumerate(("ApiVersions", "SaslHandshake", "SaslAuthenticate")):
+                yield plan.day.noisy(Request(at + step_s / 1000, request.client, request.node, api, 1, port=port))
             yield plan.day.noisy(Request(at + 0.02, request.client, request.node, "InitProducerId", 4, port=port))
             yield plan.day.noisy(copied(request, at=at + 0.05, port=port))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator
 
-from benchmarks.unseen.expected import NoTarget, Plan
-from benchmarks.unseen.world import GO, HOUR_S, JAVA, Client, Part, Request
+from benchmarks.unseen.expected import NoTargetError, Plan
+from benchmarks.unseen.world import GO, HOUR_S, JAVA, Client, Day, Part, Request
 
 
 def nightly_batch(plan: Plan) -> None:
@@ -47,7 +48,7 @@ def deployment(plan: Plan) -> None:
 def rolling_restart(plan: Plan) -> None:
     """All brokers are restarted one after the other; each is away for about 40 s."""
     if not 1 < len(plan.day.brokers) <= 12:
-        raise NoTarget
+        raise NoTargetError
     first = plan.draw.uniform(9, 16) * HOUR_S
     for number, broker in enumerate(plan.day.brokers):
         down = first + number * 240
@@ -127,17 +128,12 @@ def busy_hour(plan: Plan) -> None:
 SHAPES = (nightly_batch, deployment, rolling_restart, curious_person, scattered_errors, hourly_job, busy_hour)
 
 
-def plant(day: object, seed: int) -> None:
-    """Let three or four of these happen in a day."""
-    import random
-
-    from benchmarks.unseen.world import Day
-
-    assert isinstance(day, Day)
+def plant(day: Day, seed: int) -> None:
+    """Let three to five of these happen in a day."""
     draw = random.Random(seed * 7 + 1)
     plan = Plan(day, draw)
     for shape in draw.sample(SHAPES, draw.randint(3, 5)):
         try:
             shape(plan)
-        except NoTarget:
+        except NoTargetError:
             continue

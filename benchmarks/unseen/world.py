@@ -160,7 +160,8 @@ class Day:
 
     def requests(self) -> Iterator[Request]:
         """Yield the day's requests in the order of time, changed by each change."""
-        streams = [part.requests() for part in (*self.producers, *self.groups)] + [each() for each in self.others]
+        streams = [each.requests() for each in self.producers] + [each.requests() for each in self.groups]
+        streams += [each() for each in self.others]
         for request in heapq.merge(*streams, key=lambda each: each.at):
             kept: list[Request] = [request]
             for change in self.changes:
@@ -232,7 +233,11 @@ class Producer:
         )
         request.transaction = {"id": name}
         yield day.noisy(request)
-        end = {"id": name, "outcome": "aborted" if count % 97 == 96 else "committed", "duration_ms": int(draw.uniform(40, 300))}
+        end: dict[str, object] = {
+            "id": name,
+            "outcome": "aborted" if count % 97 == 96 else "committed",
+            "duration_ms": int(draw.uniform(40, 300)),
+        }
         yield day.noisy(Request(at + 0.15, client, coordinator, "EndTxn", 3, transaction=end))
 
 
@@ -259,14 +264,13 @@ class Group:
     def join(self, index: int, at: float, generation: int = 1) -> Iterator[Request]:
         """Yield what a member sends to join, 3 s at most."""
         client, node = self.clients[index], self.day.coordinator(self.name)
-        named = {"group": self.name, "member": self.member(index), "generation": generation}
         day = self.day
         yield day.noisy(Request(at, client, node, "FindCoordinator", 4, resources=[("group", self.name)]))
         join = day.noisy(Request(at + 0.02, client, node, "JoinGroup", 9, request_bytes=300, response_bytes=200))
         join.group, join.member, join.generation = self.name, self.member(index), generation
         yield join
         sync = day.noisy(Request(at + 3.0, client, node, "SyncGroup", 5, request_bytes=200, response_bytes=200))
-        sync.group, sync.member, sync.generation = self.name, str(named["member"]), generation
+        sync.group, sync.member, sync.generation = self.name, self.member(index), generation
         yield sync
 
     def requests(self) -> Iterator[Request]:
@@ -299,12 +303,10 @@ class Group:
             yield request
 
     def _fetches(self, client: Client, owned: list[tuple[str, int]], first: float) -> Iterator[Request]:
-        draw = self.day.draw
         nodes = sorted({self.day.leaders[each] for each in owned})
         streams = [
             self._fetches_of(client, node, [each for each in owned if self.day.leaders[each] == node], first) for node in nodes
         ]
-        del draw
         yield from heapq.merge(*streams, key=lambda each: each.at)
 
     def _fetches_of(self, client: Client, node: int, owned: list[tuple[str, int]], first: float) -> Iterator[Request]:

@@ -14,6 +14,7 @@ from typing import Any
 from benchmarks.unseen.world import Part, Request
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors.base import ErrorCode
+from twisted_kafka_spark.records.schema import PHASES
 
 DATE = "2026-04-14"
 _MIDNIGHT = datetime.datetime.fromisoformat(f"{DATE}T00:00:00+00:00")
@@ -76,8 +77,7 @@ def _own(request: Request, connection: str, sequence: int) -> Body:
         "request_bytes": request.request_bytes,
         "response_bytes": request.response_bytes,
     }
-    names = "request_queue_us local_us remote_us throttle_us response_queue_us send_us".split()
-    line.update(zip(names, phases, strict=True))
+    line.update(zip(PHASES, phases, strict=True))
     line["total_us"] = sum(phases)
     line["error"] = _error(request)
     line["topics"] = [
@@ -273,7 +273,7 @@ def _named(field: str, key: str, answers: str) -> Callable[[Request], tuple[Body
     """Return the body of a request about named topics, and of its response."""
 
     def body(request: Request) -> tuple[Body, Body]:
-        names = [part.topic for part in request.parts] or [name for _, name in request.resources]
+        names = [part.topic for part in request.parts] or [name or "" for _, name in request.resources]
         code = code_of(_error(request))
         return {field: [{key: name} for name in names]}, {answers: [{key: name, "errorCode": code} for name in names]}
 

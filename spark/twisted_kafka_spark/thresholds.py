@@ -177,7 +177,7 @@ FAILED_LOGINS_OF_ALL, FAILED_LOGINS_A_MINUTE, LOGIN_GAP_MINUTES = 60, 0.5, 30
 
 LEAST_SLOTS = 24
 """Slots of five minutes without which a client has no past to be compared with."""
-CLIENT_PEAK_FLOOR, CLIENT_PEAK_FACTOR = 200, 5.0
+CLIENT_PEAK_FLOOR, CLIENT_PEAK_FACTOR = 100, 5.0
 """Requests of an API by one client in five minutes, and how many times its usual number they are."""
 BULK_FLOOR_BYTES, BULK_FACTOR = 500_000, 5.0
 """Bytes that a client reads or writes in five minutes, and how many times its usual number they are."""

@@ -1,6 +1,5 @@
 """Findings that name who, where and when: a broker of many, a client, a group, a network, and what is absent, new or steady."""
 
-import datetime
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ pytest.importorskip("numpy")
 
 from tests.spark.access_lines import PHASES, line, topic
 from tests.spark.folded import cells
+from tests.spark.moments import at
 from twisted_kafka_spark import views
 from twisted_kafka_spark.cells.kinds import MINUTE_S
 from twisted_kafka_spark.findings.find import find, in_order
@@ -21,11 +21,6 @@ HOURS = 6
 
 def findings(lines: list[str]) -> list[Finding]:
     return in_order(find(views.compute(cells(lines), MINUTE_S)))
-
-
-def at(minute: int, second: int = 30) -> str:
-    moment = datetime.datetime(2026, 11, 21) + datetime.timedelta(minutes=minute, seconds=second)
-    return moment.isoformat(timespec="milliseconds") + "Z"
 
 
 def steady(minutes: Iterator[int] | range, api: str = "Produce", each: int = 2, **changes: Any) -> list[str]:

@@ -341,10 +341,10 @@ def _without_leaders(tables: Tables, gone: list[_Away]) -> Iterator[Finding]:
             before = counts[row, : run[0]].sum()
             if minutes < limits.FEWER_LEADERS_MINUTES or away or missing < limits.SILENT_REQUESTS or before < missing / 4:
                 continue
+            part = counts[row, inside].sum() / max(expected[inside].sum(), 1)
             yield Finding(
                 "fewer-leaders",
-                f"Broker {node} had {counts[row, inside].sum() / max(expected[inside].sum(), 1):.0%} of its usual part of writes and "
-                f"fetches, {text(span.first)} to {text(span.last)}",
+                f"Broker {node} had {part:.0%} of its usual part of writes and fetches, {text(span.first)} to {text(span.last)}",
                 {
                     "node": node,
                     "minutes": minutes,
@@ -353,7 +353,7 @@ def _without_leaders(tables: Tables, gone: list[_Away]) -> Iterator[Finding]:
                     "usual per minute": round(float(expected[inside].mean()), 1),
                 },
                 f"node = {node} AND api IN ('Produce', 'Fetch') AND {span.where}",
-                "Let it lead its partitions again (kafka-leader-election --election-type preferred); auto.leader.rebalance.enable does so.",
+                "Let it lead its partitions again (kafka-leader-election --election-type preferred).",
                 text(span.first),
                 text(span.last),
                 missing,

@@ -19,7 +19,7 @@ SEVERITIES = CRITICAL, WARNING, NOTICE = "critical", "warning", "notice"
 _SEVERITIES = {
     CRITICAL: (
         *("error-burst", "slow-disk", "slow-follower", "busy-threads", "busy-network", "hanging-transaction", "rebalance-storm"),
-        *("stuck-transaction", "failed-logins", "unreadable-lines", "absent-broker", "silent-client", "broad-reader"),
+        *("stuck-transaction", "failed-logins", "unreadable-lines", "absent-broker", "silent-client"),
     ),
     NOTICE: (
         *("hot-topic", "hot-partition", "traffic-peak", "tiny-batches", "idle-poller", "cluster-change", "changed-client"),

@@ -88,6 +88,8 @@ _CLIENT_REQUESTS = 8
 """Requests of a client in a slow run."""
 _CLIENT_SLOTS = 3
 """Slots of five minutes in which the broker or the replicas are slow for a client: one request that takes long is not enough."""
+_FEW_READERS = 2
+"""More clients that read slowly at the same time are no cause, but suffer from one: the broker or its network."""
 _ONE_MINUTE = 0.7
 """The share of the additional time that one minute of several may have: with more, a single request took long."""
 _SAME_SPAN = 0.7
@@ -180,10 +182,15 @@ def _slow_minutes(series: _Series) -> Iterator[_Slowness]:
     slow_minutes = {at: mean for at, mean in series.means.items() if mean > limit}
     found = spans(slow_minutes, limits.SLOW_MINUTES, series.unknown)
     long = [span for span in found if span_minutes(span) >= _LONG_MINUTES]
-    outside = [mean for at, mean in series.means.items() if not any(span.first <= at <= span.last for span in long)]
     for span in found:
-        if span in long or statistics.median(span.values) > _ABOVE_NOISE * float(np.quantile(outside, _NOISE)):
+        outside = [mean for at, mean in series.means.items() if not any(each.first <= at <= each.last for each in (*long, span))]
+        if span in long or statistics.median(span.values) > _noise(outside):
             yield _Slowness(max(span.values), limit, series, span)
+
+
+def _noise(means: Any) -> float:
+    """Return what half of the minutes of a short span must exceed, given the minutes outside of it."""
+    return _ABOVE_NOISE * float(np.quantile(means, _NOISE)) if len(means) else 0.0
 
 
 def _floor(usual: float) -> float:
@@ -198,11 +205,12 @@ class _Nodes:
         apis = [each for each in dict.fromkeys(name[1] for name in grid.names) if wanted in (ALL, each)]
         self.api = api
         self.axis = grid.axis
-        self.nodes = sorted({name[0] for name in grid.names if name[0] is not None})
+        self.nodes = sorted({name[0] for name in grid.names if name[0] is not None}) or list({name[0] for name in grid.names})
+        """A log of Kafka does not say which broker it is of: None then."""
         shape = len(self.nodes), grid.axis.length
         self.requests, self.taken, self.expected = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         for api in apis:
-            rows = [row for row in grid.rows(api=api) if grid.names[row][0] is not None]
+            rows = [row for row in grid.rows(api=api) if grid.names[row][0] in self.nodes]
             place = [self.nodes.index(grid.names[row][0]) for row in rows]
             requests, taken = grid["requests"][rows], grid[phase][rows]
             some = requests >= 1
@@ -227,6 +235,8 @@ class _Nodes:
     def slow(self) -> Iterator[_Slowness]:
         """Yield the spans in which a broker was slow: far slower than usual for minutes, or slower for longer."""
         for row, node in enumerate(self.nodes):
+            if len(self.requests[row].nonzero()[0]) < limits.SLOW_MINUTES:
+                continue
             width = self._width(row)
             means, known = self._means(row, width)
             long_means, _ = self._means(row, max(width, _LONG_MINUTES))
@@ -264,8 +274,14 @@ class _Nodes:
         for begin, end in found:
             if end - begin + 1 >= _LONG_MINUTES:
                 outside[begin : end + 1] = False
-        noise = _ABOVE_NOISE * float(np.quantile(own[outside], _NOISE)) if outside.any() else 0.0
-        return [run for run in found if run[1] - run[0] + 1 >= _LONG_MINUTES or median(own[run[0] : run[1] + 1]) > noise]
+        return [run for run in found if run[1] - run[0] + 1 >= _LONG_MINUTES or self._is_clear(own, outside, run)]
+
+    def _is_clear(self, own: Values, outside: Any, run: tuple[int, int]) -> bool:
+        """Return whether a short run is far slower than the slowest minutes outside of it."""
+        inside = slice(run[0], run[1] + 1)
+        elsewhere = outside.copy()
+        elsewhere[inside] = False
+        return median(own[inside]) > _noise(own[elsewhere])
 
     def place(self, span: Span) -> int | None:
         """Return the broker that has most of the additional time of a span; None if no broker has, or if there is only one."""
@@ -323,7 +339,8 @@ def _slow_clients(grid: Grid, phase: str) -> Iterator[_Slowness]:
         active = requests[row] > 0
         fleet = median(np.delete(usual, row)) if len(usual) > 1 else 0.0
         limit = max(limits.SLOW_FLOOR_US, limits.SLOW_FACTOR * usual[row], unusual_above(means[row][active], limits.MAD_FACTOR))
-        if (slow := active & (means[row] > limit)).sum() * 3 > active.sum() or usual[row] >= limits.SLOW_FLOOR_US:
+        slow = active & (means[row] > limit)
+        if phase == "send_us" and (slow.sum() * 3 > active.sum() or usual[row] >= limits.SLOW_FLOOR_US):
             limit = max(_ALONE_US, _ALONE * fleet)
             slow = active & (means[row] > limit)
         for first, last in runs(slow, gap=1):
@@ -424,7 +441,9 @@ def _slowness(slow: Slow, together: list[_Slowness], nodes: _Nodes, tables: Tabl
     client = client_of(tables.grids.persons, slow.phase, whole)
     if client is None and readers:
         client = max((one for one in together if one.series.client is not None), key=lambda one: one.weight).series.client
-    several = len(readers) > 1 and slow.phase != "send_us"
+    several = len(readers) > (_FEW_READERS if slow.phase == "send_us" else 1)
+    if several and slow.phase == "send_us":
+        client = None
     whose = _whose(slow, None if several or not readers else client, len(readers))
     title = " ".join(slow.title.format(place=_place(slow, node, client), whose=whose).split())
     usual = next((one.series.usual for one in on_nodes if one.series.node == node), worst.series.usual)
