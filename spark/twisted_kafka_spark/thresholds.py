@@ -47,11 +47,11 @@ LOSSES = frozenset(
         *("UNKNOWN_SERVER_ERROR", "FENCED_INSTANCE_ID", "INVALID_RECORD_STATE"),
     }
 )
-"""Errors that a client does not try again, or in vain, each for its family: what it wanted is lost, so that each counts."""
+"""Errors that a client does not try again, or in vain, each for its family: its work is lost, so that each counts."""
 LOST_FLOOR = 10
 """Failed requests of a client with one of these errors."""
 REFUSED_TOPICS = 5
-"""Topics that a principal asks for and is refused: it tries what it may read."""
+"""Topics that a principal asks for and is refused: it tries one after the other."""
 CAUSE_BEFORE = datetime.timedelta(minutes=20)
 """The time in which a change of the cluster may explain an incident after it."""
 EXPECTED_ERRORS = frozenset(

@@ -159,7 +159,7 @@ def _software(row: Row) -> str:
 def broad_readers(tables: Tables) -> Iterator[Finding]:
     """Find clients that read many topics within a short time, and far more of them than any other: somebody copies all.
 
-    A client is a client id of a principal: whoever has stolen an account has a program of their own.
+    A client is a client id of a principal: the thief of an account has a program of their own.
     """
     topics: dict[tuple[Any, Any], set[str]] = defaultdict(set)
     rows_of: dict[tuple[Any, Any], list[Row]] = defaultdict(list)

@@ -47,7 +47,7 @@ _FAMILY_OF = {error: family for family in _FAMILIES for error in family}
 _OF_A_BROKER = ("NOT_LEADER_OR_FOLLOWER", "NOT_COORDINATOR", "KAFKA_STORAGE_ERROR")
 """Errors, each for its family, whose cause is a broker whatever the client asks for."""
 _COMMITS = ("OffsetCommit", "TxnOffsetCommit")
-"""The APIs for which an error that is part of a protocol is none if it lasts: what a group has done is not recorded."""
+"""The APIs for which a protocol's own error is a failure if it lasts: the group's progress is not recorded."""
 _ADVICE: dict[str, str] = {
     **dict.fromkeys(
         REFUSALS,

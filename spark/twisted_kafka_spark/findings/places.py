@@ -259,7 +259,7 @@ class _Nodes:
         return np.divide(rolling(self.taken[row], width), expected, out=np.zeros_like(expected), where=known) * self.mean_us, known
 
     def _spans(self, row: int, own: Values, slow: Any, lasting: Any, usual: float) -> list[tuple[int, int]]:
-        """Return the runs of slow minutes in which nearly every minute is slower than usual: a few slow requests are none."""
+        """Return the runs of slow minutes in which nearly every minute is slower than usual: a few slow requests do not count."""
         there, slower = self.requests[row] > 0, own > _SLOWER * usual
         found = []
         for first, last in runs(slow | lasting, gap=1):
@@ -354,7 +354,7 @@ def _slow_clients(grid: Grid, phase: str) -> Iterator[_Slowness]:
 
 
 def _by_client(grid: Grid, phase: str) -> Grid:
-    """Return the requests and times by client: of writes only, if the time of others is what they wait by design."""
+    """Return the requests and times by client: of writes only, if other requests wait by design."""
     if phase == "remote_us":
         rows = grid.rows(api="Produce")
         names = [grid.names[row] for row in rows]
