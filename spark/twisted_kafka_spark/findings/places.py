@@ -143,7 +143,8 @@ def slow_phases(tables: Tables) -> Iterator[Finding]:
         each = [_series(api, rows, slow.phase) for api, rows in considered.items()]
         found = [one for series in (*each, _of_all(considered, each, slow.phase)) for one in _slow_minutes(series)]
         nodes = _Nodes(tables.grids.nodes, slow.phase)
-        found += nodes.slow()
+        if len(nodes.nodes) > 1:  # of one broker, the series of all APIs knows their mixture better
+            found += nodes.slow()
         for api in _MOVING if slow.phase != "remote_us" else ():
             found += _Nodes(tables.grids.nodes, slow.phase, api).slow()
         if slow.phase in _IN_CLIENTS:
