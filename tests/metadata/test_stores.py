@@ -316,7 +316,8 @@ def test_closing_ends_the_session(stores: Stores) -> None:
     store.add_session_listener(states.append)
     store.close()
     store.close()
-    assert states == [SessionState.CLOSED]
+    # A store on ZooKeeper may report late that it is connected.
+    assert [each for each in states if each != SessionState.CONNECTED] == [SessionState.CLOSED]
     for action in (
         lambda: store.get("/ids"),
         lambda: store.create("/x"),

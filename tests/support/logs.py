@@ -1,6 +1,6 @@
 """Logs on a clock that stands still, and batches to put into them."""
 
-import os
+import tempfile
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ def append(log: UnifiedLog, *values: bytes, epoch: int = 0, **options: Any) -> i
 
 def batch_file(data: bytes) -> FileIO:
     """Return a file without a name that has this content."""
-    file = FileIO(os.memfd_create("batches"), "r+")
+    file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 the caller's
     file.write(data)
     return file
 
