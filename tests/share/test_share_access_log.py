@@ -17,7 +17,7 @@ GROUP = "group"
 
 def share_of(folder: Path) -> Iterator[tuple[Any, ...]]:
     """Yield API, member, session epoch, error and share of each line that has a share."""
-    for path in folder.rglob("*.jsonl"):
+    for path in sorted(folder.rglob("*.jsonl")):
         for line in map(json.loads, path.read_text().splitlines()):
             if line.get("group_id") == GROUP and "share" in line:
                 (share,) = line["share"]
