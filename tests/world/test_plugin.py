@@ -88,7 +88,8 @@ def test_the_example_of_the_document_finds_its_bug_and_only_that(pytester: pytes
     result = run(pytester, found.group(1))
     result.assert_outcomes(failed=1)
     for line in re.findall(r"```\n(test_each.*?)```", page, re.DOTALL)[0].splitlines():
-        assert line.strip() in result.stdout.str()
+        # Which seed finds it changes with the broker's code.
+        assert re.search(re.sub(r"\d+", r"\\d+", re.escape(line.strip())), result.stdout.str()), line
     run(pytester, right.replace("seeds=20", "seeds=3")).assert_outcomes(passed=1)
 
 
