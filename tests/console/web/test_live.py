@@ -5,6 +5,8 @@ import json
 import pytest
 
 from tests.console.web.served import SASL, Served, Transport
+from tests.support.network_fakes import lines_of
+from twisted_kafka.console.cluster.problems import CommandError, TryAgainError
 from twisted_kafka.console.web import application, events
 from twisted_kafka.console.web.call import Call, Page
 from twisted_kafka.console.web.routes import GETS, TAILS
@@ -109,6 +111,51 @@ def test_a_stream_ends_with_its_session(lines: Lines) -> None:
     turn(served, 5)
     assert b"event: end" in stream.written()
     assert served.application.hub.stream_count == 0
+
+
+def test_a_logout_ends_the_streams_of_its_own_session_alone(lines: Lines) -> None:
+    served = Served(SASL)
+    served.log_in()
+    first, stream = dict(served.cookies), looking(served)
+    served.cookies.clear()
+    served.log_in()
+    other = looking(served)
+    turn(served, 1)
+    served.post("/logout", {"token": served.context.tokens.token_of(next(iter(served.cookies.values())))})
+    assert first != served.cookies
+    turn(served, 5)
+    assert b"event: end" in other.written()
+    assert b"event: end" not in stream.written()
+
+
+def test_a_live_part_leaves_the_notice_to_the_next_page(lines: Lines) -> None:
+    served = Served()
+    served.get("/")
+    served.context.notices.put(next(iter(served.cookies.values())), "It is done.")
+    looking(served)
+    turn(served, 1)
+    assert "It is done." in served.get("/").body
+
+
+@pytest.mark.parametrize(
+    ("error", "ends"), [(CommandError("not for you"), True), (ValueError("no such place"), True), (TryAgainError("later"), False)]
+)
+@pytest.mark.parametrize("at", ["/gone", "/tail"])
+def test_a_part_that_is_gone_ends_without_a_traceback_and_one_that_may_return_waits(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, ends: bool, at: str
+) -> None:
+    def fail(*_: object) -> Page:
+        raise error
+
+    monkeypatch.setitem(GETS, "/gone", fail)
+    monkeypatch.setitem(TAILS, "/tail", Numbers)
+    monkeypatch.setattr(Numbers, "render", fail)
+    served = Served()
+    stream = looking(served, at)
+    logged = lines_of(lambda: turn(served, 5))
+    assert (b"event: end" in stream.written()) is ends
+    assert not any(parts_of(stream))
+    assert not logged
 
 
 def test_looking_alone_does_not_keep_a_session(lines: Lines) -> None:

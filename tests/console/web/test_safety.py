@@ -1,5 +1,7 @@
 """The console's rules of safety, each as an attacker would try it (docs/security.md, The console)."""
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 from tests.console.web.served import HOST, SASL, Served
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.console.web import listener, passwords, sessions
+from twisted_kafka.console.web import listener, passwords, rendering, sessions
 from twisted_kafka.console.web.call import Call, Page, Redirect
 from twisted_kafka.console.web.guard import SECURITY_HEADERS
 from twisted_kafka.console.web.pages import overview
@@ -408,6 +410,24 @@ def test_static_files_are_those_of_one_folder(served: Served, name: str) -> None
     assert served.get(f"/static/{name}").status == 404
 
 
+@pytest.mark.parametrize("name", [f"{'a' * 300}.js", "a%00.js", "\x00.css"])
+def test_static_files_have_no_names_that_a_disk_refuses(served: Served, name: str) -> None:
+    assert rendering.static_file(name) is None
+    assert served.get(f"/static/{'a' * 300}.js").status == 404
+
+
+def test_names_from_the_network_are_not_kept() -> None:
+    class Name(str):
+        """One that can be watched."""
+
+    name = Name("none.js")
+    watched = weakref.ref(name)
+    assert rendering.static_file(name) is None
+    del name
+    gc.collect()
+    assert watched() is None
+
+
 # Limits
 
 
@@ -441,6 +461,32 @@ def test_connections_are_bounded_and_silent_ones_end() -> None:
     assert len(served.site.connections) == listener.MOST_CONNECTIONS
     served.reactor.advance(listener.IDLE_S + 1)
     served.reactor.advance(20)
+    assert not served.site.connections
+
+
+def test_a_request_that_comes_byte_by_byte_ends_in_time() -> None:
+    served = Served()
+    slow = served.connect()
+    slow.protocol.dataReceived(b"GET / HTTP/1.1\r\n")
+    for number in range(10):
+        served.reactor.advance(listener.IDLE_S / 5)
+        if not slow.disconnecting:
+            slow.protocol.dataReceived(b"a%d: b\r\n" % number)
+    assert slow.disconnecting
+    assert not served.site.connections
+
+
+def test_slow_requests_leave_a_place_for_others() -> None:
+    served = Served()
+    for _ in range(listener.MOST_CONNECTIONS):
+        served.connect().protocol.dataReceived(b"GET / HTTP/1.1\r\n")
+    assert served.get("/").status == 200
+
+
+def test_a_length_of_thousands_of_digits_ends_the_connection() -> None:
+    served = Served()
+    head = {"host": HOST, "Content-Length": "9" * 5_000}
+    assert served.send("GET", "/", head).disconnecting
     assert not served.site.connections
 
 

@@ -152,7 +152,9 @@ class Application:
             return 303, b"", {"location": answer.to, **answer.headers}, answer.cookies
         if isinstance(answer, Document):
             return 200, answer.body, dict(answer.headers), ()
-        return answer.status, self._pages.page(answer.template, self._values(call, answer)), {}, ()
+        # A live part leaves the notice to the next page.
+        values = {"notice": self._context.notices.take(viewer.cookie), **self._values(call, answer)}
+        return answer.status, self._pages.page(answer.template, values), {}, ()
 
     def _page(self, call: Call, *, is_change: bool) -> Outcome:
         """Call the page's handler; an error becomes a page."""
@@ -193,7 +195,6 @@ class Application:
             "live_at": query_url(call.path, call.query) if page.is_live else "",
             "may_write": settings.may_write,
             "sections": SECTIONS,
-            "notice": context.notices.take(call.viewer.cookie),
             "now_ms": context.clock.wall_ms(),
             "token": context.tokens.token_of(call.viewer.cookie),
             "user": call.viewer.user,
@@ -212,7 +213,8 @@ class Application:
             follow = self._still_allowed(viewer, lambda: tail.render(self._pages), lambda: tail.cursor)
             is_open = self.hub.add(object(), request, follow, is_following=True)
         elif path in GETS:
-            key = (viewer.principal, viewer.address, at)
+            # Sessions share nothing, even those of one user: the end of one must neither end nor spare the other's streams.
+            key = (viewer.principal, viewer.address, viewer.cookie if viewer.user else "", at)
             is_open = self.hub.add(key, request, self._still_allowed(viewer, lambda: self._live_part(viewer, path, query)))
         else:
             request.answer(404, b"There is no such page\n", "text/plain; charset=utf-8", {})
@@ -232,8 +234,14 @@ class Application:
                 session = context.sessions.find(viewer.cookie, is_use=False)
                 if session is None or not context.passwords.is_current(session.user, session.mechanism, session.credential):
                     return Rendered(None, 0, is_end=True)
-            data = render()
-            return Rendered(data, thread_cpu_ns() - began_ns, cursor=cursor())
+            data, is_end = None, False
+            try:
+                data = render()
+            except TryAgainError:
+                pass  # the next rendering has it
+            except (NotFoundError, BadFormError, ValueError, CommandError):
+                is_end = True  # gone, or not for this viewer any more: the reloaded page has the reason
+            return Rendered(data, thread_cpu_ns() - began_ns, is_end=is_end, cursor=cursor())
 
         return measured
 
@@ -241,7 +249,7 @@ class Application:
         session = self._open_session(viewer.principal, viewer.address)
         try:
             call = Call(viewer, session, path, _fields(query), {}, self._context)
-            answer = self._page(call, is_change=False)
+            answer = _handler(GETS, path)(call)
             if not isinstance(answer, Page):
                 return ""
             return self._pages.live_part(answer.template, self._values(call, answer))

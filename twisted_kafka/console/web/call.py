@@ -93,6 +93,6 @@ Handler = Callable[[Call], Outcome]
 
 def _within(text: str, default: int, lowest: int, highest: int) -> int:
     digits = text.strip()
-    if not digits.lstrip("-").isdecimal() or len(digits) > _MOST_NUMBER_DIGITS:
+    if not digits.removeprefix("-").isdecimal() or len(digits) > _MOST_NUMBER_DIGITS:
         return default
     return min(highest, max(lowest, int(digits)))

@@ -24,14 +24,14 @@ from twisted_kafka.console.web.guard import SECURITY_HEADERS, STRICT_TRANSPORT, 
 from twisted_kafka.system.listening import why_not_bound
 
 MOST_CONNECTIONS: Final = 256
-"""A further connection closes the oldest one without a request under way."""
+"""A further connection closes the oldest one without a complete request under way."""
 MOST_BODY_BYTES: Final = 1024 * 1024
 READ_ANYWAY: Final = 4
 """The connection of a body this many times as long is closed without an answer."""
 MOST_BODIES_BYTES: Final = 16 * 1024 * 1024
 """Most bytes of all bodies that are being received."""
 IDLE_S: Final = 60
-"""A connection without a request for this time is closed; so is a request whose bytes take longer."""
+"""A connection is closed unless a request is complete within this time of the connection's start, or of the last answer."""
 BACKLOG: Final = 50
 PAGE_TYPE: Final = "text/html; charset=utf-8"
 
@@ -48,7 +48,7 @@ class ConsoleRequest(Request):
     channel: "_Channel"
     content: BytesIO
     refusal: Refusal | None = None
-    is_over = False
+    is_over = is_complete = False
     _read_bytes = _held_bytes = 0
 
     @override
@@ -78,6 +78,7 @@ class ConsoleRequest(Request):
     @override
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         """Process the request. Unlike its base, this parses no form: that is done elsewhere, if at all."""
+        self.is_complete = True
         self.method, self.uri, self.clientproto = command, path, version
         self.path = path.partition(b"?")[0]
         self.args = {}
@@ -160,10 +161,23 @@ class _Channel(HTTPChannel):
         self.factory.connections.pop(self, None)
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
 
+    @override
+    def headerReceived(self, line: bytes) -> bool:
+        """Take a header; end the connection for one that Twisted cannot read, such as a length of thousands of digits."""
+        try:
+            return bool(super().headerReceived(line))  # type: ignore[no-untyped-call]
+        except ValueError:
+            self.transport.abortConnection()
+            return False
+
+    @override
+    def resetTimeout(self) -> None:
+        """Leave the end of the time where it is: a client that sends a byte now and then gains nothing."""
+
     @property
     def is_idle(self) -> bool:
-        """Whether no request is under way."""
-        return not self.requests
+        """Whether no complete request is under way."""
+        return not any(each.is_complete for each in self.requests)
 
 
 class ConsoleSite(Site):

@@ -66,14 +66,16 @@ class Pages:
         return "" if block is None else "".join(block(found.new_context(dict(values))))
 
 
-@cache
 def static_file(name: str) -> tuple[bytes, str] | None:
     """Return a file of ``static/`` and its type, None if no file has this name."""
-    kind = _TYPES.get(name.rpartition(".")[2])
-    path = files(_PACKAGE) / "static" / name
-    if kind is None or "/" in name or name.startswith(".") or not path.is_file():
-        return None
-    return path.read_bytes(), kind
+    return _static_files().get(name)
+
+
+@cache
+def _static_files() -> Mapping[str, tuple[bytes, str]]:
+    """Return all files by name: a name from the network is only looked up, and neither opened nor kept."""
+    found = [(each, _TYPES.get(each.name.rpartition(".")[2])) for each in (files(_PACKAGE) / "static").iterdir()]
+    return {each.name: (each.read_bytes(), kind) for each, kind in found if kind is not None}
 
 
 @cache
