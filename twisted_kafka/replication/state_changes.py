@@ -187,6 +187,7 @@ class StateChanges:
             else:
                 _log.failure("The log of {partition} cannot be used", partition=str(topic_partition))
             self.partitions.mark_offline(topic_partition)
+            self._purgatories.check_all(topic_partition)
             if is_out_of_descriptors(error) or not self._logs.has_failed_directory:
                 self._starve(topic_partition)  # it is no fault of a disk
             return ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,6 +1,6 @@
 """A fetch that waits until there is enough to read (Kafka: ``DelayedFetch``)."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from concurrent.futures import Future
 
 from typing_extensions import override
@@ -49,6 +49,7 @@ class DelayedFetch(DelayedOperation):
         "_params",
         "_partitions",
         "_read",
+        "_unknown",
         "_waiting",
         "_watch",
         "future",
@@ -63,11 +64,12 @@ class DelayedFetch(DelayedOperation):
         is_withheld: Callable[[Partition, int], bool] | None,
         read: Callable[[], list[PartitionRead]],
         watch: FetchWatch | None = None,
+        unknown: Collection[PartitionFetch] = (),
     ) -> None:
         """``waiting`` are the partitions worth waiting for, and the positions of their offsets where known; ``read`` reads all.
 
         ``is_withheld`` says whether a follower gets nothing of a partition because of a quota, so that its bytes do not count.
-        With a ``watch``, all of its partitions are waited for.
+        With a ``watch``, all of its partitions are waited for, except for those in ``unknown``.
         """
         super().__init__(params.max_wait_ms)
         self._partitions = partitions
@@ -75,6 +77,7 @@ class DelayedFetch(DelayedOperation):
         self._is_withheld = is_withheld
         self._read = read
         self._watch = watch
+        self._unknown = frozenset(unknown)
         self._waiting: dict[Hashable, _Waiting] = {fetch.topic_partition: _Waiting(fetch, start) for fetch, start in waiting}
         self._available_bytes = 0
         self._has_just_read = True
@@ -107,7 +110,7 @@ class DelayedFetch(DelayedOperation):
         waiting = self._waiting.get(key)
         if waiting is None and self._watch is not None:
             fetch = self._watch.fetch_of(key)  # type: ignore[arg-type]  # a watch announces partitions
-            if fetch is not None:
+            if fetch is not None and fetch not in self._unknown:
                 waiting = self._waiting[key] = _Waiting(fetch, None)
         return waiting
 

@@ -126,7 +126,8 @@ class LogReader:
         is_withheld = self._is_withheld if params.is_from_follower else None
         number = 0 if watch is None else watch.begin()
         read_again = partial(self._read_again, params, fetches, unknown, watch, number)
-        operation = DelayedFetch(self._partitions, params, waiting, is_withheld, read_again, watch)
+        ignored = [fetches[position] for position in unknown]
+        operation = DelayedFetch(self._partitions, params, waiting, is_withheld, read_again, watch, ignored)
         keys: list[Hashable]
         if watch is None:
             keys = [fetch.topic_partition for fetch, _ in waiting]
@@ -285,7 +286,8 @@ class LogReader:
 
 def _has_all(fetch: PartitionFetch, read: PartitionRead) -> bool:
     """Return whether a consumer has all records of a partition, at any isolation level: its next fetch may have another one."""
-    return fetch.fetch_offset == read.log_end_offset == read.high_watermark == read.last_stable_offset
+    has_all = fetch.fetch_offset == read.log_end_offset == read.high_watermark == read.last_stable_offset
+    return has_all and read.diverging_epoch is None
 
 
 def _is_settled(partition: Partition, replica_id: int, fetch: PartitionFetch, read: PartitionRead) -> bool:
