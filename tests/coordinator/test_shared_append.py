@@ -200,6 +200,20 @@ def test_a_batch_that_is_too_large_is_appended_in_parts() -> None:
     assert bench.shards[-1].last == {"a": 1}
 
 
+TOO_LONG = "k" * 40_000
+"""A key that no record has room for."""
+
+
+def test_a_record_that_cannot_be_encoded_fails_its_own_operation_only() -> None:
+    bench = Bench()
+    first = bench.put(TOO_LONG, 1, bench.waiting("b", lambda: bench.put("b", 2)))
+    assert bench.answer("b") == (NONE, None)
+    assert result(first) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    assert put_together(bench, ("c", 3), (TOO_LONG, 4)) == [(NONE, 3), (ErrorCode.UNKNOWN_SERVER_ERROR, 4)]
+    assert put_together(bench, (TOO_LONG, 5), ("d", None)) == [(ErrorCode.UNKNOWN_SERVER_ERROR, 5), (NONE, None)]
+    assert bench.shards[-1].last == {"b": 2, "c": 3}
+
+
 def test_a_batch_has_an_end() -> None:
     bench = Bench()
     first = bench.put("a", 1, bench.waiting("b", lambda: bench.put("b", 2, count=MAX_BATCH_RECORDS)))

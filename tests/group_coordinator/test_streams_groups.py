@@ -455,6 +455,19 @@ def test_a_session_expires() -> None:
     assert streams.state()[0] == "Empty"
 
 
+def test_a_partition_that_goes_leaves_no_timers() -> None:
+    streams = Streams()
+    streams.join("m")
+    streams.bench.log.holds = True
+    with pytest.raises(TimeoutError):  # the replicas do not confirm before the partition goes
+        streams.join("n")
+    before = len(streams.bench.timer)
+    streams.bench.runtime.resigned(0)
+    assert len(streams.bench.timer) < before
+    streams.bench.log.release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert len(streams.bench.timer) == 0
+
+
 def test_a_failed_write_changes_nothing() -> None:
     streams = Streams()
     streams.bench.log.fail_next = [ErrorCode.NOT_ENOUGH_REPLICAS]

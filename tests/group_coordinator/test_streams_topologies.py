@@ -122,6 +122,23 @@ def test_the_cost_of_a_giant_topology_is_in_proportion(monkeypatch: pytest.Monke
     assert looked_at <= 2 * count + 1
 
 
+def test_copartition_groups_do_not_each_look_at_all_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    count, looked_at = 300, 0
+    look = _PartitionCounts._of
+
+    def counted(self: _PartitionCounts, topic: str) -> int:
+        nonlocal looked_at
+        looked_at += 1
+        return look(self, topic)
+
+    monkeypatch.setattr(_PartitionCounts, "_of", counted)
+    topics = [internal(f"r{number}", 2) for number in range(count)]
+    groups = [copartitioned([], [number]) for number in range(count)]
+    found = configured({"in": 1}, subtopology("0", "in", repartition_source_topics=topics, copartition_groups=groups))
+    assert len(found.missing) == count
+    assert looked_at <= 5 * count
+
+
 # tasks
 
 T: Task = ("0", 0)

@@ -5,8 +5,10 @@ from typing import Final, NamedTuple
 
 from twisted.logger import Logger
 
-from twisted_kafka.admin.topic_orders import NewTopic
+from twisted_kafka.admin.topic_orders import NewTopic, TopicResult
 from twisted_kafka.admin.topics import TopicManager
+from twisted_kafka.metadata.store import StoreError
+from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuota
 from twisted_kafka.system.bounded import BoundedCache
 from twisted_kafka.timing.clock import IClock
@@ -45,7 +47,7 @@ class StreamsTopics:
                 failed[order.name] = failure.message
             else:
                 due.append(order)
-        for result in self._topics.create_for_application(due, mutations) if due else ():
+        for result in self._created(due, mutations) if due else ():
             if result.error:
                 message = result.message or result.error.name
                 failed[result.name] = message
@@ -54,3 +56,11 @@ class StreamsTopics:
             else:
                 self._failures.discard(result.name)
         return failed
+
+    def _created(self, orders: Sequence[NewTopic], mutations: ControllerMutationQuota) -> list[TopicResult]:
+        """Return a result for each order, also without the metadata store: the members' changes are stored elsewhere."""
+        try:
+            return self._topics.create_for_application(orders, mutations)
+        except StoreError as error:
+            message = f"the metadata store failed: {error}"
+            return [TopicResult(order.name, ErrorCode.UNKNOWN_SERVER_ERROR, message) for order in orders]

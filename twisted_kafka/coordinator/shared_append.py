@@ -4,10 +4,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Final, Generic, TypeVar, cast
 
+from typing_extensions import override
+
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.coordinator.effects import MAX_BATCH_RECORDS, Effects, Write
 from twisted_kafka.coordinator.shard import CoordinatorShard
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.compiler.wire import EncodeError
+from twisted_kafka.protocol.errors import ErrorCode, RecordBatchTooLargeError
+from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.waiting.futures import forward
 
 A = TypeVar("A")
@@ -16,6 +21,19 @@ T = TypeVar("T")
 
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE})
 """Errors of a batch that may not apply to its parts."""
+
+
+class SharedWrite(Write[T]):
+    """The records of several operations. If one cannot be encoded, the append fails like one that is too large together."""
+
+    __slots__ = ()
+
+    @override
+    def encode(self, now_ms: int, compression: Compression) -> Buffer:
+        try:
+            return super().encode(now_ms, compression)
+        except EncodeError as error:
+            raise RecordBatchTooLargeError(f"A record cannot be encoded: {error}") from error
 
 
 class OpenBatch:
@@ -48,7 +66,7 @@ class OpenBatch:
 
     def write(self, completed: Callable[[ErrorCode], object]) -> Write[object]:
         """Return the write of all records."""
-        return Write([record for each in self._writes for record in each.records], completed)
+        return SharedWrite([record for each in self._writes for record in each.records], completed)
 
     def parts(self) -> "Iterator[tuple[Write[object], Future[object]]]":
         """Return the writes with their answers."""
@@ -111,7 +129,9 @@ class Together(Generic[S, T]):
         if len(records) > MAX_BATCH_RECORDS and writes > 1:
             self.is_too_large = True
             return []
-        return Write(records, self._completed) if writes else self._completed(ErrorCode.NONE)
+        if not writes:
+            return self._completed(ErrorCode.NONE)
+        return (SharedWrite if writes > 1 else Write)(records, self._completed)
 
     def _completed(self, error: ErrorCode) -> "list[T | Future[T]]":
         if error in TOO_LARGE and len(self._outcomes) > 1:

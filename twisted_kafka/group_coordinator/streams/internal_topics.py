@@ -153,20 +153,21 @@ class _PartitionCounts:
         topics = [topic for each in self._subtopologies for topic in each.repartition_source_topics]
         fixed = {topic.name for topic in topics if topic.partitions}
         internal = {topic.name for topic in topics}
+        fixed_counts = {self._of(name) for name in fixed}  # computed once: a topology may have thousands of groups
         for each in self._subtopologies:
             for group in each.copartition_groups:
                 names = {each.source_topics[index] for index in group.source_topics}
                 names.update(each.repartition_source_topics[index].name for index in group.repartition_source_topics)
                 if names:
-                    self._enforce(sorted(names), internal, fixed)
+                    self._enforce(sorted(names), internal, fixed, fixed_counts)
 
-    def _enforce(self, names: list[str], internal: set[str], fixed: set[str]) -> None:
+    def _enforce(self, names: list[str], internal: set[str], fixed: set[str], fixed_counts: set[int]) -> None:
         given = {name: self._of(name) for name in names if name not in internal}
         adaptable = {name: self._of(name) for name in names if name in internal}
         if given:
-            count = _common(given, given)
+            count = _common(set(given.values()), given)
         elif fixed:
-            count = _common({name: self._of(name) for name in sorted(fixed)}, adaptable)  # as in Kafka: those of the whole topology
+            count = _common(fixed_counts, adaptable)  # as in Kafka: those of the whole topology
         else:
             count = max(adaptable.values())
         for name, own in adaptable.items():
@@ -182,10 +183,9 @@ def _name(topic: TopicInfo) -> str:
     return topic.name
 
 
-def _common(counts: Mapping[str, int], shown: Mapping[str, int]) -> int:
-    """Return the number of partitions that all topics have. Raises _UnfitError, which names the ones ``shown``."""
-    found = set(counts.values())
-    if len(found) > 1:
+def _common(counts: set[int], shown: Mapping[str, int]) -> int:
+    """Return the only number of partitions. Raises _UnfitError if there are several; it names the topics ``shown``."""
+    if len(counts) > 1:
         listed = ", ".join(f"{name}={count}" for name, count in sorted(shown.items()))
         raise _UnfitError(f"Following topics do not have the same number of partitions: [{{{listed}}}]")
-    return found.pop()
+    return next(iter(counts))

@@ -153,6 +153,11 @@ MESSAGE_CHARACTERS: Final = 1_000
 """The most characters of a message that are shown. Messages often quote a client's text, for each element of a response."""
 
 
+def shown(message: str) -> str:
+    """Return the beginning of a message."""
+    return message if len(message) <= MESSAGE_CHARACTERS else f"{message[:MESSAGE_CHARACTERS]}..."
+
+
 class KafkaError(Exception):
     """A failure with an error code of the protocol.
 
@@ -175,8 +180,7 @@ class KafkaError(Exception):
 
     @override
     def __str__(self) -> str:
-        text = super().__str__() or self.general_message
-        return text if len(text) <= MESSAGE_CHARACTERS else f"{text[:MESSAGE_CHARACTERS]}..."
+        return shown(super().__str__() or self.general_message)
 
 
 class FatalExitError(BaseException):

@@ -13,6 +13,7 @@ from tests.support.fake import Fake
 from twisted_kafka.admin.streams_topics import StreamsTopics
 from twisted_kafka.admin.topic_orders import NewTopic, TopicResult
 from twisted_kafka.group_coordinator.state.streams.configured_topology import Status
+from twisted_kafka.metadata.store import StoreError
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import (
     ErrorCode,
@@ -45,9 +46,12 @@ class Topics(Fake):
         self.bench = bench
         self.orders: list[NewTopic] = []
         self.refusal: Exception | None = None
+        self.failure: Exception | None = None
 
     def create_for_application(self, orders: Any, mutations: object) -> list[TopicResult]:
         self.orders += orders
+        if self.failure is not None:
+            raise self.failure
         results = [TopicResult(order.name) for order in orders]
         for result in results:
             if self.refusal is not None:
@@ -127,6 +131,22 @@ def test_only_some_reasons_are_named() -> None:
     served.topics.refusal = InvalidConfigurationError("no")
     many = topology(subtopology("0", "t", state_changelog_topics=[internal(f"c{number}") for number in range(5)]))
     assert served.status(topology=many).endswith("; Creation failed: c0 (no), c1 (no), c2 (no) and 2 more.")
+
+
+def test_a_member_joins_while_the_metadata_store_fails() -> None:
+    served = Served()
+    served.topics.failure = StoreError("/brokers/topics/counts: no connection")
+    assert served.status().endswith("Creation failed: counts (the metadata store failed: /brokers/topics/counts: no connection).")
+
+
+def test_a_status_fits_in_a_response() -> None:
+    served = Served()
+    many = topology(subtopology("0", "t", state_changelog_topics=[internal(f"{number:0>200}") for number in range(200)]))
+    names = {each.name for each in many.subtopologies[0].state_changelog_topics}
+    rights = (READ_GROUP, DESCRIBE_T, *((AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in names))
+    answer = served.ask(join(topology=many, shutdown_application=True), 1, *rights)
+    assert [len(each.status_detail) for each in answer.status] == [1_003, 101]
+    assert answer.encode(1)
 
 
 def test_the_rights_to_join_and_to_create_topics() -> None:

@@ -23,6 +23,7 @@ from twisted_kafka.protocol.errors import (
     TopicAuthorizationError,
     UnsupportedVersionError,
 )
+from twisted_kafka.protocol.errors.base import shown
 from twisted_kafka.protocol.messages.streams.streams_groups import (
     DescribedGroup,
     StreamsGroupDescribeRequest,
@@ -99,6 +100,8 @@ class StreamsGroupApis:
         def respond(found: Heartbeat) -> StreamsGroupHeartbeatResponse:
             if found.missing:
                 self._create(context, request.group_id, found)
+            for each in found.response.status or ():
+                each.status_detail = shown(each.status_detail)
             return found.response
 
         return when_done(answer, respond)
