@@ -9,7 +9,7 @@ from twisted_kafka.group_coordinator.state.streams.configured_topology import Co
 from twisted_kafka.group_coordinator.state.streams.streams_group_member import MemberState, StreamsAssignment
 from twisted_kafka.group_coordinator.state.streams.tasks import HeldTasks, Task, Tasks
 from twisted_kafka.group_coordinator.state.streams.topology import Topology
-from twisted_kafka.group_coordinator.streams.internal_topics import _PartitionCounts, configure, summary
+from twisted_kafka.group_coordinator.streams.internal_topics import MOST_TASKS, _PartitionCounts, configure, summary
 from twisted_kafka.group_coordinator.streams.reconciliation import Goal, Roles, reconcile
 from twisted_kafka.group_coordinator.streams.request_content import topology_record
 from twisted_kafka.metadata.cache import MetadataSnapshot
@@ -120,6 +120,14 @@ def test_the_cost_of_a_giant_topology_is_in_proportion(monkeypatch: pytest.Monke
     last = subtopology("a", repartition_source_topics=[internal(f"r{count}")])
     assert len(configured({"in": 1}, first, last, *chain).missing) == count + 1
     assert looked_at <= 2 * count + 1
+
+
+def test_a_small_topology_does_not_get_millions_of_tasks() -> None:
+    many = [subtopology(str(number), "in") for number in range(100)]
+    fits = configured({"in": MOST_TASKS // 100}, *many)
+    assert sum(each.task_count for each in fits.ready.values()) == MOST_TASKS
+    detail = "The topics make 100100 tasks of the topology, but at most 100000 are possible"
+    assert problem(configured({"in": MOST_TASKS // 100 + 1}, *many)) == (Status.INCORRECTLY_PARTITIONED_TOPICS, detail)
 
 
 def test_copartition_groups_do_not_each_look_at_all_topics(monkeypatch: pytest.MonkeyPatch) -> None:

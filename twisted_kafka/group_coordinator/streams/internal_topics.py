@@ -24,6 +24,9 @@ from twisted_kafka.protocol.messages.streams.streams_group_records import Subtop
 _MOST_NAMES: Final = 3
 """Most topics that a status names."""
 
+MOST_TASKS: Final = 100_000
+"""Most tasks of a topology: as many as a heartbeat can report, which has no more elements than this."""
+
 _Counts = dict[str, int]
 
 
@@ -41,6 +44,7 @@ def configure(topology: Topology, snapshot: MetadataSnapshot, metadata_hash: int
     try:
         counts = _PartitionCounts(topology, snapshot)
         configured = {subtopology_id: counts.configured(each) for subtopology_id, each in topology.subtopologies.items()}
+        _check_tasks(sum(each.task_count for each in configured.values()))
         absent = _absent(configured.values(), snapshot)
     except _UnfitError as error:
         problem = Problem(Status.INCORRECTLY_PARTITIONED_TOPICS, str(error))
@@ -56,6 +60,12 @@ def summary(names: list[str]) -> str:
     """Return some names, and how many others there are."""
     shown, more = ", ".join(names[:_MOST_NAMES]), len(names) - _MOST_NAMES
     return f"{shown} and {more} additional topics" if more > 0 else shown
+
+
+def _check_tasks(count: int) -> None:
+    """Raise _UnfitError for more tasks than a group may have."""
+    if count > MOST_TASKS:
+        raise _UnfitError(f"The topics make {count} tasks of the topology, but at most {MOST_TASKS} are possible")
 
 
 def _absent(configured: Iterable[ConfiguredSubtopology], snapshot: MetadataSnapshot) -> tuple[InternalTopic, ...]:
