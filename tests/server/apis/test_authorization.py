@@ -134,6 +134,6 @@ def test_an_expression_matches_only_topics_that_the_member_may_describe() -> Non
 
 def test_consumer_groups_that_may_not_be_described_have_an_error() -> None:
     family = ConsumerGroupApis(Bench().groups, lambda: True, Authorization(Rights()))
-    answer, noted = ask(family, ConsumerGroupDescribeRequest(group_ids=["g", "h"]), 0)
+    answer, noted = ask(family, ConsumerGroupDescribeRequest(group_ids=["g", "h", "g"]), 0)
     assert [group.error_code for group in answer.groups] == [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2
     assert noted.error == ErrorCode.GROUP_AUTHORIZATION_FAILED

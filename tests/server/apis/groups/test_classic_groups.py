@@ -131,7 +131,7 @@ def test_describe_in_every_version(version: Any) -> None:
     handlers = Handlers()
     member_id = joined(handlers, 9, group_instance_id="I").member_id
     synced(handlers, member_id)
-    groups = ["g", "none"]
+    groups = ["g", "none", "g"]  # described once
     request = DescribeGroupsRequest(groups=groups, include_authorized_operations=version >= 3)
     group, missing = handlers.ask(request, version).groups
     assert (group.error_code, group.group_state, group.protocol_type, group.protocol_data) == (0, "Stable", "consumer", "range")

@@ -151,7 +151,7 @@ def test_a_member_may_read_the_group_and_describe_its_topics() -> None:
 
 def test_a_group_is_described_to_clients_that_may_describe_it_and_its_topics() -> None:
     served = Served().joined()
-    request = ShareGroupDescribeRequest(group_ids=[G, "", "other"], include_authorized_operations=True)
+    request = ShareGroupDescribeRequest(group_ids=[G, "", "other", G], include_authorized_operations=True)
     group, nameless, other = served.ask(request, 1).groups
     assert (group.group_state, [member.member_id for member in group.members]) == ("Stable", ["m"])
     assert group.authorized_operations != -(2**31)

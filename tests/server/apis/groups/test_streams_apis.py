@@ -189,6 +189,14 @@ def test_groups_are_described_to_those_with_the_rights() -> None:
     assert (empty.error_code, unknown.error_code) == (ErrorCode.INVALID_GROUP_ID, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
+def test_a_group_is_described_once() -> None:
+    served = Served()
+    served.ask(join())
+    for rights in ((), (DESCRIBE_T,)):
+        answer = served.ask(StreamsGroupDescribeRequest(group_ids=[G, "other", G]), 1, *rights)
+        assert [each.group_id for each in answer.groups] == [G, "other"]
+
+
 def test_without_a_plugin_there_are_no_topology_descriptions() -> None:
     with pytest.raises(UnsupportedVersionError, match="no streams group topology description plugin"):
         Served().ask(UPDATE, 0)

@@ -77,10 +77,9 @@ class ShareGroupApis:
                     group.authorized_operations = operations
             return ShareGroupDescribeResponse(groups=shown)
 
-        allowed = self._authorization.allowed_of(context, AclOperation.DESCRIBE, ResourceType.GROUP, request.group_ids)
-        return gather(
-            [self._describe(group_id) if group_id in allowed else _refused(group_id) for group_id in request.group_ids], respond
-        )
+        asked = dict.fromkeys(request.group_ids)  # each once: a description may be large
+        allowed = self._authorization.allowed_of(context, AclOperation.DESCRIBE, ResourceType.GROUP, asked)
+        return gather([self._describe(group_id) if group_id in allowed else _refused(group_id) for group_id in asked], respond)
 
     def _describe(self, group_id: str) -> "DescribedGroup | Future[DescribedGroup]":
         if not group_id:

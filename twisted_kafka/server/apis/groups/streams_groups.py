@@ -162,10 +162,9 @@ class StreamsGroupApis:
                     group.authorized_operations = operations
             return StreamsGroupDescribeResponse(groups=shown)
 
-        allowed = self._authorization.allowed_of(context, AclOperation.DESCRIBE, ResourceType.GROUP, request.group_ids)
-        return gather(
-            [self._describe(group_id) if group_id in allowed else _refused(group_id) for group_id in request.group_ids], respond
-        )
+        asked = dict.fromkeys(request.group_ids)  # each once: a description may be large
+        allowed = self._authorization.allowed_of(context, AclOperation.DESCRIBE, ResourceType.GROUP, asked)
+        return gather([self._describe(group_id) if group_id in allowed else _refused(group_id) for group_id in asked], respond)
 
     @api(StreamsGroupTopologyDescriptionUpdateRequest, StreamsGroupTopologyDescriptionUpdateResponse, versions=(0, 0))
     def streams_group_topology_description_update(
