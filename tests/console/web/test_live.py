@@ -177,6 +177,18 @@ def test_streams_are_bounded_and_old_ones_begin_again(lines: Lines) -> None:
     assert b"event: end" not in streams[0].written()  # the browser opens another one
 
 
+def test_streams_of_one_user_leave_places_to_others(lines: Lines) -> None:
+    served = Served(SASL)
+    served.log_in()
+    streams = [looking(served) for _ in range(events.MOST_STREAMS_OF_USER + 1)]
+    assert streams[-1].answer.status == 503
+    streams[0].loseConnection()
+    assert looking(served).answer.status == 200
+    served.cookies.clear()
+    served.log_in("bob")
+    assert looking(served).answer.status == 200
+
+
 def test_a_silent_stream_has_a_heartbeat(lines: Lines) -> None:
     served = Served()
     stream = looking(served)

@@ -12,6 +12,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.console.web import listener, passwords, rendering, sessions
 from twisted_kafka.console.web.call import Call, Page, Redirect
+from twisted_kafka.console.web.context import ConsoleSettings
 from twisted_kafka.console.web.guard import SECURITY_HEADERS
 from twisted_kafka.console.web.pages import overview
 from twisted_kafka.console.web.routes import GETS, POSTS
@@ -531,3 +532,18 @@ def test_addresses_that_are_allowed(address: str) -> None:
 
 def test_the_first_page_is_a_page() -> None:
     assert callable(overview.show)
+
+
+@pytest.mark.parametrize(
+    ("properties", "part"),
+    [
+        ({"console.listener": "127.0.0.1:8080"}, ""),
+        ({"console.listener": "0.0.0.0:8080"}, "may see everything"),
+        ({"console.listener": "https://0.0.0.0:8080", "console.write.enable": "true"}, "may see and change everything"),
+        ({"console.listener": "https://0.0.0.0:8080", **SASL}, ""),
+    ],
+)
+def test_an_open_console_without_a_login_has_a_warning(properties: dict[str, str], part: str) -> None:
+    warning = ConsoleSettings.of(KafkaConfig.embedded(properties)).warning
+    assert part in warning
+    assert bool(part) is bool(warning)

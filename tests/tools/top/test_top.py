@@ -121,8 +121,12 @@ def test_one_picture_for_a_pipe(broker: twisted_kafka.Broker, capsys: pytest.Cap
     out = capsys.readouterr().out
     assert "orders" in out
     assert "0 records/s" in out
-    assert main(["top", "-b", broker.bootstrap_servers, "-i", "0.1"]) == 2
-    assert "expected at least 0.2 seconds" in capsys.readouterr().err
+    for interval in ("0.1", "inf", "1e300", "nan"):
+        assert main(["top", "-b", broker.bootstrap_servers, "-i", interval]) == 2
+        assert "expected 0.2 to 3600 seconds" in capsys.readouterr().err
+    for timeout in ("0", "inf", "1e300", "nan"):
+        assert main(["top", "-b", broker.bootstrap_servers, "--timeout", timeout]) == 2
+        assert "expected a number of seconds above 0" in capsys.readouterr().err
     assert main(["top", "-b", "127.0.0.1:1", "--once"]) == 1
     assert "cannot be reached" in capsys.readouterr().err
 

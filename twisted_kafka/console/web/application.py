@@ -211,11 +211,12 @@ class Application:
             after = _fields(request.uri.decode("latin-1").partition("?")[2]).get("after", "")
             tail = TAILS[path](viewer, _fields(query), self._context, self._open_session, after)
             follow = self._still_allowed(viewer, lambda: tail.render(self._pages), lambda: tail.cursor)
-            is_open = self.hub.add(object(), request, follow, is_following=True)
+            is_open = self.hub.add(object(), request, viewer.user, follow, is_following=True)
         elif path in GETS:
             # Sessions share nothing, even those of one user: the end of one must neither end nor spare the other's streams.
             key = (viewer.principal, viewer.address, viewer.cookie if viewer.user else "", at)
-            is_open = self.hub.add(key, request, self._still_allowed(viewer, lambda: self._live_part(viewer, path, query)))
+            follow = self._still_allowed(viewer, lambda: self._live_part(viewer, path, query))
+            is_open = self.hub.add(key, request, viewer.user, follow)
         else:
             request.answer(404, b"There is no such page\n", "text/plain; charset=utf-8", {})
             return

@@ -48,6 +48,8 @@ class WebConsole:
         self._listener.start()
         self._context.port = self._listener.port
         _log.info("The console is at {url}", url=self.url)
+        if warning := self._context.settings.warning:
+            _log.warn("{warning}", warning=warning)
 
     @property
     def url(self) -> str:

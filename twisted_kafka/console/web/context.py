@@ -47,6 +47,17 @@ class ConsoleSettings(NamedTuple):
     authorization: Mapping[str, str]
     """Settings that decide where no entry does, which brokers do not show."""
 
+    @property
+    def warning(self) -> str:
+        """A line for the operator of a console that is open to other machines; empty if it has a login, or a loopback address."""
+        if self.needs_login or self.address.is_loopback:
+            return ""
+        may = "see and change" if self.may_write else "see"
+        return (
+            f"The console at {self.address.host} has no login: everybody who reaches it may {may} everything. "
+            "Set up SASL or an authorizer, or take 127.0.0.1 for console.listener"
+        )
+
     @classmethod
     def of(cls, config: KafkaConfig) -> "ConsoleSettings":
         """Read the settings. ``console.listener`` is set."""

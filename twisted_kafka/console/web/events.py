@@ -24,6 +24,8 @@ LONGEST_REST_S: Final = 10.0
 HEARTBEAT_S: Final = 15.0
 """A stream without news for this long gets a comment, so that a dead connection is noticed."""
 MOST_STREAMS: Final = 100
+MOST_STREAMS_OF_USER: Final = 20
+"""Most streams of one user with a login: one user must not take all places."""
 LIFETIME_S: Final = 600.0
 """A stream ends after this time; the browser opens another one, with its present rights."""
 
@@ -49,7 +51,8 @@ class Rendered:
 class Stream:
     """A browser that shows a live part."""
 
-    def __init__(self, request: ConsoleRequest, now_s: float) -> None:
+    def __init__(self, request: ConsoleRequest, user: str, now_s: float) -> None:
+        self.user = user
         self._request = request
         self._began_s = self._wrote_s = now_s
         self.is_paused = False
@@ -140,16 +143,18 @@ class Hub:
         """The number of open streams."""
         return sum(len(part.streams) for part in self._parts.values())
 
-    def add(self, key: Hashable, request: ConsoleRequest, render: Callable[[], Rendered], *, is_following: bool = False) -> bool:
-        """Show a live part to a browser; return False if there are too many.
+    def add(
+        self, key: Hashable, request: ConsoleRequest, user: str, render: Callable[[], Rendered], *, is_following: bool = False
+    ) -> bool:
+        """Show a live part to a browser; return False if there are too many. ``user`` is empty without a login.
 
         Browsers with the same key share one rendering. A part that is following is a sequence, as a tail is: nothing is rendered
         while its browser does not read.
         """
-        if self._is_closed or self.stream_count >= MOST_STREAMS:
+        if self._is_closed or self.stream_count >= MOST_STREAMS or (user and self._count_of(user) >= MOST_STREAMS_OF_USER):
             return False
         request.begin(200, "text/event-stream", {"x-accel-buffering": "no"})
-        stream = Stream(request, self._reactor.seconds())
+        stream = Stream(request, user, self._reactor.seconds())
         request.write(b"retry: 3000\n\n")  # type: ignore[no-untyped-call]
         if request.is_over:
             return True
@@ -172,6 +177,9 @@ class Hub:
             for stream in list(part.streams):
                 stream.end()
         self._parts.clear()
+
+    def _count_of(self, user: str) -> int:
+        return sum(stream.user == user for part in self._parts.values() for stream in part.streams)
 
     def _remove(self, key: Hashable, part: _Part, stream: Stream) -> None:
         part.streams.pop(stream, None)

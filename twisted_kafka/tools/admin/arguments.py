@@ -15,6 +15,7 @@ from twisted_kafka.tools.admin.output import FAILED, JSON, TEXT, Output
 
 DEFAULT_SERVER: Final = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S: Final = 30.0
+LONGEST_TIMEOUT_S: Final = 86_400
 INTERRUPTED: Final = 130
 """The exit status after ctrl-C, as shells report it."""
 
@@ -80,8 +81,8 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
 
 
 def _run(options: argparse.Namespace, run: Run) -> int:
-    if options.timeout <= 0:
-        raise ValueError(f"--timeout {options.timeout:g}: expected a number of seconds above 0")
+    if not 0 < options.timeout <= LONGEST_TIMEOUT_S:
+        raise ValueError(f"--timeout {options.timeout:g}: expected a number of seconds above 0, at most {LONGEST_TIMEOUT_S:,}")
     addresses = [parse_address(each) for each in options.bootstrap_server.split(",")]
     settings = {} if options.command_config is None else load_properties(options.command_config)
     output = Output(options.output, assumes_yes=getattr(options, "yes", False))

@@ -20,6 +20,7 @@ from twisted_kafka.tools.top.snapshot import Snapshot, take
 
 INTERVAL_S: Final = 2.0
 SHORTEST_S: Final = 0.2
+LONGEST_S: Final = 3600.0
 MOST_TOPICS: Final = 200
 MOST_GROUPS: Final = 200
 
@@ -48,8 +49,8 @@ def add_command(parser: argparse.ArgumentParser) -> None:
 
 
 def _top(options: argparse.Namespace, session: Session, output: Output) -> None:
-    if not options.interval >= SHORTEST_S:
-        raise ValueError(f"--interval {options.interval:g}: expected at least {SHORTEST_S:g} seconds")
+    if not SHORTEST_S <= options.interval <= LONGEST_S:
+        raise ValueError(f"--interval {options.interval:g}: expected {SHORTEST_S:g} to {LONGEST_S:g} seconds")
     if options.topics < 0 or options.groups < 0:
         raise ValueError("--topics and --groups cannot be negative")
     clock = SystemClock()

@@ -12,7 +12,7 @@ def show(call: Call) -> Page:
 
 def show_broker(call: Call) -> Page:
     """Show the settings of one broker."""
-    broker = call.number("id", 0, 0, 2**31 - 1)
+    broker = call.number("id", call.context.settings.broker_id, 0, 2**31 - 1)
     found = settings(call.session, "broker", str(broker))
     search = call.text("search").casefold()
     all_settings = call.text("settings") == "all" or bool(search)
