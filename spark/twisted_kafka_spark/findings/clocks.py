@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _UNITS_S = ((365 * 86_400, "years"), (2 * 86_400, "days"), (2 * 3600, "hours"), (60, "minutes"))
 _MICROSECOND = 1_000_000
+_LAST_MINUTE = datetime.datetime(9999, 12, 31, 23, 59, tzinfo=datetime.UTC)
 
 
 def wrong_clocks(tables: Tables) -> Iterator[Finding]:
@@ -45,7 +46,9 @@ def wrong_clocks(tables: Tables) -> Iterator[Finding]:
 
 def _where(node: int | None, rows: list[Row]) -> str:
     first, last = (datetime.datetime.fromtimestamp(end // _MICROSECOND, datetime.UTC) for end in _ends(rows))
-    period = f"time >= '{first:%Y-%m-%dT%H:%M}' AND time < '{last + datetime.timedelta(minutes=1):%Y-%m-%dT%H:%M}'"
+    period = f"time >= '{first:%Y-%m-%dT%H:%M}'"
+    if last < _LAST_MINUTE:  # no time is later than that
+        period += f" AND time < '{last + datetime.timedelta(minutes=1):%Y-%m-%dT%H:%M}'"
     return period if node is None else f"node = {node} AND {period}"
 
 
