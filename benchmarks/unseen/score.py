@@ -57,7 +57,7 @@ def findings_of(cells: pa.Table) -> list[Finding]:
 
 
 def kept(seed: int, incidents: int, only: list[str] | None, directory: Path | None) -> tuple[str, list[Expected], pa.Table]:
-    """Return the name of a day, what is planted and its cells: of an earlier run, if they are kept in a directory."""
+    """Return the name of a day, its incidents and its cells, which an earlier run may have kept in a directory."""
     path = None if directory is None else directory / f"{seed}-{incidents}.pickle"
     if path is not None and path.exists():
         name, planted, cells = pickle.loads(zlib.decompress(path.read_bytes()))
@@ -167,7 +167,7 @@ class Score:
         self._others = Counter[str]()
 
     def add(self, planted: list[Expected], found: list[Finding]) -> None:
-        """Count a day; print what was missed, and the findings that are about nothing that was planted."""
+        """Count a day; print the incidents without a finding, and the findings without an incident."""
         for one in planted:
             self._planted[one.kind] += 1
             about = [each for each in found if is_about(each, one)]
@@ -190,7 +190,7 @@ class Score:
             print(text)
 
     def print(self) -> None:
-        """Print how many of each kind were planted, named, and told with another time or place."""
+        """Print for each kind the number of incidents, of those named, and of those with a wrong time or place."""
         for kind in sorted(self._planted):
             print(f"{kind:24} {self._planted[kind]:4} {self._named[kind]:4} {self._about[kind]:4}")
         named, total = self._named.total(), self._planted.total()

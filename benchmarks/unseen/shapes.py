@@ -249,7 +249,7 @@ def _admin(plan: Plan, who: Client, at: float, calls: list[tuple[str, list[tuple
 
 
 def topic_recreated(plan: Plan) -> Expected:
-    """A pipeline deletes and creates a topic; clients are told for a minute that it is unknown."""
+    """A pipeline deletes and creates a topic; for a minute clients get UNKNOWN_TOPIC_OR_PARTITION."""
     producer, at = plan.producer(), plan.draw.uniform(1, 22) * HOUR_S
     topic = producer.topics[0]
     person = Client("gitops-runner", "User:gitops", "10.88.0.3", GO, "1.17.0")

@@ -202,7 +202,7 @@ class Fault(Generic[R]):
         return self._most is not None and self._taken >= self._most
 
     def wait_for(self, fired: int = 1, timeout_s: float = 10.0) -> None:
-        """Wait until ``fired`` is this number. ``release`` then finds what is held, and a clock that is advanced what is delayed.
+        """Wait until ``fired`` is this number. The requests are then held, or their delays are on the clock.
 
         Raises TimeoutError, which says how often it has fired.
         """

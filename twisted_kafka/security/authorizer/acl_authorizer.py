@@ -53,7 +53,7 @@ class AclAuthorizer:
         self._super_users: frozenset[tuple[str, str]] = frozenset()
         self._allows_others = False
         self.generation = 0
-        """Grows with each change of ACLs: what was decided in a generation holds as long as it lasts."""
+        """Grows with each change of ACLs: a decision holds until then."""
         self._remembered: set[_Asked] = set()  # permissions only: a client without any cannot fill it
         # Held from reading a pattern's entries to replacing them in the index: older entries never replace newer ones.
         self._lock = machine.Lock()

@@ -1,4 +1,4 @@
-"""Members of streams groups, their topologies and tasks, and what is stored of them (KIP-1071)."""
+"""Members of streams groups, their topologies and tasks, and their records (KIP-1071)."""
 
 from typing import Any, Final
 
