@@ -16,6 +16,7 @@ from tests.support.oracle.authorization_matrix import (
     compared,
     digest,
     in_order,
+    listen_with_tls,
     make_certificates,
     prepare,
     recorded,
@@ -66,16 +67,7 @@ def guarded_kraft(tmp_path_factory: pytest.TempPathFactory, guarded: tuple[Guard
     certificates = guarded[0].folder
     own = {**settings(certificates), **BOTH_PROTOCOLS, "authorizer.class.name": STANDARD}
     kafka = ApacheKafka(tmp_path_factory.mktemp("kraft"), kraft=True, **own)  # type: ignore[arg-type]
-    tls_port, controller_port = free_port(), free_port()
-    listeners = f"PLAINTEXT://127.0.0.1:{kafka.port},SSL://127.0.0.1:{tls_port}"
-    kafka.change(
-        **{
-            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": listeners,
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
-        }
-    )
+    tls_port = listen_with_tls(kafka)
     with running(kafka):
         broker = Guarded(kafka.port, tls_port, certificates)
         prepare(broker)

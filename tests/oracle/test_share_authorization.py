@@ -13,6 +13,7 @@ from tests.support.oracle.authorization_matrix import (
     answers,
     common_versions,
     compared,
+    listen_with_tls,
     make_certificates,
     prepare,
     settings,
@@ -46,16 +47,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Guarded,
     make_certificates(folder)
     own = {**settings(folder), **BOTH_PROTOCOLS, **SHARE_SETTINGS, "authorizer.class.name": STANDARD}
     kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), kraft=True, version=VERSION, **own)
-    tls_port, controller_port = free_port(), free_port()
-    listeners = f"PLAINTEXT://127.0.0.1:{kafka.port},SSL://127.0.0.1:{tls_port}"
-    kafka.change(
-        **{
-            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": listeners,
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
-        }
-    )
+    tls_port = listen_with_tls(kafka)
     ours_own = {**settings(folder), **SHARE_SETTINGS, "group.coordinator.rebalance.protocols": "classic,consumer,share"}
     ours = ServedBroker(tmp_path_factory.mktemp("ours") / "data", *[f"{key}={value}" for key, value in ours_own.items()])
     our_port = free_port()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support.certificates import PASSWORD, Authority
+from tests.support.oracle.apache_kafka import ApacheKafka
 from tests.support.oracle.authorization_samples import (
     GROUP,
     MINE,
@@ -22,6 +23,7 @@ from tests.support.oracle.authorization_samples import (
     Sample,
     World,
 )
+from tests.support.ports import free_port
 from twisted_kafka.protocol.messages.acls import (
     AclCreation,
     CreateAclsRequest,
@@ -94,6 +96,21 @@ def settings(folder: Path) -> dict[str, object]:
         "ssl.truststore.location": folder / "ca.pem",
         "auto.create.topics.enable": "true",
     }
+
+
+def listen_with_tls(kafka: ApacheKafka) -> int:
+    """Give an Apache Kafka in KRaft mode, which has not started, a listener with TLS; return its port."""
+    tls_port, controller_port = free_port(), free_port()
+    listeners = f"PLAINTEXT://127.0.0.1:{kafka.port},SSL://127.0.0.1:{tls_port}"
+    kafka.change(
+        **{
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": listeners,
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
+        }
+    )
+    return tls_port
 
 
 def prepare(broker: Guarded) -> None:
