@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from tests.support.clients.clients import PROGRAMS, java_library, java_machine, run
+from tests.support.clients.clients import counting_application
 from tests.support.clients.served import ServedBroker
 from tests.support.clients.transactional import COMPACTING, TIMEOUT_S, ensure_ends_well, make_topic
 from tests.support.eventually import eventually
@@ -60,11 +60,10 @@ def application(request: pytest.FixtureRequest) -> tuple[str, str]:
 @pytest.fixture
 def command(application: tuple[str, str], tmp_path: Path) -> list[str]:
     """The command of Counting, compiled for a version of Kafka Streams."""
-    class_path = java_library("kafka-streams", application[0])
-    if class_path is None:
+    found = counting_application(application[0], tmp_path)
+    if found is None:
         pytest.skip("needs Java and Maven")
-    run(["javac", "-d", str(tmp_path), "-cp", class_path, str(PROGRAMS / "java" / "Counting.java")])
-    return [*java_machine(f"{tmp_path}:{class_path}"), "Counting"]
+    return found
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.support.clients.clients import PROGRAMS, java_library, java_machine, later_java_class_path, later_java_tool, run
+from tests.support.clients.clients import counting_application, later_java_class_path, later_java_tool
 from tests.support.clients.served import ServedBroker
 from tests.support.clients.transactional import TIMEOUT_S, make_topic
 from tests.support.eventually import eventually
@@ -33,11 +33,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(600)]
 
 @pytest.fixture
 def command(tmp_path: Path) -> list[str]:
-    class_path = java_library("kafka-streams", STREAMS)
-    if class_path is None or later_java_class_path() is None:
+    found = counting_application(STREAMS, tmp_path)
+    if found is None or later_java_class_path() is None:
         pytest.skip("needs Java and Maven")
-    run(["javac", "-d", str(tmp_path), "-cp", class_path, str(PROGRAMS / "java" / "Counting.java")])
-    return [*java_machine(f"{tmp_path}:{class_path}"), "Counting"]
+    return found
 
 
 @pytest.fixture

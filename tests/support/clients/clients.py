@@ -259,6 +259,15 @@ def java_machine(class_path: str) -> list[str]:
     return ["java", "-Xmx512M", "-XX:TieredStopAtLevel=1", logging, "-cp", class_path]
 
 
+def counting_application(version: str, folder: Path) -> list[str] | None:
+    """Return the command of Counting, compiled into ``folder`` for a version of Kafka Streams; None without Java or Maven."""
+    class_path = java_library("kafka-streams", version)
+    if class_path is None:
+        return None
+    run(["javac", "-d", str(folder), "-cp", class_path, str(PROGRAMS / "java" / "Counting.java")])
+    return [*java_machine(f"{folder}:{class_path}"), "Counting"]
+
+
 def java_tool(name: str, *arguments: str, stdin: bytes | None = None) -> str:
     """Run one of Kafka's tools and return what it printed."""
     return run(java_command(name, *arguments), stdin=stdin).decode()
