@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.clients.clients import read_confluent
+from tests.support.clients.clients import described, read_confluent
 from tests.support.eventually import eventually
 from tests.support.processes import start_tied
 from tests.support.zookeeper import needs_zookeeper
@@ -69,8 +69,7 @@ def test_it_serves_from_all_brokers_and_ctrl_c_ends_everything(tmp_path: Path) -
         assert len(pids) == BROKERS + 1
         admin = AdminClient({"bootstrap.servers": addresses})
         admin.create_topics([NewTopic("topic", 3)], operation_timeout=30)["topic"].result(60)
-        described = admin.list_topics("topic", 30).topics["topic"].partitions
-        assert {len(partition.replicas) for partition in described.values()} == {BROKERS}
+        assert {len(partition.replicas) for partition in described(admin, "topic").values()} == {BROKERS}
         producer = Producer({"bootstrap.servers": addresses})
         for number in range(30):
             producer.produce("topic", b"%d" % number, partition=number % 3)

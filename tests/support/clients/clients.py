@@ -8,7 +8,13 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+    from confluent_kafka.admin import AdminClient, PartitionMetadata
 
 READ_TIMEOUT_S = 180
 _numbers = itertools.count()
@@ -47,6 +53,11 @@ def send_confluent(bootstrap: str, topic: str, values: Iterable[bytes], timestam
     assert not failures, failures[:3]
 
 
+def described(client: "AdminClient | Consumer", topic: str) -> "dict[int, PartitionMetadata]":
+    """A topic's partitions, once the broker that is asked knows them: a new topic reaches one broker of a cluster after another."""
+    return eventually(lambda: client.list_topics(topic, 30).topics[topic].partitions)
+
+
 def read_confluent(bootstrap: str, topic: str, count: int, group: str | None = None, **settings: object) -> list[bytes]:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
@@ -61,8 +72,7 @@ def read_confluent(bootstrap: str, topic: str, count: int, group: str | None = N
     )
     try:
         if group is None:
-            partitions = consumer.list_topics(topic, 30).topics[topic].partitions
-            consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
+            consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in described(consumer, topic)])
         else:
             consumer.subscribe([topic])
         values: list[bytes] = []

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.clients.clients import described
 from tests.support.clients.served import ServedBroker
 from twisted_kafka.coordinator.coordinator_record import Producer as Identity
 from twisted_kafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
@@ -64,7 +65,7 @@ def read(broker: Bootstrapped, topic: str, isolation: str = "read_committed") ->
         }
     )
     found: dict[tuple[int, int], str] = {}
-    partitions = list(consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions)
+    partitions = list(described(consumer, topic))
     consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
     ended: set[int] = set()
     deadline = time.monotonic() + TIMEOUT_S
