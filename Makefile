@@ -21,7 +21,7 @@ TEST_TMPDIR ?= $(shell test "$$(df --output=avail -m /dev/shm 2>/dev/null | tail
 	echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint etc/pypy-constraints.txt
 
-.PHONY: install run test-unit test test-all test-subset test-served lint smoke docs dist mutants bench report demo-report
+.PHONY: install run test-unit test test-again test-all test-subset test-served lint smoke docs dist mutants bench report demo-report
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed $(if $(ON_PYPY),,$(VENV)/.spark-installed)
@@ -84,6 +84,11 @@ test-subset: $(VENV)/.installed
 ifeq ($(ON_PYPY),)
 test: install
 	$(PYTEST) $(QUICKLY) -m 'not slow and not oracle'
+
+# For .ci/run: what failed runs once more, one by one. A test that passes now is unsteady, which is a fault of its own: the summary of
+# both runs names it.
+test-again:
+	$(PYTEST) --last-failed --last-failed-no-failures none -n 0 -rfEp
 
 # Everything, and all of what tests enumerate: real clients, comparisons with Apache Kafka, long runs. Tests that need missing programs
 # (Java, node, kcat, a KDC) are skipped. Tests that need the machine for themselves come after the others, one by one.
