@@ -20,7 +20,7 @@ CLOCK = PACKAGE / "timing" / "clock.py"
 THREADS = PACKAGE / "system" / "threads.py"
 WORLDS_THREADS = PACKAGE / "world" / "machine" / "primitives.py"
 WORLDS_AIOKAFKA = PACKAGE / "world" / "machine" / "aiokafka_order.py"
-DISK = PACKAGE / "system" / "disk.py"
+DISK = PACKAGE / "system" / "files" / "disk.py"
 SYNCS = {"fsync", "fdatasync", "posix_fallocate", "posix_fadvise"}
 BATCH_LAYOUT = PACKAGE / "protocol" / "records" / "layout.py"
 PLACES_IN_A_BATCH = {16, 17, 21, 22, 27, 35, 43, 51, 53}
@@ -67,7 +67,7 @@ MAY_TRANSFER_A_PART = {
     "network/loop/reactors.py": "a pipe that wakes a thread",
     "network/loop/wake_up_timer.py": "a timer's counter",
     "system/buffers.py": "file_io completes it",
-    "system/file_io.py": "completes it",
+    "system/files/file_io.py": "completes it",
     "system/foreign.py": "file_io completes it",
     "tools/test_server.py": "waits for the end of standard input",
     "tools/top/command.py": "a key of a terminal is a byte",

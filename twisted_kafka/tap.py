@@ -16,8 +16,8 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.command_line import make_config, with_advice
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.properties import load_properties
-from twisted_kafka.system.log_file import log_file_observer
-from twisted_kafka.system.open_files import allow_open_files
+from twisted_kafka.system.files.log_file import log_file_observer
+from twisted_kafka.system.files.open_files import allow_open_files
 from twisted_kafka.system.start_up import SERVE_COMMAND, compile_loops, restart_interpreter, without_collector
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.service import BrokerService
-from twisted_kafka.system import disk
+from twisted_kafka.system.files import disk
 
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 

@@ -32,7 +32,7 @@ from twisted_kafka.protocol.messages.log_dirs import (
     DescribeLogDirsRequest,
 )
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
-from twisted_kafka.system import disk
+from twisted_kafka.system.files import disk
 
 PARTITIONS = 6
 

@@ -24,7 +24,8 @@ from twisted_kafka.protocol.errors import (
     RecordBatchTooLargeError,
 )
 from twisted_kafka.protocol.records.compression import Compression
-from twisted_kafka.system import buffers, disk, file_io
+from twisted_kafka.system import buffers
+from twisted_kafka.system.files import disk, file_io
 
 Outcome = tuple[int, int, bool, int] | type
 

@@ -15,7 +15,7 @@ from twisted_kafka.protocol.errors import CorruptRecordError
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.layout import HEADER_SIZE
 from twisted_kafka.protocol.records.record import SimpleRecord
-from twisted_kafka.system.file_io import ShortFileError
+from twisted_kafka.system.files.file_io import ShortFileError
 
 BASE = 1000
 

@@ -11,7 +11,7 @@ from twisted_kafka.log.batch_headers import batches_in
 from twisted_kafka.log.results import AbortedTransaction
 from twisted_kafka.log.segment.index_check import BatchFile, indexes_fit
 from twisted_kafka.log.segment.log_segment import LogSegment
-from twisted_kafka.system import disk
+from twisted_kafka.system.files import disk
 
 BASE = 100
 

@@ -17,7 +17,7 @@ from twisted_kafka.log.segment.transaction_index import TransactionIndex
 from twisted_kafka.protocol.records.builder import build_message_set
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import SimpleRecord
-from twisted_kafka.system.file_io import read_at
+from twisted_kafka.system.files.file_io import read_at
 
 FAR = 2**31
 OFFSETS = [0, 10, FAR - 2, FAR + 5, FAR + 6, 3 * FAR, 3 * FAR + 1, 5 * FAR + 9]

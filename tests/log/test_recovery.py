@@ -11,7 +11,7 @@ from tests.support.logs import NOW_MS, PARTITION, Bench, abort, append, batch, c
 from twisted_kafka.log.loading import log_loader
 from twisted_kafka.log.loading.log_loader import LastStop, LogLoader
 from twisted_kafka.log.unified_log import UnifiedLog
-from twisted_kafka.system import disk
+from twisted_kafka.system.files import disk
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from twisted_kafka.protocol.errors import (
     RecordBatchTooLargeError,
 )
 from twisted_kafka.protocol.records.batch import batches
-from twisted_kafka.system import disk
+from twisted_kafka.system.files import disk
 
 SMALL = 1024
 

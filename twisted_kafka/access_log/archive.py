@@ -14,7 +14,8 @@ from typing import Final
 from twisted.logger import Logger
 
 from twisted_kafka.protocol.records import zstd_frames
-from twisted_kafka.system import disk, machine
+from twisted_kafka.system import machine
+from twisted_kafka.system.files import disk
 from twisted_kafka.system.interpreter import HAS_CODEC_EXTENSIONS
 from twisted_kafka.system.threads import attempt, make_thread, repeat
 from twisted_kafka.timing.clock import IClock

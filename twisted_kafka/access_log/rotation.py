@@ -11,7 +11,7 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from twisted_kafka.system.names import open_descriptor
+from twisted_kafka.system.files.names import open_descriptor
 
 _log = Logger()
 

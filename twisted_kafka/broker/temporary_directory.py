@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from twisted_kafka.system.durability import mark_temporary, unmark_temporary
-from twisted_kafka.system.ownership import Ownership, take_over
+from twisted_kafka.system.files.durability import mark_temporary, unmark_temporary
+from twisted_kafka.system.files.ownership import Ownership, take_over
 
 PREFIX: Final = "twisted-kafka-"
 

@@ -26,7 +26,7 @@ from twisted_kafka.protocol.records.layout import (
 )
 from twisted_kafka.protocol.records.record import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from twisted_kafka.protocol.regions import Buffer
-from twisted_kafka.system.file_io import OpenFile, read_at, read_into
+from twisted_kafka.system.files.file_io import OpenFile, read_at, read_into
 
 SCAN_BYTES = 27
 """The part of a header with the size and the offsets, in any format."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 from twisted_kafka.log.files import write_atomically
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system import machine
-from twisted_kafka.system.file_io import read_whole
+from twisted_kafka.system.files.file_io import read_whole
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"

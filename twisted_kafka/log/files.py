@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.system import disk, machine
-from twisted_kafka.system.durability import fsync, has_to_last
-from twisted_kafka.system.file_io import write_at
-from twisted_kafka.system.names import open_descriptor, remove, replace
+from twisted_kafka.system import machine
+from twisted_kafka.system.files import disk
+from twisted_kafka.system.files.durability import fsync, has_to_last
+from twisted_kafka.system.files.file_io import write_at
+from twisted_kafka.system.files.names import open_descriptor, remove, replace
 from twisted_kafka.system.platform import SYNCS_DIRECTORIES
 
 LOG_SUFFIX = ".log"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from twisted_kafka.log.files import write_atomically
 from twisted_kafka.protocol.compiler.types import NO_UUID, uuid_from_text, uuid_text
-from twisted_kafka.system.file_io import read_whole
+from twisted_kafka.system.files.file_io import read_whole
 
 PARTITION_METADATA = "partition.metadata"
 _VERSION = "0"

@@ -9,7 +9,7 @@ from twisted_kafka.protocol.records.batch import DefaultBatch, batches
 from twisted_kafka.protocol.records.layout import ATTRIBUTES_AT, BASE_TIMESTAMP_AT, HEADER_SIZE, INT64, LATEST_MAGIC
 from twisted_kafka.protocol.records.record import COMPRESSION_MASK, TIMESTAMP_TYPE_MASK
 from twisted_kafka.protocol.records.varint import read_varint, read_varlong
-from twisted_kafka.system.file_io import read_at
+from twisted_kafka.system.files.file_io import read_at
 
 
 def find_timestamp(segments: LogSegments, timestamp_ms: int, start_offset: int) -> TimestampAndOffset | None:

@@ -60,8 +60,8 @@ from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system import machine
 from twisted_kafka.system.buffers import join
-from twisted_kafka.system.file_io import ShortFileError
-from twisted_kafka.system.names import rename
+from twisted_kafka.system.files.file_io import ShortFileError
+from twisted_kafka.system.files.names import rename
 
 MAX_JOINED_BYTES = 1 << 20
 """Joined batches with this many bytes take no further batch: joining copies them."""

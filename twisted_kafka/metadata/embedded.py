@@ -41,9 +41,9 @@ from twisted_kafka.metadata.store import (
 from twisted_kafka.metadata.watches import Watches
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.system import machine
-from twisted_kafka.system.durability import has_to_last
+from twisted_kafka.system.files.durability import has_to_last
+from twisted_kafka.system.files.names import open_descriptor
 from twisted_kafka.system.forks import close_in_children, never_finalize
-from twisted_kafka.system.names import open_descriptor
 from twisted_kafka.timing.clock import IClock, SystemClock
 
 FORMAT_VERSION: Final = 2

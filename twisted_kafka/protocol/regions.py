@@ -3,7 +3,7 @@
 import io
 from typing import Self
 
-from twisted_kafka.system.file_io import load, read_at
+from twisted_kafka.system.files.file_io import load, read_at
 
 Buffer = bytes | bytearray | memoryview
 

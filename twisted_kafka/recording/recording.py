@@ -19,7 +19,7 @@ from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.recording.message_form import has_secrets, read_message, write_message
 from twisted_kafka.system import machine
-from twisted_kafka.system.names import open_descriptor
+from twisted_kafka.system.files.names import open_descriptor
 from twisted_kafka.timing.clock import IClock
 
 ANSWERED: Final = "answered"

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from twisted_kafka.system.names import open_descriptor
+from twisted_kafka.system.files.names import open_descriptor
 from twisted_kafka.tls.jks import SALT_BYTES, encrypt_key, write_jks
 
 AUTHORITY_DAYS: Final = 3650

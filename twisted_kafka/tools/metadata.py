@@ -12,7 +12,7 @@ from twisted_kafka.config.command_line import make_config
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metadata.tree import decode_tree, encode_tree, read_tree, write_tree
-from twisted_kafka.system.names import open_descriptor
+from twisted_kafka.system.files.names import open_descriptor
 from twisted_kafka.timing.clock import SystemClock
 
 

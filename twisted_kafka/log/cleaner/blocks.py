@@ -19,7 +19,7 @@ from twisted_kafka.protocol.records.record import (
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_FLAG,
 )
-from twisted_kafka.system.file_io import OpenFile, read_at
+from twisted_kafka.system.files.file_io import OpenFile, read_at
 
 SMALLEST_READ_BYTES = 4096
 LARGEST_READ_BYTES = 4 << 20

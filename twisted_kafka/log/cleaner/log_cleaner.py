@@ -16,7 +16,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system import machine
-from twisted_kafka.system.file_io import ShortFileError
+from twisted_kafka.system.files.file_io import ShortFileError
 from twisted_kafka.system.threads import make_thread, repeat
 from twisted_kafka.timing.clock import IClock
 

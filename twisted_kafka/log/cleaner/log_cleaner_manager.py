@@ -12,7 +12,7 @@ from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system import machine
-from twisted_kafka.system.file_io import ShortFileError
+from twisted_kafka.system.files.file_io import ShortFileError
 
 if TYPE_CHECKING:
     from twisted_kafka.log.log_manager import LogManager

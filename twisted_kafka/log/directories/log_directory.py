@@ -19,10 +19,10 @@ from twisted_kafka.log.files import make_directory, remove_if_there, sync_direct
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system import machine
-from twisted_kafka.system.disk import lock_holder
+from twisted_kafka.system.files.disk import lock_holder
+from twisted_kafka.system.files.locks import IN_USE, try_lock
+from twisted_kafka.system.files.names import open_descriptor
 from twisted_kafka.system.forks import close_in_children
-from twisted_kafka.system.locks import IN_USE, try_lock
-from twisted_kafka.system.names import open_descriptor
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"

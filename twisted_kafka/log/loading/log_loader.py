@@ -37,8 +37,8 @@ from twisted_kafka.log.segment.log_segment import LogSegment
 from twisted_kafka.log.segment.log_segments import LogSegments
 from twisted_kafka.log.segment.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.system.file_io import read_at
-from twisted_kafka.system.names import remove
+from twisted_kafka.system.files.file_io import read_at
+from twisted_kafka.system.files.names import remove
 
 SegmentListener = Callable[[int, int], None]
 """Called during recovery with the number of segments left, and the size in bytes of the one that was read."""

@@ -21,7 +21,7 @@ from twisted_kafka.log.files import (
     offset_of_name,
     sync_directory,
 )
-from twisted_kafka.system.names import remove, rename
+from twisted_kafka.system.files.names import remove, rename
 
 _SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 

@@ -19,7 +19,7 @@ from twisted_kafka.log.files import (
 )
 from twisted_kafka.log.producer_state.producer_state_manager import NO_SEQUENCE, ProducerBatch, ProducerEntry
 from twisted_kafka.protocol.records.checksums import crc32c
-from twisted_kafka.system.file_io import read_whole
+from twisted_kafka.system.files.file_io import read_whole
 
 _VERSION = 1
 _HEADER = struct.Struct(">hIi")

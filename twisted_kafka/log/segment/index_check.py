@@ -11,7 +11,7 @@ from twisted_kafka.log.batch_headers import SMALLEST_LEGACY_BYTES, BatchHeader, 
 from twisted_kafka.log.files import TEMPORARY_SUFFIX
 from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
 from twisted_kafka.protocol.records.layout import HEADER_SIZE
-from twisted_kafka.system.file_io import OpenFile, read_at
+from twisted_kafka.system.files.file_io import OpenFile, read_at
 
 
 class BatchFile(NamedTuple):

@@ -26,8 +26,8 @@ from typing_extensions import override
 
 from twisted_kafka.log.files import sync_file
 from twisted_kafka.system import machine
-from twisted_kafka.system.file_io import read_at, read_whole, write_at
-from twisted_kafka.system.names import open_descriptor, replace
+from twisted_kafka.system.files.file_io import read_at, read_whole, write_at
+from twisted_kafka.system.files.names import open_descriptor, replace
 
 _OFFSET_ENTRY = struct.Struct(">II")
 _TIME_ENTRY = struct.Struct(">qI")

@@ -20,9 +20,9 @@ from twisted_kafka.log.segment.segment_file import SegmentFile, SegmentGoneError
 from twisted_kafka.log.segment.segment_files import SegmentFiles
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.system import machine
-from twisted_kafka.system.disk import reserve
-from twisted_kafka.system.durability import fdatasync
-from twisted_kafka.system.file_io import write_at
+from twisted_kafka.system.files.disk import reserve
+from twisted_kafka.system.files.durability import fdatasync
+from twisted_kafka.system.files.file_io import write_at
 from twisted_kafka.system.platform import KEEPS_OPEN_FILES
 
 _log = Logger()

@@ -14,7 +14,7 @@ from twisted_kafka.log.files import (
 )
 from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
 from twisted_kafka.log.segment.transaction_index import TransactionIndex
-from twisted_kafka.system.names import rename
+from twisted_kafka.system.files.names import rename
 
 
 class SegmentFiles:

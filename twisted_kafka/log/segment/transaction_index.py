@@ -17,8 +17,8 @@ from twisted_kafka.log.files import remove_if_there, sync_file
 from twisted_kafka.log.results import AbortedTransaction
 from twisted_kafka.system import machine
 from twisted_kafka.system.bounded import LARGEST_SHARE, BoundedCache
-from twisted_kafka.system.file_io import read_at, read_whole, write_at
-from twisted_kafka.system.names import open_descriptor
+from twisted_kafka.system.files.file_io import read_at, read_whole, write_at
+from twisted_kafka.system.files.names import open_descriptor
 
 _ENTRY = struct.Struct(">hqqqq")
 ENTRY_BYTES = _ENTRY.size

@@ -34,7 +34,7 @@ from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.replication.state_changes import StateChanges
-from twisted_kafka.system.disk import space_bytes
+from twisted_kafka.system.files.disk import space_bytes
 from twisted_kafka.timing.clock import IClock
 
 QUOTA_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"

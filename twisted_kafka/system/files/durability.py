@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from twisted_kafka.system import disk, machine
+from twisted_kafka.system import machine
+from twisted_kafka.system.files import disk
 
 _temporary: frozenset[str] = frozenset()
 _lock: Final = machine.Lock()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from twisted.logger import Logger, LogPublisher
 
-from twisted_kafka.system.log_file import LogFile, log_file_observer
+from twisted_kafka.system.files.log_file import LogFile, log_file_observer
 
 
 @pytest.fixture

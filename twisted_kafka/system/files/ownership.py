@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from twisted_kafka.system.files.names import open_descriptor
 from twisted_kafka.system.forks import close_in_children
-from twisted_kafka.system.names import open_descriptor
 
 try:
     import fcntl

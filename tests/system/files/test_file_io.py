@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from twisted_kafka.system import file_io
-from twisted_kafka.system.file_io import ShortFileError, load, read_at, read_into, read_whole, write_at
+from twisted_kafka.system.files import file_io
+from twisted_kafka.system.files.file_io import ShortFileError, load, read_at, read_into, read_whole, write_at
 
 DATA = bytes(range(50))
 BAD_AT = 30
