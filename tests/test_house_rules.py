@@ -39,7 +39,7 @@ OF_THE_MACHINE = {
 """What ``system.machine`` has: a simulated machine replaces it there."""
 OUTSIDE_OF_WORLDS = {
     "metadata/zookeeper/": "kazoo makes threads and sockets of its own; a world simulates ZooKeeper",
-    "client/socket_connection.py": "the blocking client of commands and of tests",
+    "client/connections/socket_connection.py": "the blocking client of commands and of tests",
     "console/": "the web console, and its connections to any Kafka",
     "recording/replay.py": "a program that sends a recording to any broker",
     "tools/": "programs of their own",

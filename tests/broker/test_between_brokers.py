@@ -12,8 +12,8 @@ from twisted_kafka import Broker
 from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient, StoppedError
 from twisted_kafka.client.blocking import BlockingNetworkClient
 from twisted_kafka.client.client_settings import ClientSettings, Node
+from twisted_kafka.client.connections.inter_broker import connector_for
 from twisted_kafka.client.errors import AuthenticationError, ClientClosedError, ConnectError, DisconnectedError
-from twisted_kafka.client.inter_broker import connector_for
 from twisted_kafka.client.network_client import NetworkClient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import Node as MetadataNode

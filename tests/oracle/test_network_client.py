@@ -15,8 +15,8 @@ from tests.support.oracle.apache_kafka import ApacheKafka
 from tests.support.ports import free_port
 from twisted_kafka.client.blocking import BlockingNetworkClient
 from twisted_kafka.client.client_settings import ClientSettings, Node
+from twisted_kafka.client.connections.inter_broker import connector_for
 from twisted_kafka.client.errors import AuthenticationError, DisconnectedError, ResponseTimeoutError
-from twisted_kafka.client.inter_broker import connector_for
 from twisted_kafka.client.network_client import NetworkClient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.protocol.errors import ErrorCode, error_code_of

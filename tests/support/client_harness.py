@@ -8,8 +8,8 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
-from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner
 from twisted_kafka.client.client_settings import ClientSettings, Node
+from twisted_kafka.client.connections.broker_connection import BrokerConnection, IConnectionOwner
 from twisted_kafka.client.network_client import NetworkClient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.protocol.api import ApiKey

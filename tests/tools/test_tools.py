@@ -11,8 +11,8 @@ from tests.support.logs import KAFKA_LOGS
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
-from twisted_kafka.tools.inspection import EXIT_FOUND
 from twisted_kafka.tools.main import EXIT_USAGE, main
+from twisted_kafka.tools.offline.inspection import EXIT_FOUND
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.client import node_connection_state
 from twisted_kafka.client.client_settings import ClientSettings, Node
-from twisted_kafka.client.connector import IConnector
+from twisted_kafka.client.connections.connector import IConnector
 from twisted_kafka.client.errors import ClientClosedError, DisconnectedError
 from twisted_kafka.client.node_client import NodeClient
 from twisted_kafka.client.outgoing_request import IOutgoingRequest

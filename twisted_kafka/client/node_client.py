@@ -10,9 +10,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from twisted_kafka.client import node_connection_state as states
-from twisted_kafka.client.broker_connection import BrokerConnection
 from twisted_kafka.client.client_settings import ClientSettings, Node
-from twisted_kafka.client.connector import IConnector
+from twisted_kafka.client.connections.broker_connection import BrokerConnection
+from twisted_kafka.client.connections.connector import IConnector
 from twisted_kafka.client.errors import (
     AuthenticationError,
     ConnectError,

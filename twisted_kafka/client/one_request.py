@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from twisted_kafka.client.socket_connection import SocketConnection
+from twisted_kafka.client.connections.socket_connection import SocketConnection
 from twisted_kafka.protocol.compiler.codec import Message
 
 

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from typing_extensions import override
 
 from twisted_kafka.client.client_settings import Node
-from twisted_kafka.client.connector import endpoint_of
+from twisted_kafka.client.connections.connector import endpoint_of
 from twisted_kafka.network.connection.framing import FrameReader, InvalidReceiveError
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class

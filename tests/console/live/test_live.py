@@ -5,7 +5,7 @@ import pytest
 import twisted_kafka
 from tests.support.console import join_consumer, make_topic, session_in, write
 from tests.support.eventually import eventually
-from twisted_kafka.client.socket_connection import SocketConnection
+from twisted_kafka.client.connections.socket_connection import SocketConnection
 from twisted_kafka.console.actions.offsets import ResetOffsets
 from twisted_kafka.console.cluster.connections import Connections
 from twisted_kafka.console.cluster.problems import CommandError

@@ -16,7 +16,7 @@ from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
     from twisted_kafka.client.blocking import BlockingNetworkClient
-    from twisted_kafka.client.connector import IConnector
+    from twisted_kafka.client.connections.connector import IConnector
     from twisted_kafka.client.outgoing_request import IOutgoingRequest
 
 _log = Logger()
@@ -128,7 +128,7 @@ class InterBrokerClient:
         """Raise ConfigError if the inter-broker listener's settings are of no use."""
         from twisted_kafka.client.blocking import BlockingNetworkClient
         from twisted_kafka.client.client_settings import ClientSettings
-        from twisted_kafka.client.inter_broker import connector_for
+        from twisted_kafka.client.connections.inter_broker import connector_for
         from twisted_kafka.client.network_client import NetworkClient
 
         config = self._config

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from twisted_kafka.client.connections.socket_connection import SocketConnection
 from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError
 from twisted_kafka.client.node_api_versions import NodeApiVersions
-from twisted_kafka.client.socket_connection import SocketConnection
 from twisted_kafka.console.cluster.problems import CommandError, TryAgainError
 from twisted_kafka.console.cluster.reach import NoAnswerError, Reach
 from twisted_kafka.protocol.compiler.codec import Message

@@ -4,8 +4,8 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from twisted_kafka.client.connections.socket_connection import SocketConnection
 from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError, Refusal
-from twisted_kafka.client.socket_connection import SocketConnection
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.messages.sasl import SaslHandshakeRequest

@@ -4,7 +4,7 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from twisted_kafka.client.socket_connection import SocketConnection
+from twisted_kafka.client.connections.socket_connection import SocketConnection
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.security.sasl.clients import MECHANISM_KEY, InterBrokerClients
@@ -12,7 +12,7 @@ from twisted_kafka.security.sasl.listener_settings import JAAS
 from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
-    from twisted_kafka.client.tls_stream import TlsStream
+    from twisted_kafka.client.connections.tls_stream import TlsStream
 
 PROTOCOL_KEY: Final = "security.protocol"
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -59,7 +59,7 @@ class _MakeTls:
         self._context = client_context(settings)
 
     def __call__(self, connected: socket.socket, host: str, timeout_s: float) -> "TlsStream":
-        from twisted_kafka.client.tls_stream import TlsStream
+        from twisted_kafka.client.connections.tls_stream import TlsStream
 
         return TlsStream(connected, self._context, host, timeout_s, verifies_host=self._verifies_host)
 

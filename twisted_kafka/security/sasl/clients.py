@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from twisted_kafka.client.sasl_exchange import ISaslClient, SaslRefusedError
+from twisted_kafka.client.connections.sasl_exchange import ISaslClient, SaslRefusedError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.security.kerberos.client_login import ClientLogin, RenewalSettings

@@ -5,7 +5,7 @@ from typing import Any, Final
 import gssapi
 from gssapi.raw.misc import GSSError
 
-from twisted_kafka.client.sasl_exchange import SaslRefusedError
+from twisted_kafka.client.connections.sasl_exchange import SaslRefusedError
 from twisted_kafka.security.kerberos.client_login import ClientLogin
 from twisted_kafka.security.kerberos.keytab_login import GSSAPI, KerberosError, reason
 

@@ -16,11 +16,11 @@ from twisted.internet.tcp import Connection
 from tests.support.certificates import Authority, Identity
 from twisted_kafka.client.blocking import BlockingNetworkClient
 from twisted_kafka.client.client_settings import ClientSettings, Node
-from twisted_kafka.client.connector import SYSTEM_DEFAULT, IConnector, PlaintextConnector
+from twisted_kafka.client.connections.connector import SYSTEM_DEFAULT, IConnector, PlaintextConnector
+from twisted_kafka.client.connections.inter_broker import connector_for
+from twisted_kafka.client.connections.tls_connector import TlsConnector
 from twisted_kafka.client.errors import AuthenticationError, ConnectError
-from twisted_kafka.client.inter_broker import connector_for
 from twisted_kafka.client.network_client import NetworkClient
-from twisted_kafka.client.tls_connector import TlsConnector
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.protocol.headers import encode_response_header, parse_request_header

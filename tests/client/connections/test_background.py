@@ -8,7 +8,7 @@ from typing import Any
 from twisted.python.failure import Failure
 
 from tests.support.eventually import eventually
-from twisted_kafka.client.background import MAX_TASKS, TooManyTasksError, in_background
+from twisted_kafka.client.connections.background import MAX_TASKS, TooManyTasksError, in_background
 
 WAIT_S = 10
 

@@ -12,10 +12,10 @@ from twisted.python.failure import Failure
 from typing_extensions import override
 from zope.interface import implementer
 
-from twisted_kafka.client.addresses import is_address
-from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner
 from twisted_kafka.client.client_settings import Node
-from twisted_kafka.client.connector import ConnectionFactory, endpoint_of
+from twisted_kafka.client.connections.addresses import is_address
+from twisted_kafka.client.connections.broker_connection import BrokerConnection, IConnectionOwner
+from twisted_kafka.client.connections.connector import ConnectionFactory, endpoint_of
 from twisted_kafka.client.errors import PeerRefusedError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.tls.ssl_context import client_context, reason_of

@@ -4,9 +4,9 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from twisted_kafka.client.connections.sasl_exchange import IPreparedClient, ISaslClient, SaslRefusedError, SaslSteps
 from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError
 from twisted_kafka.client.node_api_versions import FIRST_VERSION, NodeApiVersions, parse_response
-from twisted_kafka.client.sasl_exchange import IPreparedClient, ISaslClient, SaslRefusedError, SaslSteps
 from twisted_kafka.protocol.api import response_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.wire import MalformedMessageError
@@ -15,7 +15,7 @@ from twisted_kafka.protocol.headers import encode_request_header, parse_response
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 
 if TYPE_CHECKING:
-    from twisted_kafka.client.tls_stream import TlsStream
+    from twisted_kafka.client.connections.tls_stream import TlsStream
 
 SOFTWARE_NAME: Final = "twisted-kafka"
 SOFTWARE_VERSION: Final = "unknown"

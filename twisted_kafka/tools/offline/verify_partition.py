@@ -18,7 +18,7 @@ from twisted_kafka.log.leader_epoch import LEADER_EPOCH_CHECKPOINT
 from twisted_kafka.log.partition_metadata import PARTITION_METADATA
 from twisted_kafka.protocol.errors import KafkaError
 from twisted_kafka.protocol.records.batch import RecordBatch
-from twisted_kafka.tools.log_files import (
+from twisted_kafka.tools.offline.log_files import (
     Item,
     items,
     leader_epochs,

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 
-from twisted_kafka.client import background
-from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner
 from twisted_kafka.client.client_settings import Node
-from twisted_kafka.client.connector import IConnector
+from twisted_kafka.client.connections import background
+from twisted_kafka.client.connections.broker_connection import BrokerConnection, IConnectionOwner
+from twisted_kafka.client.connections.connector import IConnector
+from twisted_kafka.client.connections.sasl_exchange import IPreparedClient, ISaslClient, ISaslClients, SaslRefusedError, SaslSteps
 from twisted_kafka.client.errors import PeerRefusedError
-from twisted_kafka.client.sasl_exchange import IPreparedClient, ISaslClient, ISaslClients, SaslRefusedError, SaslSteps
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.errors import UnsupportedVersionError

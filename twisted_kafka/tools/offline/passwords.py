@@ -21,7 +21,7 @@ from twisted_kafka.metadata.registration import prepare_store
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.security.scram.formulas import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_MECHANISMS, salted_password
 from twisted_kafka.timing.clock import SystemClock
-from twisted_kafka.tools.metadata import stopped_brokers_store
+from twisted_kafka.tools.offline.metadata import stopped_brokers_store
 from twisted_kafka.tools.password_prompt import SALT_BYTES, ask_password
 
 _MECHANISMS: Final = {mechanism.name: mechanism for mechanism in SCRAM_MECHANISMS}

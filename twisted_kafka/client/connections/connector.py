@@ -10,8 +10,8 @@ from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP
 from twisted.internet.protocol import Factory, Protocol
 from typing_extensions import override
 
-from twisted_kafka.client.broker_connection import BrokerConnection, IConnectionOwner
 from twisted_kafka.client.client_settings import Node
+from twisted_kafka.client.connections.broker_connection import BrokerConnection, IConnectionOwner
 from twisted_kafka.config.broker_config import KafkaConfig
 
 SYSTEM_DEFAULT: Final = -1

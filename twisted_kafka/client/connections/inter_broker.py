@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from twisted_kafka.client.connector import SYSTEM_DEFAULT, BufferedConnector, IConnector, PlaintextConnector
-from twisted_kafka.client.sasl_connector import SaslConnector
-from twisted_kafka.client.sasl_exchange import ISaslClients
+from twisted_kafka.client.connections.connector import SYSTEM_DEFAULT, BufferedConnector, IConnector, PlaintextConnector
+from twisted_kafka.client.connections.sasl_connector import SaslConnector
+from twisted_kafka.client.connections.sasl_exchange import ISaslClients
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import PLAINTEXT
 from twisted_kafka.config.errors import ConfigError
@@ -37,6 +37,6 @@ def connector_for(
 def _transports(config: KafkaConfig, listener_name: str, reactor: Any, protocol: str) -> IConnector:
     if protocol.endswith(PLAINTEXT):
         return PlaintextConnector(reactor)
-    from twisted_kafka.client.tls_connector import TlsConnector  # loaded only if needed (twisted_kafka.tls)
+    from twisted_kafka.client.connections.tls_connector import TlsConnector  # loaded only if needed (twisted_kafka.tls)
 
     return TlsConnector(config, listener_name, reactor)

@@ -24,7 +24,7 @@ from twisted_kafka.log.files import (
     parse_partition_directory,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.tools.verify_partition import Finding, PartitionCheck, error, note
+from twisted_kafka.tools.offline.verify_partition import Finding, PartitionCheck, error, note
 
 MARKED: Final = (DELETED_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX)
 CHECKPOINTS: Final = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_CHECKPOINT)

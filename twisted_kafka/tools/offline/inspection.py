@@ -13,9 +13,9 @@ from twisted_kafka.protocol.compiler.codec import MalformedMessageError
 from twisted_kafka.protocol.json_form import to_json
 from twisted_kafka.protocol.records.record import Record
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC
-from twisted_kafka.tools.log_files import DescribeRecord, Item, items
-from twisted_kafka.tools.verify import verify
-from twisted_kafka.tools.verify_partition import ERROR
+from twisted_kafka.tools.offline.log_files import DescribeRecord, Item, items
+from twisted_kafka.tools.offline.verify import verify
+from twisted_kafka.tools.offline.verify_partition import ERROR
 
 EXIT_FOUND = 1
 """Exit status for errors in the files."""

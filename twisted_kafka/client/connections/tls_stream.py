@@ -9,7 +9,7 @@ from OpenSSL import SSL
 from service_identity import CertificateError, VerificationError
 from service_identity.pyopenssl import verify_hostname, verify_ip_address
 
-from twisted_kafka.client.addresses import is_address
+from twisted_kafka.client.connections.addresses import is_address
 from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError, Refusal
 from twisted_kafka.tls.ssl_context import is_end_of_file, openssl_reason, reason_of
 

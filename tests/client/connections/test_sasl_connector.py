@@ -11,10 +11,10 @@ from tests.support.client_harness import FakeConnector, Harness, Outcome
 from tests.support.fake import Fake
 from tests.support.security.scram_client import credential
 from twisted_kafka.client.client_settings import ClientSettings
+from twisted_kafka.client.connections.sasl_connector import SaslConnector
+from twisted_kafka.client.connections.sasl_exchange import ISaslClient
 from twisted_kafka.client.errors import AuthenticationError, ConnectError
 from twisted_kafka.client.network_client import NetworkClient
-from twisted_kafka.client.sasl_connector import SaslConnector
-from twisted_kafka.client.sasl_exchange import ISaslClient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeResponse
