@@ -40,9 +40,9 @@ from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.testing import Broker, Rule
 from twisted_kafka.testing.broker import BrokerError
-from twisted_kafka.testing.faults import Arrival
-from twisted_kafka.testing.injection import Fault
-from twisted_kafka.testing.rules_file import RulesError
+from twisted_kafka.testing.fault_rules.faults import Arrival
+from twisted_kafka.testing.fault_rules.injection import Fault
+from twisted_kafka.testing.fault_rules.rules_file import RulesError
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 confluent_kafka_admin = pytest.importorskip("confluent_kafka.admin")

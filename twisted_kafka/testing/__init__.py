@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from twisted_kafka.testing.broker import Broker
     from twisted_kafka.testing.cluster import Cluster
     from twisted_kafka.testing.control.server import ControlServer
-    from twisted_kafka.testing.faults import Arrival, Faults, Rule
+    from twisted_kafka.testing.fault_rules.faults import Arrival, Faults, Rule
+    from twisted_kafka.testing.fault_rules.injection import Fault
+    from twisted_kafka.testing.fault_rules.rules_file import RulesError, load_rules
     from twisted_kafka.testing.groups import (
         DescribedGroup,
         DescribedShareGroup,
@@ -21,14 +23,12 @@ if TYPE_CHECKING:
         InFlightRecords,
         StreamsMember,
     )
-    from twisted_kafka.testing.injection import Fault
     from twisted_kafka.testing.kafka import BrokerError, Kafka
+    from twisted_kafka.testing.recorded.requests import RecordedRequest, Requests, Selection
     from twisted_kafka.testing.records import Record
     from twisted_kafka.testing.registry.requests import RegistryRequest, RegistryRequests, RegistrySelection
     from twisted_kafka.testing.registry.rules import RegistryAnswer, RegistryArrival, RegistryFaults, RegistryRule
     from twisted_kafka.testing.registry.schema_registry import SchemaRegistry
-    from twisted_kafka.testing.requests import RecordedRequest, Requests, Selection
-    from twisted_kafka.testing.rules_file import RulesError, load_rules
     from twisted_kafka.testing.snapshot import Snapshot, SnapshotError
     from twisted_kafka.testing.waiting import Aio
 
@@ -73,7 +73,7 @@ __all__ = [
 
 _MODULES = {
     "Aio": "testing.waiting",
-    "Arrival": "testing.faults",
+    "Arrival": "testing.fault_rules.faults",
     "Broker": "testing.broker",
     "BrokerError": "testing.kafka",
     "Cluster": "testing.cluster",
@@ -81,13 +81,13 @@ _MODULES = {
     "DescribedGroup": "testing.groups",
     "DescribedShareGroup": "testing.groups",
     "DescribedStreamsGroup": "testing.groups",
-    "Fault": "testing.injection",
-    "Faults": "testing.faults",
+    "Fault": "testing.fault_rules.injection",
+    "Faults": "testing.fault_rules.faults",
     "GroupMember": "testing.groups",
     "InFlightRecords": "testing.groups",
     "Kafka": "testing.kafka",
     "Record": "testing.records",
-    "RecordedRequest": "testing.requests",
+    "RecordedRequest": "testing.recorded.requests",
     "RecordingProxy": "recording.recording_proxy",
     "RegistryAnswer": "testing.registry.rules",
     "RegistryArrival": "testing.registry.rules",
@@ -97,16 +97,16 @@ _MODULES = {
     "RegistryRequests": "testing.registry.requests",
     "RegistryRule": "testing.registry.rules",
     "RegistrySelection": "testing.registry.requests",
-    "Requests": "testing.requests",
-    "Rule": "testing.faults",
-    "RulesError": "testing.rules_file",
+    "Requests": "testing.recorded.requests",
+    "Rule": "testing.fault_rules.faults",
+    "RulesError": "testing.fault_rules.rules_file",
     "SchemaRegistry": "testing.registry.schema_registry",
-    "Selection": "testing.requests",
+    "Selection": "testing.recorded.requests",
     "Snapshot": "testing.snapshot",
     "SnapshotError": "testing.snapshot",
     "StoredSchema": "schema_registry.stored",
     "StreamsMember": "testing.groups",
-    "load_rules": "testing.rules_file",
+    "load_rules": "testing.fault_rules.rules_file",
 }
 
 

@@ -49,12 +49,12 @@ from twisted_kafka.protocol.messages.streams.streams_groups import StreamsGroupD
 from twisted_kafka.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from twisted_kafka.recording.replay import Replay, Report
 from twisted_kafka.testing.clock import Clock
-from twisted_kafka.testing.faults import Faults, Rule
-from twisted_kafka.testing.injection import Fault
-from twisted_kafka.testing.interception import OWN_CLIENT_ID, Interceptor
+from twisted_kafka.testing.fault_rules.faults import Faults, Rule
+from twisted_kafka.testing.fault_rules.injection import Fault
+from twisted_kafka.testing.fault_rules.interception import OWN_CLIENT_ID, Interceptor
+from twisted_kafka.testing.fault_rules.rules_file import Rules, checked_faults, read_rules
 from twisted_kafka.testing.kafka import REQUEST_TIMEOUT_S, BrokerError, Kafka
-from twisted_kafka.testing.requests import Requests
-from twisted_kafka.testing.rules_file import Rules, checked_faults, read_rules
+from twisted_kafka.testing.recorded.requests import Requests
 from twisted_kafka.timing.clock import SystemClock
 
 __all__ = ["Broker", "BrokerError"]

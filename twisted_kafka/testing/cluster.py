@@ -34,11 +34,11 @@ from twisted_kafka.recording.replay import Replay, Report
 from twisted_kafka.testing.arguments import check_text, check_whole
 from twisted_kafka.testing.broker import Broker, settings_of
 from twisted_kafka.testing.clock import Clock
-from twisted_kafka.testing.faults import Faults, Rule
+from twisted_kafka.testing.fault_rules.faults import Faults, Rule
+from twisted_kafka.testing.fault_rules.rules_file import Rules, checked_faults, read_rules
 from twisted_kafka.testing.kafka import REQUEST_TIMEOUT_S, BrokerError, Kafka, check
-from twisted_kafka.testing.requests import Requests
-from twisted_kafka.testing.rules_file import Rules, checked_faults, read_rules
-from twisted_kafka.testing.subjects import groups_of, partitions_of
+from twisted_kafka.testing.recorded.requests import Requests
+from twisted_kafka.testing.recorded.subjects import groups_of, partitions_of
 from twisted_kafka.testing.waiting import check_may_block
 from twisted_kafka.timing.clock import SystemClock
 

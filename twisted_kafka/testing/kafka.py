@@ -82,7 +82,7 @@ from twisted_kafka.security.authorizer.acl_types import AclOperation, PatternTyp
 from twisted_kafka.testing.access import acl_entry, credentials, no_credentials
 from twisted_kafka.testing.arguments import check_number, check_text, check_whole
 from twisted_kafka.testing.clock import Clock
-from twisted_kafka.testing.faults import Faults, Rule
+from twisted_kafka.testing.fault_rules.faults import Faults, Rule
 from twisted_kafka.testing.groups import (
     NO_GROUP,
     DescribedGroup,
@@ -97,9 +97,9 @@ from twisted_kafka.testing.groups import (
     share_group_of,
     streams_group_of,
 )
-from twisted_kafka.testing.recorder import RequestRecorder
+from twisted_kafka.testing.recorded.recorder import RequestRecorder
+from twisted_kafka.testing.recorded.requests import Requests
 from twisted_kafka.testing.records import Headers, Record, Value, Values, batches_of, records_of
-from twisted_kafka.testing.requests import Requests
 from twisted_kafka.testing.snapshot import Snapshot, SnapshotError, first_line
 from twisted_kafka.testing.waiting import LOOK_S, Aio, check_may_block
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from twisted_kafka.testing import SchemaRegistry
     from twisted_kafka.testing.broker import Broker
     from twisted_kafka.testing.cluster import Cluster
+    from twisted_kafka.testing.fault_rules.rules_file import Rules
     from twisted_kafka.testing.kafka import Kafka
-    from twisted_kafka.testing.rules_file import Rules
 
 T = TypeVar("T", bound="Kafka")
 
@@ -70,7 +70,7 @@ def _in_one_line() -> Iterator[None]:
     """Fail the test with one line, without a traceback, when its marker is wrong or its broker cannot start."""
     from twisted_kafka.broker.errors import StartError
     from twisted_kafka.config.errors import ConfigError
-    from twisted_kafka.testing.rules_file import RulesError
+    from twisted_kafka.testing.fault_rules.rules_file import RulesError
 
     try:
         yield

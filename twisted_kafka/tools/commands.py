@@ -49,7 +49,9 @@ COMMANDS: Final = {
     "verify": Command("offline.inspection", "check a log directory of a stopped broker", "add_verify", _FILES),
     "set-password": Command("offline.passwords", "set a user's password in a stopped broker", raises=_FILES),
     "certificates": Command("certificates", "make certificates for development"),
-    "metadata": Command("offline.metadata", "move a stopped broker's metadata between the embedded store and ZooKeeper", raises=_FILES),
+    "metadata": Command(
+        "offline.metadata", "move a stopped broker's metadata between the embedded store and ZooKeeper", raises=_FILES
+    ),
     "doctor": Command("doctor", "find out why clients cannot work with a Kafka broker, this one or Apache Kafka"),
     "record": Command("recordings", "record the requests of clients to any Kafka broker, as a proxy in front of it", "add_record"),
     "replay": Command("recordings", "send recorded requests to a broker, and report every answer that differs", "add_replay"),

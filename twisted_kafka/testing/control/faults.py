@@ -4,9 +4,9 @@ from typing import Any
 
 from twisted_kafka.testing.control.call import Call
 from twisted_kafka.testing.control.errors import ControlError
-from twisted_kafka.testing.faults import Rule
-from twisted_kafka.testing.injection import Fault
-from twisted_kafka.testing.rules_file import rules_of
+from twisted_kafka.testing.fault_rules.faults import Rule
+from twisted_kafka.testing.fault_rules.injection import Fault
+from twisted_kafka.testing.fault_rules.rules_file import rules_of
 
 
 def list_faults(call: Call) -> Any:

@@ -9,9 +9,9 @@ from twisted_kafka.recording.batches_form import read_value, write_value
 from twisted_kafka.recording.message_form import write_message
 from twisted_kafka.testing.control.call import Fields
 from twisted_kafka.testing.control.errors import bad
+from twisted_kafka.testing.recorded.requests import RecordedRequest
+from twisted_kafka.testing.recorded.subjects import Partition
 from twisted_kafka.testing.records import NOW, Record
-from twisted_kafka.testing.requests import RecordedRequest
-from twisted_kafka.testing.subjects import Partition
 
 _MAX_TIMESTAMP_MS: Final = 2**63 - 1
 _TITLES: Final = {key.title for key in ApiKey}

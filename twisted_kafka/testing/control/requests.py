@@ -12,7 +12,7 @@ from twisted_kafka.protocol.json_form import json_name
 from twisted_kafka.testing.control.call import Call
 from twisted_kafka.testing.control.errors import bad
 from twisted_kafka.testing.control.forms import write_request
-from twisted_kafka.testing.requests import Requests, Selection, api_key
+from twisted_kafka.testing.recorded.requests import Requests, Selection, api_key
 
 MAX_REQUESTS: Final = 1000
 """An answer has at most this many requests; a query with its ``next`` returns further ones."""

@@ -9,8 +9,8 @@ from twisted_kafka.testing.broker import Broker
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.cluster import Cluster
 from twisted_kafka.testing.control.errors import ControlError
-from twisted_kafka.testing.faults import Faults, Rule
-from twisted_kafka.testing.injection import Fault
+from twisted_kafka.testing.fault_rules.faults import Faults, Rule
+from twisted_kafka.testing.fault_rules.injection import Fault
 
 if TYPE_CHECKING:
     from twisted_kafka.testing import SchemaRegistry

@@ -16,8 +16,8 @@ from twisted_kafka.schema_registry.errors import RegistryError, status_of
 from twisted_kafka.schema_registry.registry import Registry
 from twisted_kafka.system import machine
 from twisted_kafka.testing.clock import Clock
+from twisted_kafka.testing.fault_rules.injection import Fault, Firing
 from twisted_kafka.testing.http_server import MAX_BODY_BYTES, MAX_UNDER_WAY, HttpRequest, HttpServer
-from twisted_kafka.testing.injection import Fault, Firing
 from twisted_kafka.testing.registry.requests import RegistryRequest, RegistryRequests
 from twisted_kafka.testing.registry.rules import RegistryAnswer, RegistryArrival, RegistryFaults, RegistryRule
 from twisted_kafka.timing.timer import Timer

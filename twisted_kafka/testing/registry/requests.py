@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from typing_extensions import override
 
+from twisted_kafka.testing.recorded.selections import OUTCOMES, BaseRequest, BaseRequests, BaseSelection
 from twisted_kafka.testing.registry.rules import check_api
-from twisted_kafka.testing.selections import OUTCOMES, BaseRequest, BaseRequests, BaseSelection
 
 __tracebackhide__ = True
 

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from twisted_kafka.schema_registry.api import ROUTES
 from twisted_kafka.schema_registry.errors import status_of
-from twisted_kafka.testing.injection import BaseFaults, BaseRule, check_outcome
+from twisted_kafka.testing.fault_rules.injection import BaseFaults, BaseRule, check_outcome
 
 __tracebackhide__ = True
 

@@ -13,7 +13,7 @@ from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, 
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.testing import Broker, BrokerError, Cluster, Kafka, Rule
-from twisted_kafka.testing.faults import Arrival, Faults
+from twisted_kafka.testing.fault_rules.faults import Arrival, Faults
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 

@@ -17,10 +17,10 @@ from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.types import uuid_from_text
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.server.error_counts import error_places
-from twisted_kafka.testing.answers import DISK_ERRORS, LEADER_APIS
-from twisted_kafka.testing.injection import BaseFaults, BaseRule, check_outcome
-from twisted_kafka.testing.requests import api_key, api_name, sender_of
-from twisted_kafka.testing.subjects import Partition, apis_that_name
+from twisted_kafka.testing.fault_rules.answers import DISK_ERRORS, LEADER_APIS
+from twisted_kafka.testing.fault_rules.injection import BaseFaults, BaseRule, check_outcome
+from twisted_kafka.testing.recorded.requests import api_key, api_name, sender_of
+from twisted_kafka.testing.recorded.subjects import Partition, apis_that_name
 
 __tracebackhide__ = True
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from twisted_kafka.testing import Broker, Cluster, Rule
-from twisted_kafka.testing.faults import Faults
-from twisted_kafka.testing.injection import MAX_RULES
-from twisted_kafka.testing.rules_file import MAX_FILE_BYTES, RulesError, load_rules, rules_of
+from twisted_kafka.testing.fault_rules.faults import Faults
+from twisted_kafka.testing.fault_rules.injection import MAX_RULES
+from twisted_kafka.testing.fault_rules.rules_file import MAX_FILE_BYTES, RulesError, load_rules, rules_of
 
 _YAML = """
 # The second produce to orders fails.

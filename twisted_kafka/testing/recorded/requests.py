@@ -13,8 +13,8 @@ from typing_extensions import override
 from twisted_kafka.protocol.api import ApiKey, request_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.testing.selections import OUTCOMES, BaseRequest, BaseRequests, BaseSelection
-from twisted_kafka.testing.subjects import Partition
+from twisted_kafka.testing.recorded.selections import OUTCOMES, BaseRequest, BaseRequests, BaseSelection
+from twisted_kafka.testing.recorded.subjects import Partition
 
 __tracebackhide__ = True
 

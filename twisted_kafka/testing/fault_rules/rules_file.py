@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from twisted_kafka.system.installation import install_command
-from twisted_kafka.testing.faults import Faults, Rule
-from twisted_kafka.testing.injection import MAX_RULES
+from twisted_kafka.testing.fault_rules.faults import Faults, Rule
+from twisted_kafka.testing.fault_rules.injection import MAX_RULES
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 

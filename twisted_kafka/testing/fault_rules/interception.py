@@ -20,11 +20,11 @@ from twisted_kafka.server.error_counts import error_places, first_error
 from twisted_kafka.server.error_responses import answers_each, error_response, merge_answers, version_of_each
 from twisted_kafka.server.interception import IRequestHandling, MakeApis
 from twisted_kafka.system import machine
-from twisted_kafka.testing.answers import DISK_ERRORS, claim_leader, spoil_fetch, spoil_offsets
-from twisted_kafka.testing.faults import Arrival, Call, Faults, Rule
-from twisted_kafka.testing.injection import Fault, Firing
-from twisted_kafka.testing.requests import RecordedRequest, Requests, api_name
-from twisted_kafka.testing.subjects import FetchSessions, Partition, groups_of, partitions_of, split, topic_ids_of
+from twisted_kafka.testing.fault_rules.answers import DISK_ERRORS, claim_leader, spoil_fetch, spoil_offsets
+from twisted_kafka.testing.fault_rules.faults import Arrival, Call, Faults, Rule
+from twisted_kafka.testing.fault_rules.injection import Fault, Firing
+from twisted_kafka.testing.recorded.requests import RecordedRequest, Requests, api_name
+from twisted_kafka.testing.recorded.subjects import FetchSessions, Partition, groups_of, partitions_of, split, topic_ids_of
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 

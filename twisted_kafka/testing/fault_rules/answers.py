@@ -7,7 +7,7 @@ from typing import Any, Final
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.fetch import FetchableTopicResponse, PartitionData
-from twisted_kafka.testing.subjects import IsAbout, Partition
+from twisted_kafka.testing.recorded.subjects import IsAbout, Partition
 
 LEADER_APIS: Final = (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS)
 """The APIs that a rule with ``leader`` affects."""

@@ -3,7 +3,7 @@
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.recording.recording import Exchange, Recording
 from twisted_kafka.system import machine
-from twisted_kafka.testing.requests import RecordedRequest
+from twisted_kafka.testing.recorded.requests import RecordedRequest
 
 _KEYS = {key.title: key for key in ApiKey}
 
