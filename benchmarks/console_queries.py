@@ -34,11 +34,11 @@ from twisted_kafka.console.queries.cluster import cluster
 from twisted_kafka.console.queries.directories import directories
 from twisted_kafka.console.queries.findings import findings
 from twisted_kafka.console.queries.groups import group, groups
-from twisted_kafka.console.queries.messages import MessagesAsked, messages
 from twisted_kafka.console.queries.overview import overview
 from twisted_kafka.console.queries.paging import Asked
-from twisted_kafka.console.queries.topic import topic
-from twisted_kafka.console.queries.topics import topics
+from twisted_kafka.console.queries.records.messages import MessagesAsked, messages
+from twisted_kafka.console.queries.topics.topic import topic
+from twisted_kafka.console.queries.topics.topics import topics
 from twisted_kafka.console.queries.transactions import transactions
 from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest
 from twisted_kafka.protocol.messages.offsets import (

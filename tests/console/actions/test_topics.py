@@ -10,8 +10,8 @@ from twisted_kafka.console.actions.topics import AddPartitions, CreateTopic, Del
 from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.record_forms import Written
 from twisted_kafka.console.cluster.session import Session
-from twisted_kafka.console.queries.messages import message
-from twisted_kafka.console.queries.topic import topic
+from twisted_kafka.console.queries.records.messages import message
+from twisted_kafka.console.queries.topics.topic import topic
 
 
 def test_the_life_of_a_topic(session: Session, name: Callable[[str], str]) -> None:

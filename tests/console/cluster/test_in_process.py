@@ -12,10 +12,10 @@ from tests.support.eventually import eventually
 from twisted_kafka.console.cluster.in_process import MOST_KEPT, KeptResults
 from twisted_kafka.console.cluster.problems import CommandError, TryAgainError
 from twisted_kafka.console.cluster.record_forms import Written
-from twisted_kafka.console.queries.catalogue import catalogue
-from twisted_kafka.console.queries.messages import MessagesAsked, messages
 from twisted_kafka.console.queries.paging import Asked
-from twisted_kafka.console.queries.topics import topics
+from twisted_kafka.console.queries.records.messages import MessagesAsked, messages
+from twisted_kafka.console.queries.topics.catalogue import catalogue
+from twisted_kafka.console.queries.topics.topics import topics
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest

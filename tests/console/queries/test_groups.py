@@ -9,7 +9,7 @@ from twisted_kafka.console.cluster.record_forms import Written
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.groups import group, groups
 from twisted_kafka.console.queries.paging import Asked
-from twisted_kafka.console.queries.topic import topic as describe_topic
+from twisted_kafka.console.queries.topics.topic import topic as describe_topic
 from twisted_kafka.protocol.messages.share.share_groups import ShareGroupHeartbeatRequest
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from twisted_kafka.console.cluster.session import Session
-from twisted_kafka.console.queries.catalogue import catalogue, counts
+from twisted_kafka.console.queries.topics.catalogue import catalogue, counts
 
 
 @dataclass(frozen=True, slots=True)

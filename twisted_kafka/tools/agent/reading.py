@@ -6,19 +6,19 @@ from twisted_kafka.console.cluster.groups import KINDS
 from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.queries.access import acls, may, quotas, users
 from twisted_kafka.console.queries.cluster import cluster
-from twisted_kafka.console.queries.conditions import FORM
 from twisted_kafka.console.queries.directories import directories
 from twisted_kafka.console.queries.findings import findings
 from twisted_kafka.console.queries.groups import group, groups
 from twisted_kafka.console.queries.logged import LogFilter, logged
-from twisted_kafka.console.queries.messages import MessagesAsked, message, messages
 from twisted_kafka.console.queries.overview import overview
 from twisted_kafka.console.queries.paging import Asked
+from twisted_kafka.console.queries.records.conditions import FORM
+from twisted_kafka.console.queries.records.messages import MessagesAsked, message, messages
+from twisted_kafka.console.queries.records.values import FORMS
 from twisted_kafka.console.queries.settings import TYPES, settings
-from twisted_kafka.console.queries.topic import topic
-from twisted_kafka.console.queries.topics import topics
+from twisted_kafka.console.queries.topics.topic import topic
+from twisted_kafka.console.queries.topics.topics import topics
 from twisted_kafka.console.queries.transactions import OLD_MINUTES, hanging, transaction, transactions
-from twisted_kafka.console.queries.values import FORMS
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.tools.agent.tool import Argument, Context, Tool
 

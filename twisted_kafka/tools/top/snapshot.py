@@ -9,9 +9,9 @@ from twisted_kafka.console.cluster.groups import CLASSIC, CONSUMER, STREAMS, all
 from twisted_kafka.console.cluster.offsets import LATEST, offsets_at
 from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.session import Session
-from twisted_kafka.console.queries.catalogue import TopicShape, counts, shape_of
 from twisted_kafka.console.queries.groups import lag_of
 from twisted_kafka.console.queries.overview import Broker, brokers_of
+from twisted_kafka.console.queries.topics.catalogue import TopicShape, counts, shape_of
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from twisted_kafka.console.queries.messages import NEWEST, MessagesAsked, message, messages
-from twisted_kafka.console.queries.tail import tail
-from twisted_kafka.console.queries.values import FORMS, JSON, Shown
+from twisted_kafka.console.queries.records.messages import NEWEST, MessagesAsked, message, messages
+from twisted_kafka.console.queries.records.tail import tail
+from twisted_kafka.console.queries.records.values import FORMS, JSON, Shown
 from twisted_kafka.console.web.call import Call, Page, Viewer
 from twisted_kafka.console.web.context import ConsoleContext
 from twisted_kafka.console.web.pages.lists import needed

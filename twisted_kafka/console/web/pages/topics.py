@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from twisted_kafka.console.queries.topic import topic
-from twisted_kafka.console.queries.topics import topics
+from twisted_kafka.console.queries.topics.topic import topic
+from twisted_kafka.console.queries.topics.topics import topics
 from twisted_kafka.console.web.call import Call, Page
 from twisted_kafka.console.web.pages.lists import asked, needed
 

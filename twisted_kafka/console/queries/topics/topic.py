@@ -8,10 +8,10 @@ from typing import Final
 from twisted_kafka.console.cluster.groups import CLASSIC, CONSUMER, STREAMS, all_committed, listed
 from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.session import Session
-from twisted_kafka.console.queries.catalogue import TopicShape, shape_of
 from twisted_kafka.console.queries.groups import lag_of
 from twisted_kafka.console.queries.settings import Setting, settings
-from twisted_kafka.console.queries.sizes import extent, sizes
+from twisted_kafka.console.queries.topics.catalogue import TopicShape, shape_of
+from twisted_kafka.console.queries.topics.sizes import extent, sizes
 from twisted_kafka.protocol.compiler.types import NO_UUID, uuid_text
 from twisted_kafka.protocol.topic_partition import TopicPartition
 

@@ -14,8 +14,8 @@ from twisted_kafka.console.cluster.offsets import EARLIEST, LATEST, offsets_at
 from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.reader import Limits, Reader
 from twisted_kafka.console.cluster.session import Session
-from twisted_kafka.console.queries.avro_values import AvroReader, as_json
-from twisted_kafka.console.queries.values import AUTO, Shown, parsed, shown
+from twisted_kafka.console.queries.records.avro_values import AvroReader, as_json
+from twisted_kafka.console.queries.records.values import AUTO, Shown, parsed, shown
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 TOPIC: Final = "_schemas"

@@ -7,7 +7,7 @@ from twisted_kafka.console.cluster.record_forms import Written
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.overview import overview
 from twisted_kafka.console.queries.paging import Asked
-from twisted_kafka.console.queries.topics import topics
+from twisted_kafka.console.queries.topics.topics import topics
 
 
 def test_pages_of_topics(session: Session, name: Callable[[str], str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from twisted_kafka.console.cluster.record_forms import Seen
-from twisted_kafka.console.queries.values import parsed
+from twisted_kafka.console.queries.records.values import parsed
 
 MOST_CONDITIONS: Final = 20
 FORM: Final = (

@@ -6,7 +6,7 @@ from typing import Final
 from twisted_kafka.console.cluster.offsets import LATEST, READ_COMMITTED, offsets_at
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.bounds import Bounds
-from twisted_kafka.console.queries.messages import Message, MessagesAsked, cursor_of, cursor_positions, messages
+from twisted_kafka.console.queries.records.messages import Message, MessagesAsked, cursor_of, cursor_positions, messages
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 

@@ -17,9 +17,9 @@ from twisted_kafka.console.cluster.reader import Limits, Reader
 from twisted_kafka.console.cluster.record_forms import Seen
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.bounds import DEFAULT, Bounds, Budget
-from twisted_kafka.console.queries.conditions import Condition, parse_conditions
-from twisted_kafka.console.queries.schemas import Values
-from twisted_kafka.console.queries.values import AUTO, SHOWN_CHARACTERS, WHOLE_CHARACTERS, Shown, shown
+from twisted_kafka.console.queries.records.conditions import Condition, parse_conditions
+from twisted_kafka.console.queries.records.schemas import Values
+from twisted_kafka.console.queries.records.values import AUTO, SHOWN_CHARACTERS, WHOLE_CHARACTERS, Shown, shown
 from twisted_kafka.protocol.records.record import TimestampType
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock

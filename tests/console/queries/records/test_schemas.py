@@ -11,9 +11,9 @@ import pytest
 from tests.support.console import make_topic, write
 from twisted_kafka.console.cluster.record_forms import Written
 from twisted_kafka.console.cluster.session import Session
-from twisted_kafka.console.queries.avro_values import MOST_VALUES, AvroError, AvroReader, as_json
-from twisted_kafka.console.queries.messages import MessagesAsked, message, messages
-from twisted_kafka.console.queries.schemas import Schemas, decoder_of
+from twisted_kafka.console.queries.records.avro_values import MOST_VALUES, AvroError, AvroReader, as_json
+from twisted_kafka.console.queries.records.messages import MessagesAsked, message, messages
+from twisted_kafka.console.queries.records.schemas import Schemas, decoder_of
 from twisted_kafka.timing.clock import ManualClock
 
 CLOCK = ManualClock()

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from twisted_kafka.console.cluster.session import Session
-from twisted_kafka.console.queries.catalogue import TopicShape, catalogue
 from twisted_kafka.console.queries.paging import Asked, Page, paged
-from twisted_kafka.console.queries.sizes import extent, sizes
+from twisted_kafka.console.queries.topics.catalogue import TopicShape, catalogue
+from twisted_kafka.console.queries.topics.sizes import extent, sizes
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 MOST_PARTITIONS: Final = 2_000

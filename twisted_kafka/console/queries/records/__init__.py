@@ -1,0 +1,1 @@
+"""Records of a topic: a page of them, or as they arrive, with conditions, as text."""
