@@ -87,6 +87,37 @@ def test_a_fetch_waits_for_the_first_record(topic: Topic) -> None:
         assert acquired_of(one.received_fetch()) == [(0, 0, 1)]
 
 
+def acquired_by_partition(response: Any) -> dict[int, list[tuple[int, int]]]:
+    """Return the offsets that each partition of a response has; partitions without records have none."""
+    partitions = [each for topic in response.responses for each in topic.partitions]
+    return {each.partition_index: [(it.first_offset, it.last_offset) for it in each.acquired_records] for each in partitions}
+
+
+def test_the_first_fetch_of_a_group_has_the_records_of_one_partition(make: Callable[..., Topic]) -> None:
+    """Kafka 4.4.0 answers when the first share partition is loaded, and librdkafka's tests expect it (0179)."""
+    topic = make(3)
+    for partition in range(3):
+        topic.produce("a", "b", partition=partition)
+    with topic.member("one", 0, 1, 2) as one, topic.member("two", 0, 1, 2) as two:
+        assert acquired_by_partition(one.fetch()) == {0: [(0, 1)]}
+        assert acquired_by_partition(one.fetch()) == {1: [(0, 1)], 2: [(0, 1)]}
+        for partition in range(3):
+            topic.produce("c", partition=partition)
+        assert acquired_by_partition(two.fetch()) == {0: [(2, 2)], 1: [(2, 2)], 2: [(2, 2)]}
+
+
+def test_the_first_fetch_looks_further_if_the_first_partition_has_not_enough(make: Callable[..., Topic]) -> None:
+    topic = make(2)
+    topic.produce("a", partition=1)
+    with topic.member("one", 0, 1) as one:
+        assert acquired_by_partition(one.fetch(max_wait_ms=60_000)) == {0: [], 1: [(0, 0)]}
+    topic = make(2)
+    for partition in range(2):
+        topic.produce("a", partition=partition)
+    with topic.member("one", 0, 1) as one:
+        assert acquired_by_partition(one.fetch(max_wait_ms=60_000, min_bytes=100)) == {0: [(0, 0)], 1: [(0, 0)]}
+
+
 @pytest.mark.parametrize("limits", [{"max_records": 0}, {"max_bytes": 0}])
 def test_a_fetch_for_nothing_is_answered_at_once(topic: Topic, limits: dict[str, int]) -> None:
     with topic.member("one") as one:

@@ -35,6 +35,8 @@ class Fetched(NamedTuple):
     result: Result = OK
     records: Buffer | FileRegion = b""
     acquired: tuple[Acquired, ...] = ()
+    is_tried: bool = True
+    """Whether the fetch looked at the partition. If it did not, a later one does."""
 
 
 class ShareFetchAnswer(Future[list[Fetched]]):

@@ -45,12 +45,16 @@ _EARLIEST: Final = -2
 _LATEST: Final = -1
 _NOT_LEADER: Final = Result(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _NOT_LOADED: Final = Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+_UNTRIED: Final = Fetched(is_tried=False)
 
 Target = tuple[PartitionId, TopicPartition]
 """A partition of a request, and its name."""
 
 Returned = list[tuple[TopicPartition, Result]]
 """The partitions in which a member that has gone still had records, with their numbers."""
+
+_Ready = tuple[int, TopicPartition, SharePartition]
+"""A share partition whose fetch lock the caller has: its position in the fetch, its name and itself."""
 
 OnLost = Callable[[GroupNote, Sequence[TopicNote], Mapping[str, ShareCounts]], object]
 """Takes the group and member, the topics' partitions, and how many records the member has lost of each topic."""
@@ -61,7 +65,7 @@ _log = Logger()
 class _Fetch:
     """A ShareFetch: its parameters, and a share partition or an error for each of its partitions."""
 
-    __slots__ = ("began_ns", "group_id", "isolation", "member_id", "params", "targets")
+    __slots__ = ("began_ns", "group_id", "isolation", "made", "member_id", "params", "targets")
 
     def __init__(
         self,
@@ -70,13 +74,16 @@ class _Fetch:
         params: ShareFetchParams,
         isolation: FetchIsolation,
         targets: list[tuple[TopicPartition, SharePartition | Result]],
+        made: frozenset[SharePartitionKey],
         began_ns: int,
     ) -> None:
+        """``made`` are the share partitions that did not exist before this fetch."""
         self.group_id = group_id
         self.member_id = member_id
         self.params = params
         self.isolation = isolation
         self.targets = targets
+        self.made = made
         self.began_ns = began_ns
 
 
@@ -317,23 +324,24 @@ class SharePartitionManager:
         """Acquire records of the partitions, in the order of ``asked``; return a future if there is something to wait for."""
         configs = self._environment.configs(group_id)
         isolation = FetchIsolation.TXN_COMMITTED if configs.isolation_level == READ_COMMITTED else FetchIsolation.HIGH_WATERMARK
-        targets = [(name, self._target(SharePartitionKey(group_id, *identity), name)) for identity, name in asked]
-        clock = self._environment.clock
-        fetch = _Fetch(group_id, member_id, params, isolation, targets, clock.monotonic_ns())
+        keys = [SharePartitionKey(group_id, *identity) for identity, _ in asked]
+        made = frozenset(key for key in keys if key not in self._partitions)
+        targets = [(name, self._target(key, name)) for key, (_, name) in zip(keys, asked, strict=True)]
+        fetch = _Fetch(group_id, member_id, params, isolation, targets, made, self._environment.clock.monotonic_ns())
         if not targets:
             return []
         if not params.may_wait:
             return self._acquire(fetch, True) or []
         operation = DelayedShareFetch(params, partial(self._acquire, fetch), self.metrics.expired)
         shares = [target for _, target in targets if isinstance(target, SharePartition)]
-        keys = [*(each.key for each in shares), *dict.fromkeys(name for name, _ in targets)]
-        self._purgatory.try_complete_else_watch(operation, keys)
+        watched = [*(each.key for each in shares), *dict.fromkeys(name for name, _ in targets)]
+        self._purgatory.try_complete_else_watch(operation, watched)
         return operation.future.result() if operation.future.done() else operation.future
 
     def _acquire(self, fetch: _Fetch, any_amount: bool) -> list[Fetched] | None:
         """Acquire records for a fetch; return None if there is neither enough nor an error."""
         results: dict[int, Fetched] = {}
-        ready: list[tuple[int, TopicPartition, SharePartition]] = []
+        ready: list[_Ready] = []
         for index, (name, target) in enumerate(fetch.targets):
             failed = self._failure(target)
             if failed is not None:
@@ -341,8 +349,7 @@ class SharePartitionManager:
             elif isinstance(target, SharePartition) and target.lock_fetch():
                 ready.append((index, name, target))
         try:
-            if ready:
-                self._read(fetch, ready, results, any_amount)
+            left_out = self._read_in_turn(fetch, ready, results, any_amount)
         finally:
             for _, _, share in ready:
                 if share.unlock_fetch():
@@ -353,7 +360,7 @@ class SharePartitionManager:
         self.metrics.fetched(fetch.group_id, acquired, len(fetch.targets))
         if acquired:
             self.metrics.acquired(fetch.group_id, (self._environment.clock.monotonic_ns() - fetch.began_ns) / 1e6)
-        return [results.get(index) or Fetched() for index in range(len(fetch.targets))]
+        return [results.get(index) or (_UNTRIED if index in left_out else Fetched()) for index in range(len(fetch.targets))]
 
     @staticmethod
     def _failure(target: SharePartition | Result) -> Result | None:
@@ -365,10 +372,27 @@ class SharePartitionManager:
             return failed if failed.error else _NOT_LEADER
         return None
 
+    def _read_in_turn(self, fetch: _Fetch, ready: list[_Ready], results: dict[int, Fetched], any_amount: bool) -> frozenset[int]:
+        """Read and acquire; return the partitions that are left to later fetches.
+
+        As in Kafka, the first fetch of a group is answered when one share partition is loaded and has enough records. Here all
+        of them may be loaded by then.
+        """
+        made = [each for each in ready if each[2].key in fetch.made]
+        has_waited = any_amount and fetch.params.may_wait
+        if len(made) > 1 and not has_waited:
+            left_out = frozenset(index for index, _, _ in made[1:])
+            self._read(fetch, [each for each in ready if each[0] not in left_out], results, any_amount)
+            if results:
+                return left_out
+        if ready:
+            self._read(fetch, ready, results, any_amount)
+        return frozenset()
+
     def _read(
         self,
         fetch: _Fetch,
-        ready: list[tuple[int, TopicPartition, SharePartition]],
+        ready: list[_Ready],
         results: dict[int, Fetched],
         any_amount: bool,
     ) -> None:

@@ -56,7 +56,7 @@ class ShareSession:
         ids = list(self.partitions)
         if not ids:
             return ids
-        start = self.epoch % len(ids)
+        start = (self.epoch - 1) % len(ids)
         return ids[start:] + ids[:start]
 
 

@@ -294,12 +294,13 @@ class ShareFetchApis:
         size_bytes = 0
         for identity in dict.fromkeys([*found, *results]):
             fetched, result = found.get(identity, Fetched()), results.get(identity)
-            is_new = identity in found and identity in session.unanswered
+            is_tried = identity in found and fetched.is_tried
+            is_new = is_tried and identity in session.unanswered
             if not (is_new or fetched.result.error or fetched.acquired or result is not None):
                 continue
             if fetched.result.error and identity in session.partitions:
                 session.unanswered.add(identity)
-            elif identity in found:
+            elif is_tried:
                 session.unanswered.discard(identity)
             topic_id, index = identity
             topic = topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id=topic_id, partitions=[]))
