@@ -22,6 +22,7 @@ from twisted_kafka.group_coordinator.state.topic_image import TopicInfo, known_t
 from twisted_kafka.metrics.instruments import Gauge
 from twisted_kafka.metrics.windows import WINDOW_TICKS
 from twisted_kafka.protocol.errors import ErrorCode, UnknownServerError
+from twisted_kafka.protocol.messages.consumer_group_records import ConsumerGroupTargetAssignmentMetadataKey
 from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
@@ -111,6 +112,46 @@ def test_an_assignor_may_not_assign_a_partition_twice() -> None:
     with pytest.raises(UnknownServerError, match="assigned twice"):
         join(bench, "b")
     assert bench.groups.describe_consumer_group("g").group_epoch == 1
+
+
+def epochs(bench: Bench) -> tuple[int, int]:
+    described = bench.groups.describe_consumer_group("g")
+    return described.group_epoch, described.assignment_epoch
+
+
+def beat(bench: Bench, member_id: str, epoch: int) -> Any:
+    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=epoch)
+    return bench.groups.consumer_heartbeat(request, Client("client", "/host"), 1)
+
+
+def test_an_interval_delays_the_next_assignment() -> None:
+    bench = Bench(consumer_assignment_interval_ms=1000)
+    bench.topics.change({"t": 2})
+    assert join(bench, "a").member_epoch == 1
+    bench.clock.advance_ms(999)
+    late = join(bench, "b")
+    assert (late.member_epoch, late.assignment.topic_partitions, epochs(bench)) == (1, [], (2, 1))
+    assert (beat(bench, "a", 1).assignment, epochs(bench)) == (None, (2, 1))
+    bench.restart()
+    assert (beat(bench, "a", 1).assignment, epochs(bench)) == (None, (2, 1))
+    bench.clock.advance_ms(1)
+    assert [each.partitions for each in beat(bench, "a", 1).assignment.topic_partitions] == [[0]]
+    assert epochs(bench) == (2, 2)
+    assert join(bench, "c").error_code == 0
+    assert epochs(bench) == (3, 2)
+    bench.group_config_manager.update("g", {"consumer.assignment.interval.ms": "0"})
+    beat(bench, "b", 1)
+    assert epochs(bench) == (3, 3)
+
+
+def test_without_an_interval_the_records_are_those_of_kafka_3_9() -> None:
+    bench = Bench()
+    bench.topics.change({"t": 2})
+    join(bench, "a")
+    join(bench, "b")
+    assert epochs(bench) == (2, 2)
+    written = [each.value for each in bench.written() if isinstance(each.key, ConsumerGroupTargetAssignmentMetadataKey)]
+    assert [(value.assignment_epoch, value.assignment_timestamp) for value in written] == [(1, 0), (2, 0)]
 
 
 def test_what_is_counted() -> None:

@@ -128,6 +128,8 @@ _DEFAULTS_OF_4: Final = {
 _DEFAULTS_OF_4_1: Final = {"group.coordinator.append.linger.ms": "5", "share.coordinator.append.linger.ms": "5"}
 _DEFAULTS_OF_4_2: Final = {"sasl.oauthbearer.expected.audience": ""}
 
+_DEFAULTS_OF_4_4: Final = {"group.consumer.assignment.interval.ms": "1000"}
+
 _NO_FEATURES: Final[Mapping[str, int]] = {}
 _FEATURES_OF_4_1: Final = {"group.version": 1, "transaction.version": 2}
 _FEATURES_OF_4_2: Final = _FEATURES_OF_4_1 | {"share.version": 1, "streams.version": 1}
@@ -158,6 +160,6 @@ EDITIONS: Final = {
     "3.9": Edition(_CLASSIC, _hidden(_SINCE_4), _NO_FEATURES),
     "4.1": Edition(_DEFAULTS_OF_4 | _DEFAULTS_OF_4_1, _hidden(_GONE_IN_4_1, _SINCE_4_2, _SINCE_4_4), _FEATURES_OF_4_1),
     "4.2": Edition(_DEFAULTS_OF_4 | _DEFAULTS_OF_4_2, _hidden(_GONE_IN_4_1, _SINCE_4_4), _FEATURES_OF_4_2),
-    "4.4": Edition(_DEFAULTS_OF_4 | _DEFAULTS_OF_4_2, _hidden(_GONE_IN_4_1), _FEATURES_OF_4_4),
+    "4.4": Edition(_DEFAULTS_OF_4 | _DEFAULTS_OF_4_2 | _DEFAULTS_OF_4_4, _hidden(_GONE_IN_4_1), _FEATURES_OF_4_4),
 }
 """By the persona's name."""

@@ -44,6 +44,7 @@ _BROKER = """
     group.coordinator.rebalance.protocols group.consumer.session.timeout.ms group.consumer.min.session.timeout.ms
     group.consumer.max.session.timeout.ms group.consumer.heartbeat.interval.ms group.consumer.min.heartbeat.interval.ms
     group.consumer.max.heartbeat.interval.ms group.consumer.max.size group.consumer.assignors group.consumer.migration.policy
+    group.consumer.assignment.interval.ms group.consumer.min.assignment.interval.ms group.consumer.max.assignment.interval.ms
     group.share.session.timeout.ms group.share.min.session.timeout.ms group.share.max.session.timeout.ms
     group.share.heartbeat.interval.ms group.share.min.heartbeat.interval.ms group.share.max.heartbeat.interval.ms
     group.share.assignment.interval.ms group.share.min.assignment.interval.ms group.share.max.assignment.interval.ms

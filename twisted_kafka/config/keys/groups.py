@@ -49,7 +49,7 @@ def _simple(name: str, type_: str, default: Value, doc: str, high: str | None = 
     return GroupKey(name, type_, default, valid, MEDIUM, doc, f"group.{name}", None, high, internal)
 
 
-_OFFLOAD: Final = "Compute target assignments outside of the coordinator's threads; this broker always computes them at once."
+_OFFLOAD: Final = "Compute target assignments outside of the coordinator's threads; neither Kafka 4.4 nor this broker does it."
 
 GROUP_KEYS: Final[dict[str, GroupKey]] = {
     key.name: key

@@ -33,7 +33,7 @@ KEYS: tuple[ConfigKey, ...] = (
               "Maximum size of a record of a compressed batch, decompressed; topics may have their own."),
     ConfigKey("cordoned.log.dirs", LIST, (), None, MEDIUM, PER_BROKER,
               "Log directories that get no new replicas; * for all of them."),
-    ConfigKey("group.consumer.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE,
+    ConfigKey("group.consumer.assignment.interval.ms", INT, 0, at_least(0), MEDIUM, CLUSTER_WIDE,
               "Interval between two target assignments of a consumer group."),
     ConfigKey("group.consumer.min.assignment.interval.ms", INT, 0, at_least(0), MEDIUM, READ_ONLY,
               "Minimum interval between two target assignments of a consumer group."),

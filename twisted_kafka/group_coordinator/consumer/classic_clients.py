@@ -89,7 +89,7 @@ class ClassicClients:
         name, metadata = classic.protocols[0]
         if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol not in (None, name):
             return SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if group.epoch > member.current.epoch and member.current.state is not MemberState.UNREVOKED_PARTITIONS:
+        if group.awaited_epoch > member.current.epoch and member.current.state is not MemberState.UNREVOKED_PARTITIONS:
             self._members.await_join(group.group_id, member)
             return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
         self._members.timers.cancel(SYNC, group.group_id, member.member_id)
@@ -108,7 +108,7 @@ class ClassicClients:
             return ErrorCode.ILLEGAL_GENERATION
         self._members.touch(group.group_id, member)
         is_behind = (
-            current.epoch < group.epoch
+            current.epoch < group.awaited_epoch
             or current.state is MemberState.UNREVOKED_PARTITIONS
             or (current.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member))
         )

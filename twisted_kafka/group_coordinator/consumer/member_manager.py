@@ -39,7 +39,13 @@ class MemberManager:
         self._environment = environment
         self._effects = effects
         self._rebalancer = rebalancer
-        self.updater = MemberUpdater(environment.topics, environment.assignors, environment.clock, environment.metrics)
+        self.updater = MemberUpdater(
+            environment.topics,
+            environment.assignors,
+            environment.clock,
+            environment.metrics,
+            lambda group_id: environment.group_config_manager.number(group_id, "consumer.assignment.interval.ms"),
+        )
         self.timers = MemberTimers(effects.timers, environment.clock)
 
     def loaded(self) -> None:

@@ -3,7 +3,7 @@
 The steps and the order of their records are those of Kafka's GroupMetadataManager.consumerGroupHeartbeat.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
@@ -12,6 +12,7 @@ from twisted_kafka.group_coordinator.consumer.reconciliation import Goal, reconc
 from twisted_kafka.group_coordinator.consumer.regexes import REFRESH_INTERVAL_MS, resolve, resolve_known
 from twisted_kafka.group_coordinator.consumer.target_assignment import Basis, compute_target, subscribed_names
 from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.group_coordinator.modern.assigning import is_old_enough
 from twisted_kafka.group_coordinator.requests import Describable
 from twisted_kafka.group_coordinator.state import consumer_group_records as records
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup, ResolvedRegex, SeenTopics
@@ -68,13 +69,20 @@ class MemberUpdater:
     """Computes updates without changing stored state."""
 
     def __init__(
-        self, topics: MetadataCache, assignors: Mapping[str, ConsumerGroupAssignor], clock: IClock, metrics: GroupCoordinatorMetrics
+        self,
+        topics: MetadataCache,
+        assignors: Mapping[str, ConsumerGroupAssignor],
+        clock: IClock,
+        metrics: GroupCoordinatorMetrics,
+        interval_ms: Callable[[str], int],
     ) -> None:
+        """``interval_ms`` returns a group's ``consumer.assignment.interval.ms``."""
         self._topics = topics
         self._assignors = assignors
         self._default_assignor = next(iter(assignors.values()))
         self._clock = clock
         self._metrics = metrics
+        self._interval_ms = interval_ms
 
     @property
     def snapshot(self) -> MetadataSnapshot:
@@ -99,11 +107,13 @@ class MemberUpdater:
             epoch += 1
             written.append(records.group_epoch(group.group_id, epoch))
             self._metrics.rebalance_began()
-        if epoch > group.target_epoch:
+        interval_ms, now_ms = self._interval_ms(group.group_id), self._clock.wall_ms()
+        if epoch > group.target_epoch and is_old_enough(group.assigned_ms, interval_ms, now_ms):
             assignor = self._assignor(group, old_profile, change.profile)
             basis = Basis(member, change.replaces, subscriptions.topics, subscriptions.regexes)
             target, target_records = compute_target(group, epoch, assignor, basis)
-            written.extend(target_records)
+            # Without an interval the record is Kafka 3.9's, which has no time.
+            written += [*target_records, records.target_epoch(group.group_id, epoch, now_ms if interval_ms else 0)]
         else:
             epoch = group.target_epoch
             target = group.target_of(member)

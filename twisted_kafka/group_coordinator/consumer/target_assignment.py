@@ -40,7 +40,7 @@ def subscribed_names(topics: Iterable[str], regex: str | None, regexes: Mapping[
 def compute_target(
     group: ConsumerGroup, epoch: int, assignor: ConsumerGroupAssignor, basis: Basis
 ) -> tuple[Partitions, list[CoordinatorRecord]]:
-    """Return the target of the member in ``basis``, and the records of the new target assignment.
+    """Return the target of the member in ``basis``, and the records of the targets that change.
 
     Raises UnknownServerError if the assignor fails.
     """
@@ -48,7 +48,7 @@ def compute_target(
     if stepped is not None:
         written = [records.member_target(group.group_id, member_id, partitions) for member_id, partitions in stepped.items()]
         own = stepped.get(basis.member.member_id)
-        return group.target_of(basis.member) if own is None else own, [*written, records.target_epoch(group.group_id, epoch)]
+        return group.target_of(basis.member) if own is None else own, written
     spec = _spec(group, basis)
     assignment = assign(group.group_id, epoch, assignor, spec, check_assignment)
     changed = [
@@ -56,7 +56,6 @@ def compute_target(
         for member_id in spec.members
         if group.target.get(member_id) != assignment.get(member_id, NO_PARTITIONS)
     ]
-    changed.append(records.target_epoch(group.group_id, epoch))
     return assignment.get(basis.member.member_id, NO_PARTITIONS), changed
 
 

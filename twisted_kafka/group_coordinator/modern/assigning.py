@@ -11,6 +11,14 @@ from twisted_kafka.protocol.errors import UnknownServerError
 _log = Logger()
 
 
+def is_old_enough(assigned_ms: int, interval_ms: int, now_ms: int) -> bool:
+    """Return whether a target assignment computed at ``assigned_ms`` is old enough for another one (KIP-1263).
+
+    It is if the clock is before ``assigned_ms``: it was wrong then, or is now.
+    """
+    return not 0 <= now_ms - assigned_ms < interval_ms
+
+
 def assign(
     group_id: str,
     epoch: int,

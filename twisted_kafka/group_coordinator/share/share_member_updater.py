@@ -9,7 +9,7 @@ from typing import NamedTuple
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.group_coordinator.assignors.interface import GroupSpec, MemberSpec, check_shared_assignment
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
-from twisted_kafka.group_coordinator.modern.assigning import assign
+from twisted_kafka.group_coordinator.modern.assigning import assign, is_old_enough
 from twisted_kafka.group_coordinator.modern.topic_hash import TopicHashes
 from twisted_kafka.group_coordinator.state.consumer_group_member import NO_PARTITIONS, Partitions
 from twisted_kafka.group_coordinator.state.share import share_group_records as records
@@ -76,7 +76,8 @@ class ShareMemberUpdater:
         has_new_epoch = epoch > group.epoch
         target, target_epoch = group.target.get(change.member_id, NO_PARTITIONS), group.target_epoch
         now_ms = self._environment.clock.wall_ms()
-        if epoch > target_epoch and self._may_assign(group, now_ms):
+        interval_ms = self._environment.group_config_manager.number(group.group_id, "share.assignment.interval.ms")
+        if epoch > target_epoch and is_old_enough(group.assigned_ms, interval_ms, now_ms):
             target, target_records = self._assign(group, member, epoch, snapshot)
             written += [*target_records, records.target_epoch(group.group_id, epoch, now_ms)]
             target_epoch = epoch
@@ -100,11 +101,6 @@ class ShareMemberUpdater:
         written.append(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
         self._environment.metrics.share_rebalance_began()
         return group.epoch + 1
-
-    def _may_assign(self, group: ShareGroup, now_ms: int) -> bool:
-        """Return whether the last target assignment is old enough for another one (KIP-1263)."""
-        interval_ms = self._environment.group_config_manager.number(group.group_id, "share.assignment.interval.ms")
-        return not 0 <= now_ms - group.assigned_ms < interval_ms
 
     def _assign(
         self, group: ShareGroup, member: ShareGroupMember, epoch: int, snapshot: MetadataSnapshot

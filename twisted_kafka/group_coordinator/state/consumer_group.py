@@ -77,6 +77,11 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Partitions, ConsumerGroupSt
         self._subscriptions: Counter[tuple[frozenset[str], str | None]] = Counter()
         self._assignor_votes: Counter[str] = Counter()
 
+    @property
+    def awaited_epoch(self) -> int:
+        """The epoch that all members can reach now: that of the last targets while an assignment interval delays the next ones."""
+        return self.target_epoch if self.assigned_ms else self.epoch
+
     # changes, called by replay only
 
     def put_profile(self, member_id: str, profile: Profile) -> None:

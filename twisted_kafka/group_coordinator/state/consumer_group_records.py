@@ -103,9 +103,9 @@ def member_profile(group_id: str, member_id: str, profile: Profile | None) -> Co
     return record(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
 
 
-def target_epoch(group_id: str, epoch: int | None) -> CoordinatorRecord:
-    """Return the record of the target assignment's epoch, or with None its tombstone."""
-    value = None if epoch is None else ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
+def target_epoch(group_id: str, epoch: int, assigned_ms: int) -> CoordinatorRecord:
+    """Return the record of the target assignment's epoch, and of when it was computed; 0 without an interval."""
+    value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=assigned_ms)
     return record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
@@ -166,7 +166,7 @@ def group_created(group: ConsumerGroup) -> list[CoordinatorRecord]:
         subscribed_topics(group_id, group.topics),
         group_epoch(group_id, group.epoch),
         *(member_target(group_id, member_id, partitions) for member_id, partitions in group.target.items()),
-        target_epoch(group_id, group.target_epoch),
+        target_epoch(group_id, group.target_epoch, group.assigned_ms),
         *(member_current(group_id, member.member_id, member.current) for member in members),
     ]
 
@@ -206,6 +206,7 @@ def _replay_epoch(group: ConsumerGroup, _: object, value: ConsumerGroupMetadataV
 
 def _replay_target_epoch(group: ConsumerGroup, _: object, value: ConsumerGroupTargetAssignmentMetadataValue | None) -> None:
     group.put_epochs(target_epoch=-1 if value is None else value.assignment_epoch)
+    group.assigned_ms = 0 if value is None else value.assignment_timestamp
 
 
 def _replay_topics(group: ConsumerGroup, _: object, value: ConsumerGroupPartitionMetadataValue | None) -> None:

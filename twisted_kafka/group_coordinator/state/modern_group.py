@@ -28,12 +28,14 @@ class ModernGroup(Group, Generic[M, T, S]):
     protocol_type: ClassVar[str]
     """The protocol type that ListGroups shows."""
 
-    __slots__ = ("_state", "_topic_subscribers", "epoch", "group_id", "members", "target", "target_epoch")
+    __slots__ = ("_state", "_topic_subscribers", "assigned_ms", "epoch", "group_id", "members", "target", "target_epoch")
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.epoch = 0
         self.target_epoch = 0
+        self.assigned_ms = 0
+        """When the last target assignment was computed, in milliseconds since the epoch; 0 if that is unknown."""
         self.members: dict[str, M] = {}
         self.target: dict[str, T] = {}
         self._topic_subscribers: Counter[str] = Counter()

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from twisted_kafka.config.group_configs import StreamsGroupConfigs
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.group_coordinator.environment import GroupEnvironment
+from twisted_kafka.group_coordinator.modern.assigning import is_old_enough
 from twisted_kafka.group_coordinator.modern.topic_hash import TopicHashes
 from twisted_kafka.group_coordinator.state.streams import streams_group_records as records
 from twisted_kafka.group_coordinator.state.streams.configured_topology import ConfiguredTopology, Problem, Status
@@ -202,9 +203,8 @@ class StreamsMemberUpdater:
         return targets.get(change.member_id, NOTHING), group.target_epoch
 
     def _may_assign(self, group: StreamsGroup) -> bool:
-        """Return whether the last target assignment is old enough for another one (KIP-1263)."""
         interval_ms = self._environment.group_config_manager.number(group.group_id, "streams.assignment.interval.ms")
-        return not 0 <= self._environment.clock.wall_ms() - group.assigned_ms < interval_ms
+        return is_old_enough(group.assigned_ms, interval_ms, self._environment.clock.wall_ms())
 
     def assign(
         self,

@@ -56,15 +56,13 @@ class ShareGroup(ModernGroup[ShareGroupMember, Partitions, ShareGroupState]):
     type = SHARE
     protocol_type = SHARE
 
-    __slots__ = ("_lacks_some", "assigned_ms", "metadata_hash", "partitions", "seen")
+    __slots__ = ("_lacks_some", "metadata_hash", "partitions", "seen")
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.epoch = self.target_epoch = INITIAL_EPOCH
         self.metadata_hash = 0
         """The hash of the subscribed topics' metadata that the epoch belongs to."""
-        self.assigned_ms = 0
-        """When the last target assignment was computed, in milliseconds since the epoch; 0 if that is unknown."""
         self.partitions: SharePartitions | None = None
         """None without a record of them."""
         self.seen: object = None

@@ -69,7 +69,6 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, Tasks, StreamsGroupState]):
         "_standby",
         "_static_ids",
         "_warmup",
-        "assigned_ms",
         "basis",
         "configured",
         "endpoint_epoch",
@@ -84,8 +83,6 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, Tasks, StreamsGroupState]):
         self.epoch = self.target_epoch = INITIAL_EPOCH
         self.topology: Topology | None = None
         self.basis = GroupBasis()
-        self.assigned_ms = 0
-        """When the last target assignment was computed, in milliseconds since the epoch; 0 if that is unknown."""
         self._static_ids: dict[str, str] = {}
         self._active: _Owners = {}
         self._standby: _Owners = {}
