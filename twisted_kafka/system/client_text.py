@@ -1,15 +1,16 @@
-"""The form of clients' texts in logs and metrics: limited in length, and without characters that control a terminal."""
+"""The form of clients' texts in logs and metrics: limited in length, and without characters that control or mislead a reader."""
 
 import hashlib
-import re
 from typing import Final
+from unicodedata import category
 
 TEXT_CHARACTERS: Final = 256
 """Most characters of a text that are shown."""
 
 _HASH_BYTES: Final = 8
-_UNPRINTABLE: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]")
-"""Control characters, line separators, and halves of characters, which no encoding has."""
+_UNPRINTABLE: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+"""Unicode's categories of control characters, of invisible ones such as those that turn text round, of halves of characters,
+which no encoding has, and of line separators."""
 
 
 def bounded_text(text: str, most_characters: int = TEXT_CHARACTERS) -> str:
@@ -21,9 +22,7 @@ def bounded_text(text: str, most_characters: int = TEXT_CHARACTERS) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text with escapes, such as ``\\x1b``, for characters that begin another line or control a terminal."""
-    return text if text.isprintable() else _UNPRINTABLE.sub(_escape, text)
-
-
-def _escape(found: "re.Match[str]") -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
+    """Return the text with escapes, such as ``\\x1b``, for invisible characters and those that end lines or control terminals."""
+    if text.isprintable():
+        return text
+    return "".join(each.encode("unicode_escape").decode("ascii") if category(each) in _UNPRINTABLE else each for each in text)
