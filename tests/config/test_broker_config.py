@@ -73,6 +73,10 @@ def test_values_are_parsed_by_type() -> None:
     ("key", "text", "allowed"),
     [
         ("num.io.threads", "0", "at least 1"),
+        ("console.hosts", "kafka.example.com,a b", "a list of host names, without schemes, ports and wildcards"),
+        ("console.hosts", "kafka.example.com:8080", "a list of host names, without schemes, ports and wildcards"),
+        ("console.hosts", "https://kafka", "a list of host names, without schemes, ports and wildcards"),
+        ("console.hosts", "*.example.com", "a list of host names, without schemes, ports and wildcards"),
         ("num.io.threads", "many", "a whole number of 32 bits"),
         ("num.io.threads", "2147483648", "a whole number of 32 bits"),
         ("num.io.threads", "1_0", "a whole number of 32 bits"),

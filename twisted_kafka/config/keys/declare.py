@@ -3,6 +3,7 @@
 Declarations are plain tuples, because the broker creates all of them before it does anything else.
 """
 
+import re
 from typing import Final, NamedTuple, Protocol
 
 # Types, by Kafka's names (ConfigDef.Type).
@@ -37,6 +38,10 @@ MECHANISM: Final = "mechanism"
 MAX_INT: Final = (1 << 31) - 1
 MAX_LONG: Final = (1 << 63) - 1
 MAX_DOUBLE: Final = 1.7976931348623157e308
+
+_LABEL: Final = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
+_MOST_HOST_CHARACTERS: Final = 253
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """A parsed value: LIST is a tuple, PASSWORD a str, None is Kafka's null."""
@@ -120,6 +125,20 @@ class NotEmpty(NamedTuple):
     def accepts(self, value: Value) -> bool:
         """Return whether the value is not empty."""
         return value != ""
+
+
+class HostNames(NamedTuple):
+    """A list of host names as in a URL: those of RFC 1123, and with underscores."""
+
+    @property
+    def allowed(self) -> str:
+        """The rule as a phrase."""
+        return "a list of host names, without schemes, ports and wildcards"
+
+    def accepts(self, value: Value) -> bool:
+        """Return whether every item is a host name."""
+        assert isinstance(value, tuple)
+        return all(len(str(each)) <= _MOST_HOST_CHARACTERS and _HOST_NAME.fullmatch(str(each)) for each in value)
 
 
 class ReplicaList(NamedTuple):

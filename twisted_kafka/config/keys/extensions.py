@@ -15,6 +15,7 @@ from twisted_kafka.config.keys.declare import (
     Between,
     ConfigKey,
     EachOf,
+    HostNames,
     OneOf,
     at_least,
 )
@@ -83,7 +84,7 @@ KEYS: tuple[ConfigKey, ...] = (
               "Let the console's users change topics, groups and records, as far as ACLs allow; otherwise it only reads."),
     ConfigKey("console.session.timeout.ms", LONG, 1_800_000, at_least(1000), LOW, READ_ONLY,
               "Time without a request after which a user of the console has to log in again."),
-    ConfigKey("console.hosts", LIST, (), None, LOW, READ_ONLY,
+    ConfigKey("console.hosts", LIST, (), HostNames(), LOW, READ_ONLY,
               "Host names under which browsers may reach the console, besides localhost, addresses and names of listeners."),
     ConfigKey("ssl.handshake.timeout.ms", INT, 10_000, at_least(1), LOW, READ_ONLY,
               "Timeout of TLS handshakes, after which the connection is closed.", LISTENER),

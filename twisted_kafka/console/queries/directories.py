@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from twisted_kafka.console.cluster.problems import CommandError, TryAgainError, problem
+from twisted_kafka.console.cluster.problems import CommandError, problem
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.protocol.messages.log_dirs import DescribeLogDirsRequest
 
@@ -45,14 +45,14 @@ def directories(session: Session) -> Directories:
     """Return the directories. Raises CommandError if no broker answers."""
     session.retrying(lambda: session.metadata([]))
     found: list[Directory] = []
-    problems: list[str] = []
+    problems: list[CommandError] = []
     for node in sorted(session.brokers):
         try:
             response = session.ask(DescribeLogDirsRequest(topics=None), node)
             if response.error_code:
                 raise problem(f"broker {node}", response.error_code)
-        except (CommandError, TryAgainError) as error:
-            problems.append(str(error))
+        except CommandError as error:
+            problems.append(error)
             continue
         for each in response.results:
             partitions = [partition for topic in each.topics for partition in topic.partitions]
@@ -69,5 +69,5 @@ def directories(session: Session) -> Directories:
                 )
             )
     if problems and not found:
-        raise CommandError(problems[0])
-    return Directories(tuple(found), tuple(problems))
+        raise problems[0]
+    return Directories(tuple(found), tuple(map(str, problems)))
