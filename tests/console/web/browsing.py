@@ -46,14 +46,14 @@ class Browser(Fake):
         pages = map(self.get, ("/login", "/change?action=create-topic", "/report"))
         return next((found[1] for page in pages if (found := re.search(r'name="token" value="(\w+)"', page.body))), "")
 
-    def first_event(self, path: str) -> str:
-        """The data of the first event of a stream."""
+    def first_event(self, path: str, field: str = "data") -> str:
+        """The data of the first event of a stream, or another field."""
         connection = HTTPConnection(self.host, timeout=TIMEOUT_S)
         connection.request("GET", path, headers={"cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())})
         answer = connection.getresponse()
-        line = next(line for line in iter(answer.readline, b"") if line.startswith(b"data: "))
+        line = next(line for line in iter(answer.readline, b"") if line.startswith(field.encode() + b": "))
         connection.close()
-        return line.decode()
+        return line.decode().strip()
 
     def _send(self, method: str, path: str, body: str | None) -> Shown:
         headers = {"origin": f"http://{self.host}", "content-type": "application/x-www-form-urlencoded"} if body is not None else {}

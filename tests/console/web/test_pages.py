@@ -7,6 +7,7 @@ import pytest
 
 from tests.console.web.browsing import Browser
 from tests.support.eventually import eventually
+from twisted_kafka.console.web import places
 from twisted_kafka.console.web.pages.changes import ACTIONS
 from twisted_kafka.console.web.routes import GETS, SECTIONS
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
@@ -183,6 +184,19 @@ def test_a_group_is_reset_and_deleted(browser: Browser) -> None:
         ({"action": "add-partitions", "topic": "payments", "count": "1"}, "payments"),
         ({**TOPIC, "value": "{", "form": "json"}, "not JSON"),
         ({**TOPIC, "value": "v", "partition": "9"}, "no partition 9"),
+        ({"action": "delete-user", "user": "nobody"}, "there is no password of"),
+        ({"action": "set-password", "user": "a", "iterations": "1"}, "iterations must be from 4096"),
+        (
+            {"action": "add-acl", "principal": "a", "operation": "Read", "resource_type": "Topic", "name": "t"},
+            "authorizer.class.name",
+        ),
+        (
+            {"action": "add-acl", "principal": "a", "operation": "Write", "resource_type": "Group", "name": "g"},
+            "no operation Write",
+        ),
+        ({"action": "set-quota", "user": "a", "key": "producer_byte_rate", "value": "much"}, "is not a number"),
+        ({"action": "set-quota", "user": "a", "key": "producer_byte_rate", "value": "-1"}, "above 0"),
+        ({"action": "set-quota", "key": "producer_byte_rate", "value": "1"}, "name a user"),
         ({"action": "abort", "topic": "payments", "partition": "0", "offset": "5"}, "no transaction"),
     ],
 )

@@ -12,6 +12,7 @@ from twisted_kafka.console.live.lag_history import LagHistory
 from twisted_kafka.console.live.live import Counts, Live
 from twisted_kafka.console.queries.findings import Finding, findings
 from twisted_kafka.console.web.passwords import FailedLogins, Passwords
+from twisted_kafka.console.web.places import Places
 from twisted_kafka.console.web.report_run import ReportRuns
 from twisted_kafka.console.web.sessions import FormTokens, Sessions
 from twisted_kafka.system import machine
@@ -114,6 +115,7 @@ class ConsoleContext:
         self.tokens = FormTokens()
         self.reports = ReportRuns(settings.access_log_directory, clock)
         self.notices = Notices()
+        self.places = Places()
         self.lags = LagHistory(clock)
         """The lag of groups over time, as pages have shown it; their names have the principal before them."""
         self.failed_logins = FailedLogins(clock)

@@ -25,8 +25,11 @@ _MOST_FORMATTED: Final = 1_000_000
 def show_list(call: Call) -> Page:
     """Show a page of records."""
     name = needed(call, "topic")
+    places = call.context.places
     asked = _asked(name, call.query)
+    asked = replace(asked, cursor=places.cursor(asked.cursor))
     found = messages(call.session, call.context.clock, asked)
+    found = replace(found, following=places.named(found.following))
     partitions = [each.partition_index for each in call.session.topics([name])[0].partitions]
     values = {"title": f"Messages of {name}", "topic": name, "found": found, "asked": asked, "partitions": sorted(partitions)}
     return Page("messages.html", {**values, "starts": STARTS, "forms": FORMS, "counts": COUNTS})
@@ -62,16 +65,17 @@ class Tail:
         self._clock = context.clock
         self._open_session = open_session
         self._asked = _asked(query.get("topic", ""), query)
+        self._places = context.places
         self.cursor = cursor
 
     def render(self, pages: Pages) -> str | None:
         """Return rows for the records since the last call, the newest first; None without any."""
         session = self._open_session(self._viewer.principal, self._viewer.address)
         try:
-            part = tail(session, self._clock, self._asked, self.cursor)
+            part = tail(session, self._clock, self._asked, self._places.cursor(self.cursor))
         finally:
             session.close()
-        self.cursor = part.cursor
+        self.cursor = self._places.named(part.cursor)
         if not part.items and not part.skipped:
             return None
         items = tuple(sorted(part.items, key=lambda each: (-each.timestamp_ms, each.partition, -each.offset)))
