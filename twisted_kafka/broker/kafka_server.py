@@ -651,7 +651,7 @@ class KafkaServer:
 
         assert self.configs is not None
         open_session = self.local_broker().session
-        running.console = console = WebConsole(self.config, self._clock, main.reactor, open_session, self.configs, self.live())
+        running.console = console = WebConsole(self.config, self.metrics, main.reactor, open_session, self.configs, self.live())
         console.start()
 
     def _reconfigurables(

@@ -145,6 +145,13 @@ class MetricsRegistry:
             return None
         return instrument.value if isinstance(instrument, Gauge) else instrument.count
 
+    def gauges(self, type_: str, name: str) -> list[tuple[dict[str, str], object]]:
+        """Read all gauges of this type and name: the tags and the value of each, without those of collectors."""
+        wanted = metric_name(type_, name, {})[:3]
+        with self._lock:
+            found = [(dict(each.tags), gauge) for each, gauge in self._instruments.items() if each[:3] == wanted]
+        return [(tags, gauge.value) for tags, gauge in found if isinstance(gauge, Gauge)]
+
     def histogram_snapshot(self, type_: str, name: str, /, **tags: object) -> HistogramSnapshot | None:
         """Read a histogram; None if no histogram has this name."""
         self.flush()

@@ -4,7 +4,7 @@ from tests.support.console import make_topic
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.cluster import BrokerLoad, Cluster, Unwell
 from twisted_kafka.console.queries.directories import Directory
-from twisted_kafka.console.queries.findings import findings, of_cluster, of_disks, of_groups
+from twisted_kafka.console.queries.findings import Expiry, findings, of_certificates, of_cluster, of_disks, of_groups
 from twisted_kafka.console.queries.overview import Broker
 
 
@@ -25,6 +25,20 @@ def test_missing_brokers_and_leaders() -> None:
         "problem: 1 of 2 partitions have no leader: start the brokers with their replicas",
         "warning: 1 of 2 partitions are under-replicated: a broker is down or slow",
         "problem: a partition 0 has no leader: start broker 2",
+    ]
+
+
+def test_certificates() -> None:
+    expiries = [
+        Expiry("SSL", "ssl.keystore", 200.0),
+        Expiry("SSL", "ssl.truststore", 29.5),
+        Expiry("CONSOLE", "ssl.keystore", 1.2),
+        Expiry("SASL_SSL", "ssl.keystore", -0.1),
+    ]
+    assert [f"{each.kind}: {each.text.partition(';')[0]}" for each in of_certificates(expiries)] == [
+        "warning: a certificate of ssl.truststore.* of listener SSL expires in 29 days",
+        "problem: a certificate of ssl.keystore.* of listener CONSOLE expires in 1 day",
+        "problem: a certificate of ssl.keystore.* of listener SASL_SSL has expired",
     ]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.support.certificates import Authority
+from tests.support.console import session_in
 from tests.support.eventually import eventually
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.testing import Broker as Kafka
@@ -42,3 +43,6 @@ def test_the_console_speaks_tls_and_takes_a_new_certificate(tmp_path: Path) -> N
         authority.issue("CN=broker", names).write_pem(store)
         kafka.clock.advance(seconds=15)
         eventually(lambda: served(broker, authority)[2] != first)
+        live, session = broker._server.live(), session_in(broker)
+        ((where, prefix),) = [(each.listener, each.store) for each in live.certificates(session)]
+        assert (where, prefix) == ("CONSOLE", "ssl.keystore")

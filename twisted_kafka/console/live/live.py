@@ -13,6 +13,7 @@ from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.live.capture import Capture
 from twisted_kafka.console.live.lag_history import LagHistory
 from twisted_kafka.console.live.requests import RequestDetail, RequestFilter, RequestRow, api_name, detail_of, rows
+from twisted_kafka.console.queries.findings import Expiry
 from twisted_kafka.console.queries.paging import Asked, Page, paged
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection.channel import KafkaChannel
@@ -238,6 +239,12 @@ class Live:
             float(_number(metrics.value("SocketServer", "NetworkProcessorAvgIdlePercent"))),
             apis,
         )
+
+    def certificates(self, session: Session) -> list[Expiry]:
+        """Return when the certificates of this broker's listeners expire."""
+        check(session)
+        found = self._parts.metrics.gauges("kafka.network:SslCertificates", "DaysUntilExpiry")
+        return [Expiry(tags["listener"], tags["store"], float(str(days))) for tags, days in found]
 
     def diagnoses(self, session: Session) -> tuple[str, ...]:
         """Return the recent mistakes of clients, a line each with the remedy, the latest first."""

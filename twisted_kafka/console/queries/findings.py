@@ -8,7 +8,7 @@ from typing import Any, Final
 from twisted_kafka.console.cluster.groups import in_states
 from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.session import Session
-from twisted_kafka.console.cluster.texts import size_text
+from twisted_kafka.console.cluster.texts import counted, size_text
 from twisted_kafka.console.queries.cluster import Cluster, cluster
 from twisted_kafka.console.queries.directories import Directory, directories
 from twisted_kafka.console.queries.paging import Asked
@@ -22,6 +22,10 @@ KINDS: Final = (PROBLEM, WARNING, NOTE, OK)
 """From the worst to the best."""
 
 MOST_NAMES: Final = 5
+WARNING_DAYS: Final = 30
+PROBLEM_DAYS: Final = 7
+"""A certificate that expires before is reported."""
+KEY_STORE: Final = "ssl.keystore"
 FULL_SHARE: Final = 0.9
 """The used part of a disk from which on it is reported."""
 MOST_TRANSACTIONS: Final = 20
@@ -31,6 +35,17 @@ LONG_MS: Final = 60_000
 
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 _ONGOING: Final = "Ongoing"
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """When certificates expire first."""
+
+    listener: str
+    store: str
+    """The beginning of its settings: ``ssl.keystore``."""
+    days: float
+    """Until then; negative if one has expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +60,14 @@ class Finding:
     """What it is about: ``topic orders``, ``group g``, ``broker 1``; empty for the cluster."""
 
 
-def findings(session: Session, diagnoses: Sequence[str] = ()) -> tuple[Finding, ...]:
-    """Return the findings, the worst first. ``diagnoses`` are the recent mistakes of clients, which only their broker knows.
+def findings(session: Session, diagnoses: Sequence[str] = (), certificates: Sequence[Expiry] = ()) -> tuple[Finding, ...]:
+    """Return the findings, the worst first.
+
+    ``diagnoses`` are the recent mistakes of clients, which only their broker knows, like its ``certificates``.
 
     Leaves out what the user may not see. Raises CommandError if the cluster does not answer.
     """
-    found = [*of_cluster(cluster(session)), *(Finding(WARNING, each) for each in diagnoses)]
+    found = [*of_cluster(cluster(session)), *of_certificates(certificates), *(Finding(WARNING, each) for each in diagnoses)]
     with suppress(CommandError):
         found += of_disks(directories(session).items)
     with suppress(CommandError):
@@ -86,6 +103,19 @@ def of_partitions(total: int, offline: int, behind: int) -> Iterator[Finding]:
         yield Finding(WARNING, f"{behind} of {total} partitions are under-replicated: a broker is down or slow")
     if not offline and not behind:
         yield Finding(OK, f"{total} partitions have a leader and all of their replicas")
+
+
+def of_certificates(found: Sequence[Expiry]) -> Iterator[Finding]:
+    """Yield findings about certificates that expire soon or have expired."""
+    for each in found:
+        if each.days >= WARNING_DAYS:
+            continue
+        when = "has expired" if each.days <= 0 else f"expires in {counted(int(each.days), 'day')}"
+        advice = "clients refuse the broker then: replace the file, which the broker reads again by itself"
+        if each.store != KEY_STORE:
+            advice = "the broker refuses its clients then: replace it in the file, which the broker reads again by itself"
+        text = f"a certificate of {each.store}.* of listener {each.listener} {when}; {advice}"
+        yield Finding(PROBLEM if each.days < PROBLEM_DAYS else WARNING, text)
 
 
 def of_groups(names: Sequence[str]) -> Iterator[Finding]:

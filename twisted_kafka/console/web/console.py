@@ -12,9 +12,9 @@ from twisted_kafka.console.web.guard import Guard
 from twisted_kafka.console.web.listener import ConsoleListener, ConsoleSite
 from twisted_kafka.console.web.passwords import Passwords
 from twisted_kafka.metadata.config_repository import ConfigRepository
+from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.security.scram.credential_cache import CredentialCache
 from twisted_kafka.system.threads import make_pool
-from twisted_kafka.timing.clock import IClock
 
 _log = Logger()
 
@@ -23,7 +23,13 @@ class WebConsole:
     """Listens from ``start`` to ``stop``, which are called on the reactor's thread."""
 
     def __init__(
-        self, config: KafkaConfig, clock: IClock, reactor: Any, open_session: OpenSession, configs: ConfigRepository, live: Live
+        self,
+        config: KafkaConfig,
+        metrics: MetricsRegistry,
+        reactor: Any,
+        open_session: OpenSession,
+        configs: ConfigRepository,
+        live: Live,
     ) -> None:
         """``open_session`` returns a session in a principal's name; ``configs`` has the users' credentials.
 
@@ -35,8 +41,8 @@ class WebConsole:
         if settings.address.is_tls:
             from twisted_kafka.console.web.tls import ConsoleTls  # imports OpenSSL
 
-            self._tls = ConsoleTls(config, clock)
-        self._context = ConsoleContext(settings, clock, lambda: Passwords(CredentialCache(configs)), live)
+            self._tls = ConsoleTls(config, metrics)
+        self._context = ConsoleContext(settings, metrics.clock, lambda: Passwords(CredentialCache(configs)), live)
         self._pool = make_pool(THREADS, "kafka-console")
         self._application = Application(self._context, open_session, reactor, self._pool.submit)
         guard = Guard(settings.hosts, is_tls=settings.address.is_tls)
@@ -66,5 +72,7 @@ class WebConsole:
         self._application.hub.close()
         self._live.stop()
         self._context.reports.close()
+        if self._tls is not None:
+            self._tls.close()
         self._listener.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)

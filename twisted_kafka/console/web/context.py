@@ -150,10 +150,10 @@ class ConsoleContext:
         if known is not None and now_ns < known.due_ns:
             return known.found
         try:
-            diagnoses = self.live.diagnoses(call.session)
+            own = self.live.diagnoses(call.session), self.live.certificates(call.session)
         except CommandError:  # not for this viewer
-            diagnoses = ()
-        found = findings(call.session, diagnoses)
+            own = (), []
+        found = findings(call.session, *own)
         with self._lock:
             self._findings[key] = _Findings(now_ns + FINDINGS_NS, found)
             while len(self._findings) > MOST_FINDINGS:

@@ -12,7 +12,9 @@ from zope.interface import implementer
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import CONSOLE
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.timing.clock import IClock
+from twisted_kafka.console.queries.findings import KEY_STORE
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.tls.certificate_expiry import CertificateExpiry
 from twisted_kafka.tls.ssl_context import Identity
 from twisted_kafka.tls.ssl_settings import SslSettings
 
@@ -22,11 +24,12 @@ _log = Logger()
 class ConsoleTls:
     """The console's TLS identity. ``listener.name.console.ssl.*`` come before ``ssl.*``; browsers need no certificate."""
 
-    def __init__(self, config: KafkaConfig, clock: IClock) -> None:
+    def __init__(self, config: KafkaConfig, metrics: MetricsRegistry) -> None:
         """Load the key store; raises ConfigError."""
         self._config = config
-        self._clock = clock
+        self._clock = metrics.clock
         self._refused = ""
+        self._expiry = CertificateExpiry(CONSOLE, metrics)
         self._identity = self._load()
 
     def context(self) -> SSL.Context:
@@ -34,7 +37,10 @@ class ConsoleTls:
         return self._identity.server
 
     def refresh(self) -> None:
-        """Use a changed key store for new connections; one that cannot be used is logged once and not used."""
+        """Use a changed key store for new connections, and log certificates that expire soon.
+
+        A store that cannot be used is logged once and not used.
+        """
         refused = ""
         try:
             settings = self._settings()
@@ -46,12 +52,19 @@ class ConsoleTls:
             if refused != self._refused:
                 _log.error("The console keeps its certificates: {why}", why=refused)
         self._refused = refused
+        self._expiry.check()
+
+    def close(self) -> None:
+        """Remove the metrics of the certificates."""
+        self._expiry.close()
 
     def _settings(self) -> SslSettings:
         return dataclasses.replace(SslSettings.of_listener(self._config, CONSOLE), client_auth="none")
 
     def _load(self) -> Identity:
-        return Identity(self._settings(), self._clock.wall_ms())
+        identity = Identity(self._settings(), self._clock.wall_ms())
+        self._expiry.watch({KEY_STORE: identity.key_material.chain})
+        return identity
 
 
 @implementer(IOpenSSLServerConnectionCreator)
