@@ -1,10 +1,6 @@
 """Asks for a password, twice at a terminal, or reads it from standard input."""
 
 import sys
-from typing import Final
-
-SALT_BYTES: Final = 24
-"""The size of the random salt of a new SCRAM credential."""
 
 
 def ask_password(user: str) -> str:

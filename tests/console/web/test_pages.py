@@ -204,7 +204,25 @@ def test_a_form_with_a_mistake_says_so_and_changes_nothing(browser: Browser, for
     shown = browser.post("/change", step="preview", **form)
     assert problem in shown.text
     assert 'value="do"' not in shown.body
-    assert browser.post("/change", step="do", **form).status in (400, 409)
+    assert browser.post("/change", step="do", **form).status in (400, 404, 409)
+
+
+def test_a_place_in_a_topic_with_many_partitions_fits_into_the_address(
+    kafka: Broker, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "LONGEST", 5)
+    kafka.create_topic("wide", 2)
+    for number in range(30):
+        kafka.produce("wide", b"value-%02d" % number, partition=number % 2)
+    older = next(each for each in browser.get("/messages?topic=wide&count=25").links if "cursor=" in each)
+    assert "cursor=~" in older or "cursor=%7E" in older
+    text = browser.get(older).text
+    assert sum(f"value-{number:02}" in text for number in range(30)) == 5
+    assert browser.get("/messages?topic=wide&cursor=~gone").status == 400
+    place = browser.first_event("/live?at=/tail?topic=wide", "id").removeprefix("id: ")
+    assert place.startswith("~")
+    kafka.produce("wide", b"value-30", partition=1)
+    assert "value-30" in browser.first_event(f"/live?at=/tail?topic=wide&after={place}")
 
 
 def test_unknown_actions_are_no_pages(browser: Browser) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.console.web.browsing import Browser
+from tests.support.eventually import eventually
+from tests.support.network_fakes import lines_of
 from twisted_kafka.console.web.routes import GETS
 from twisted_kafka.testing import Broker
 
@@ -105,6 +107,10 @@ def test_pages_of_the_cluster_show_what_there_is_to_show(alice: Browser) -> None
         {"action": "produce", "topic": "payments", "value": "v"},
         {"action": "reset-offsets", "group": "g", "to": "earliest", "topics": "payments"},
         {"action": "delete-group", "group": "hidden-group"},
+        {"action": "set-password", "user": "root", "password": "taken over"},
+        {"action": "delete-user", "user": "root"},
+        {"action": "add-acl", "principal": "alice", "operation": "All", "resource_type": "Topic", "name": "*"},
+        {"action": "set-quota", "user": "root", "key": "producer_byte_rate", "value": "1"},
     ],
 )
 def test_a_user_without_rights_changes_nothing(kafka: Broker, alice: Browser, form: dict[str, str]) -> None:
@@ -113,6 +119,8 @@ def test_a_user_without_rights_changes_nothing(kafka: Broker, alice: Browser, fo
     assert kafka.partitions("payments") == [0]
     assert [each.value for each in kafka.records("payments")] == [b"a payment"]
     assert "hidden-group" in kafka.groups()
+    assert "secrets" not in alice.get("/topics").text
+    assert "0 quotas" in logged_in(kafka, "root").get("/quotas").text  # root's password is what it was
 
 
 def test_a_super_user_sees_and_changes_all(kafka: Broker) -> None:
@@ -125,6 +133,39 @@ def test_a_super_user_sees_and_changes_all(kafka: Broker) -> None:
     assert "alice" in root.get("/users").text
     assert root.post("/change", step="do", action="create-topic", topic="by-root").status == 303
     kafka.delete_topic("by-root")
+
+
+def test_the_life_of_a_user_with_rights(kafka: Broker) -> None:
+    root = logged_in(kafka, "root")
+    carol = {"action": "set-password", "user": "carol", "mechanism": "SCRAM-SHA-256"}
+    shown = root.post("/change", step="preview", password="typed too early", **carol)
+    assert "This will create the user: carol can log in with SCRAM-SHA-256" in shown.text
+    assert 'type="password" name="password" required' in shown.body
+    assert "typed too early" not in shown.body
+    assert root.post("/change", step="do", **carol).status == 400
+    lines = lines_of(lambda: done(root, password=PASSWORD, **carol))
+    assert any("changed: set-password user=carol, mechanism=SCRAM-SHA-256" in each for each in lines)
+    assert not any(PASSWORD in each for each in lines)
+    its = logged_in(kafka, "carol")
+    entry = {"principal": "carol", "permission": "Allow", "operation": "Read", "resource_type": "Topic", "name": "secrets"}
+    link = next(each for each in root.get("/check?user=carol&operation=Read&kind=Topic&name=secrets").links if "add-acl" in each)
+    assert root.get(f"{link}&step=preview").status == 200
+    done(root, action="add-acl", **entry)
+    eventually(lambda: "a secret value" in its.get("/messages?topic=secrets").text)
+    delete = next(each for each in root.get("/acls").links if "delete-acl" in each and "carol" in each)
+    assert "delete the entry that allows User:carol Read on Topic secrets" in root.get(delete).text
+    done(root, action="delete-acl", **{**entry, "principal": "User:carol", "host": "*", "pattern_type": "Literal"})
+    eventually(lambda: "secrets" not in its.get("/topics").text)
+    done(root, action="set-quota", user="carol", key="consumer_byte_rate", value="1000000")
+    eventually(lambda: "consumer_byte_rate" in root.get("/quotas").text)
+    done(root, action="set-quota", user="carol", key="consumer_byte_rate", remove="1")
+    done(root, action="delete-user", user="carol")
+    eventually(lambda: its.get("/topics").location.startswith("/login"))
+
+
+def done(browser: Browser, **form: str) -> None:
+    answer = browser.post("/change", step="do", **form)
+    assert answer.status == 303, answer.text
 
 
 def test_two_users_do_not_share_a_live_part(kafka: Broker, alice: Browser) -> None:

@@ -161,6 +161,7 @@ def test_every_tool_answers(agent: Agent, broker: twisted_kafka.Broker) -> None:
         "produce_message": {"topic": "payments", "key": "k", "value": "v"},
         "resend_dead_letter": {"topic": "letters", "partition": 0, "offset": 0},
         "delete_group": {"group": "billing"},
+        "set_quota": {"user": "alice", "key": "producer_byte_rate", "value": 1024},
     }
     for name, given in calls.items():
         assert agent.call(name, **given) is not None, name
@@ -168,6 +169,24 @@ def test_every_tool_answers(agent: Agent, broker: twisted_kafka.Broker) -> None:
     assert "begins at 0" in agent.fails("abort_transaction", topic="payments", partition=0, start_offset=0)
     assert "there is no transactional id 'x'" in agent.fails("describe_transaction", transactional_id="x")
     assert "set authorizer.class.name" in agent.fails("list_acls")
+    acl = {"principal": "User:a", "operation": "Read", "resource_type": "Topic", "name": "payments"}
+    assert "set authorizer.class.name" in agent.fails("add_acl", **acl)
+    assert "set authorizer.class.name" in agent.fails("delete_acl", **acl)
+
+
+@pytest.mark.long
+def test_an_agent_sets_a_password_that_it_does_not_see(agent: Agent, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("a secret\n")
+    for given in ({}, {"confirm": True}):
+        text = agent.raw("set_password", user="carol", password_file=str(file), **given).content[0].text
+        assert "carol can log in with SCRAM-SHA-512" in text
+        assert "secret" not in text
+    assert [each["name"] for each in eventually(lambda: agent.call("list_users")["items"])] == ["carol"]
+    assert agent.call("delete_user", user="carol")["preview"]["rows"] == [["SCRAM-SHA-512", "4,096"]]
+    assert "has no password" in agent.call("delete_user", user="carol", confirm=True)["done"]
+    assert "either a value or remove=true" in agent.fails("set_quota", user="a", key="producer_byte_rate")
+    assert "No such file" in agent.fails("set_password", user="a", password_file=str(tmp_path / "none"))
 
 
 @pytest.mark.long

@@ -59,14 +59,23 @@ class Acl:
     @property
     def sentence(self) -> str:
         """The entry in words."""
-        verb = "denies" if self.permission == PermissionType.DENY.title else "allows"
+        return f"an entry {'denies' if self.is_denial else 'allows'} {self.content}"
+
+    @property
+    def content(self) -> str:
+        """What it allows or denies, in words."""
         where = "" if self.host == WILDCARD else f" from {self.host}"
         names = (
             f"{self.resource_type} {self.name}"
             if self.pattern_type != PatternType.PREFIXED.title
             else (f"each {self.resource_type} that begins with {self.name}")
         )
-        return f"an entry {verb} {self.principal}{where} {self.operation} on {names}"
+        return f"{self.principal}{where} {self.operation} on {names}"
+
+    @property
+    def is_denial(self) -> bool:
+        """Whether it denies instead of allowing."""
+        return self.permission == PermissionType.DENY.title
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +126,7 @@ def acls(
     """Return a page of entries; with a resource or a principal, only its entries. Raises CommandError."""
     found = [
         each
-        for each in _acls(session, resource, principal)
+        for each in entries(session, resource, principal)
         if asked.finds(f"{each.resource_type} {each.name} {each.principal} {each.operation}")
     ]
     return paged(
@@ -131,7 +140,8 @@ def acls(
     )
 
 
-def _acls(session: Session, resource: tuple[ResourceType, str] | None, principal: str | None) -> list[Acl]:
+def entries(session: Session, resource: tuple[ResourceType, str] | None, principal: str | None = None) -> list[Acl]:
+    """Return at most ``MOST_ACLS`` entries; with a resource those that apply to it. Raises CommandError."""
     kind, name = (ResourceType.ANY, None) if resource is None else resource
     request = DescribeAclsRequest(
         resource_type_filter=kind,
@@ -206,7 +216,7 @@ def may(
         return Decision(True, "the broker has no authorizer: everybody may do everything", (), "")
     if principal in [each.strip() for each in (rules.get(_SUPER_USERS) or "").split(";")]:
         return Decision(True, f"{principal} is one of {_SUPER_USERS}", (), "")
-    found = _acls(session, (kind, name), None)
+    found = entries(session, (kind, name))
     mine = [each for each in found if each.principal in (principal, WILDCARD_PRINCIPAL) and _is_from(each, host)]
     denying = _with(mine, PermissionType.DENY, {operation, AclOperation.ALL})
     if denying:

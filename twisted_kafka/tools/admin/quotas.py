@@ -4,25 +4,17 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, Final
 
-from twisted_kafka.console.cluster.problems import CommandError, problem
+from twisted_kafka.console.actions.quotas import DEFAULT_NAME, KEYS, alter, found
+from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.cluster.texts import counted
-from twisted_kafka.protocol.messages.quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasRequestEntryData,
-    ComponentData,
-    DescribeClientQuotasRequest,
-    EntityData,
-    OpData,
-)
+from twisted_kafka.protocol.messages.quotas import EntityData, OpData
 from twisted_kafka.tools.admin.arguments import action, pairs, with_preview
 from twisted_kafka.tools.admin.output import Output
 
 _ENTITIES: Final = (("user", "user"), ("client_id", "client-id"), ("ip", "ip"))
-_EXACT, _DEFAULT = range(2)
 _COLUMNS: Final = ("user", "client_id", "ip", "key", "value")
-_DEFAULT_NAME: Final = "(default)"
-_KEYS: Final = "producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, connection_creation_rate"
+_KEYS: Final = ", ".join(KEYS)
 
 
 def add_command(parser: argparse.ArgumentParser) -> None:
@@ -56,28 +48,11 @@ def _entity(options: argparse.Namespace) -> list[EntityData]:
     return entity
 
 
-def _found(session: Session, entity: Sequence[EntityData], *, strict: bool) -> list[Any]:
-    components = [
-        ComponentData(
-            entity_type=each.entity_type, match_type=_DEFAULT if each.entity_name is None else _EXACT, match=each.entity_name
-        )
-        for each in entity
-    ]
-
-    def step() -> list[Any]:
-        response = session.ask(DescribeClientQuotasRequest(components=components, strict=strict))
-        if response.error_code:
-            raise problem("quotas", response.error_code, response.error_message)
-        return response.entries or []
-
-    return session.retrying(step)
-
-
 def _rows(entries: Sequence[Any]) -> list[dict[str, Any]]:
     rows = []
     for entry in entries:
         names = {
-            each.entity_type.replace("-", "_"): _DEFAULT_NAME if each.entity_name is None else each.entity_name
+            each.entity_type.replace("-", "_"): DEFAULT_NAME if each.entity_name is None else each.entity_name
             for each in entry.entity
         }
         rows += [
@@ -94,22 +69,7 @@ def _rows(entries: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _list(options: argparse.Namespace, session: Session, output: Output) -> None:
-    output.rows(_COLUMNS, _rows(_found(session, _entity(options), strict=False)))
-
-
-def _change(options: argparse.Namespace, session: Session, operations: Sequence[OpData], *, only_checks: bool) -> None:
-    entry = AlterClientQuotasRequestEntryData(entity=_entity(options), ops=list(operations))
-    request = AlterClientQuotasRequest(entries=[entry], validate_only=only_checks)
-
-    def step() -> None:
-        for result in session.ask_controller(request).entries:
-            if result.error_code:
-                error = problem("quotas", result.error_code, result.error_message)
-                if {each.key for each in operations} - set(_KEYS.split(", ")):
-                    error.args = (f"{error}; quotas are {_KEYS}",)
-                raise error
-
-    session.retrying(step)
+    output.rows(_COLUMNS, _rows(found(session, _entity(options), strict=False)))
 
 
 def _alter(options: argparse.Namespace, session: Session, output: Output) -> None:
@@ -125,21 +85,21 @@ def _alter(options: argparse.Namespace, session: Session, output: Output) -> Non
     operations += [OpData(key=key, remove=True) for key in options.delete]
     if not operations:
         raise ValueError(f"nothing to change: use --set or --delete, with {_KEYS}")
-    _change(options, session, operations, only_checks=options.dry_run)
+    alter(session, entity, operations, validate_only=options.dry_run)
     if options.dry_run:
         output.done("the quotas could be changed", action="checked")
     else:
-        output.rows(_COLUMNS, _rows(_found(session, entity, strict=True)))
+        output.rows(_COLUMNS, _rows(found(session, entity, strict=True)))
 
 
 def _delete(options: argparse.Namespace, session: Session, output: Output) -> None:
     entity = _entity(options)
     if not entity:
         raise ValueError("name a --user, a --client-id or an --ip, or the default of one (--default-user)")
-    rows = _rows(_found(session, entity, strict=True))
+    rows = _rows(found(session, entity, strict=True))
     if not rows:
         raise CommandError("there are no such quotas: twisted-kafka quotas list shows all")
     if not output.confirm(f"delete {counted(len(rows), 'quota')}", _COLUMNS, rows, only_shows=options.dry_run):
         return
-    _change(options, session, [OpData(key=str(row["key"]), remove=True) for row in rows], only_checks=False)
+    alter(session, entity, [OpData(key=str(row["key"]), remove=True) for row in rows], validate_only=False)
     output.done(f"deleted {counted(len(rows), 'quota')}", action="deleted", quotas=len(rows))

@@ -1,28 +1,20 @@
 """``twisted-kafka users``: list users with SCRAM credentials, set and delete their passwords."""
 
 import argparse
-import secrets
 from typing import Any, Final
 
+from twisted_kafka.console.actions.users import MECHANISMS, USUAL_MECHANISM, delete_passwords, set_password
 from twisted_kafka.console.cluster.problems import CommandError, problem, unknown
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.cluster.texts import counted
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.scram import (
-    AlterUserScramCredentialsRequest,
-    DescribeUserScramCredentialsRequest,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-    UserName,
-)
-from twisted_kafka.security.scram.formulas import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_MECHANISMS, salted_password
+from twisted_kafka.protocol.messages.scram import DescribeUserScramCredentialsRequest, UserName
+from twisted_kafka.security.scram.formulas import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_MECHANISMS
 from twisted_kafka.tools.admin.arguments import action, several, with_preview
 from twisted_kafka.tools.admin.output import Output
-from twisted_kafka.tools.password_prompt import SALT_BYTES, ask_password
+from twisted_kafka.tools.password_prompt import ask_password
 
-_MECHANISMS: Final = {mechanism.name: mechanism for mechanism in SCRAM_MECHANISMS}
 _NAMES: Final = {mechanism.number: mechanism.name for mechanism in SCRAM_MECHANISMS}
-_DEFAULT: Final = "SCRAM-SHA-512"
 
 
 def add_command(parser: argparse.ArgumentParser) -> None:
@@ -35,13 +27,13 @@ def add_command(parser: argparse.ArgumentParser) -> None:
         f"{one.description} The command asks for the password, or reads it from standard input if that is not a terminal."
     )
     one.add_argument("user", metavar="USER")
-    one.add_argument("-m", "--mechanism", choices=sorted(_MECHANISMS), default=_DEFAULT, help="[default: %(default)s]")
+    one.add_argument("-m", "--mechanism", choices=sorted(MECHANISMS), default=USUAL_MECHANISM, help="[default: %(default)s]")
     one.add_argument(
         "--iterations", type=int, default=MIN_ITERATIONS, help=f"{MIN_ITERATIONS} to {MAX_ITERATIONS} [default: %(default)s]"
     )
     one = action(commands, "delete", "delete users' passwords", _delete)
     several(one, "users", "USER", least=1)
-    one.add_argument("-m", "--mechanism", choices=sorted(_MECHANISMS), help="only the password for this mechanism")
+    one.add_argument("-m", "--mechanism", choices=sorted(MECHANISMS), help="only the password for this mechanism")
     with_preview(one)
 
 
@@ -78,26 +70,9 @@ def _list(options: argparse.Namespace, session: Session, output: Output) -> None
 def _set_password(options: argparse.Namespace, session: Session, output: Output) -> None:
     if not MIN_ITERATIONS <= options.iterations <= MAX_ITERATIONS:
         raise ValueError(f"--iterations must be from {MIN_ITERATIONS} to {MAX_ITERATIONS}, not {options.iterations}")
-    mechanism = _MECHANISMS[options.mechanism]
-    salt = secrets.token_bytes(SALT_BYTES)
-    upsertion = ScramCredentialUpsertion(
-        name=options.user,
-        mechanism=mechanism.number,
-        iterations=options.iterations,
-        salt=salt,
-        salted_password=salted_password(mechanism, ask_password(options.user).encode(), salt, options.iterations),
-    )
-    _alter(session, AlterUserScramCredentialsRequest(upsertions=[upsertion]))
+    mechanism = MECHANISMS[options.mechanism]
+    set_password(session, options.user, ask_password(options.user), mechanism, options.iterations)
     output.done(f"{options.user} can log in with {mechanism.name}", user=options.user, mechanism=mechanism.name, action="altered")
-
-
-def _alter(session: Session, request: AlterUserScramCredentialsRequest) -> None:
-    def step() -> None:
-        for result in session.ask_controller(request).results:
-            if result.error_code:
-                raise problem(f"user {result.user}", result.error_code, result.error_message)
-
-    session.retrying(step)
 
 
 def _delete(options: argparse.Namespace, session: Session, output: Output) -> None:
@@ -107,8 +82,7 @@ def _delete(options: argparse.Namespace, session: Session, output: Output) -> No
     summary = f"delete {counted(len(rows), 'password')} of {', '.join(options.users)}"
     if not output.confirm(summary, ["user", "mechanism", "iterations"], rows, only_shows=options.dry_run):
         return
-    deletions = [ScramCredentialDeletion(name=row["user"], mechanism=_MECHANISMS[row["mechanism"]].number) for row in rows]
-    _alter(session, AlterUserScramCredentialsRequest(deletions=deletions))
+    delete_passwords(session, [(row["user"], row["mechanism"]) for row in rows])
     for row in rows:
         output.done(
             f"{row['user']} has no password for {row['mechanism']} any more",

@@ -1,15 +1,20 @@
 """The tools that change something. Without ``confirm`` they only show what would change."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
+from twisted_kafka.console.actions.acls import OPERATIONS, PATTERNS, PERMISSIONS, RESOURCES, AddAcl, DeleteAcl, entry
 from twisted_kafka.console.actions.offsets import DeleteGroup, ResetOffsets
 from twisted_kafka.console.actions.preview import Preview
+from twisted_kafka.console.actions.quotas import DEFAULT_NAME, KEYS, SetQuota
 from twisted_kafka.console.actions.records import Produce, ResendDeadLetter
 from twisted_kafka.console.actions.settings import AlterSettings
 from twisted_kafka.console.actions.topics import DEFAULT, AddPartitions, CreateTopic, DeleteTopic
 from twisted_kafka.console.actions.transactions import AbortTransaction
+from twisted_kafka.console.actions.users import MECHANISMS, MOST_CHARACTERS, USUAL_MECHANISM, DeleteUser, SetPassword
 from twisted_kafka.console.cluster.record_forms import FORMS
+from twisted_kafka.console.queries.access import Acl
 from twisted_kafka.console.queries.settings import TYPES
 from twisted_kafka.tools.agent.tool import Argument, Context, Tool
 
@@ -21,14 +26,19 @@ _GROUP: Final = Argument("group", "string", "the group's id", is_required=True)
 
 _Action = (
     AbortTransaction
+    | AddAcl
     | AddPartitions
     | AlterSettings
     | CreateTopic
+    | DeleteAcl
     | DeleteGroup
     | DeleteTopic
+    | DeleteUser
     | Produce
     | ResendDeadLetter
     | ResetOffsets
+    | SetPassword
+    | SetQuota
 )
 
 
@@ -53,6 +63,34 @@ def _tool(
 def _pairs(given: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple((str(key), str(value)) for key, value in given.items())
 
+
+def _password(path: str) -> str:
+    """Return the first line of a file: an agent names the file, and does not see the password."""
+    with Path(path).open(encoding="utf-8") as file:
+        return file.readline(4 * MOST_CHARACTERS).rstrip("\r\n")
+
+
+def _acl(given: dict[str, Any]) -> Acl:
+    where = {name: given[name] for name in ("host", "pattern_type", "permission")}
+    return entry(given["resource_type"], given["name"], given["principal"], given["operation"], **where)
+
+
+def _quota(given: dict[str, Any]) -> SetQuota:
+    if (given["value"] is None) != given["remove"]:
+        raise ValueError("either a value or remove=true is needed")
+    return SetQuota(given["key"], given["value"], given["user"], given["client_id"], given["ip"])
+
+
+_USER: Final = Argument("user", "string", "the user's name", is_required=True)
+_ACL: Final = (
+    Argument("resource_type", "string", "what the entry is about", is_required=True, choices=tuple(RESOURCES)),
+    Argument("name", "string", "the resource's name, * for all; empty for the cluster", ""),
+    Argument("principal", "string", "User:alice; User:* for all", is_required=True),
+    Argument("operation", "string", "the operation", is_required=True, choices=tuple(OPERATIONS)),
+    Argument("permission", "string", "whether the entry allows or denies", "Allow", choices=tuple(PERMISSIONS)),
+    Argument("pattern_type", "string", "whether the name is the whole name or its beginning", "Literal", choices=tuple(PATTERNS)),
+    Argument("host", "string", "an address or a network of clients", "*"),
+)
 
 WRITING: Final = (
     _tool(
@@ -139,6 +177,34 @@ WRITING: Final = (
             Argument("start_offset", "integer", "the transaction's first offset", is_required=True),
         ),
         lambda given: AbortTransaction(given["topic"], given["partition"], given["start_offset"]),
+        destroys=True,
+    ),
+    _tool(
+        "set_password",
+        "Create a user with a SCRAM password, or change the password. The password comes from a file.",
+        (
+            _USER,
+            Argument("password_file", "string", "a file on this machine; its first line is the password", is_required=True),
+            Argument("mechanism", "string", "the mechanism of the login", USUAL_MECHANISM, choices=tuple(MECHANISMS)),
+        ),
+        lambda given: SetPassword(given["user"], _password(given["password_file"]), given["mechanism"]),
+        destroys=True,
+    ),
+    _tool("delete_user", "Delete all SCRAM passwords of a user.", (_USER,), lambda given: DeleteUser(given["user"]), destroys=True),
+    _tool("add_acl", "Add an access control entry.", _ACL, lambda given: AddAcl(_acl(given)), destroys=True),
+    _tool("delete_acl", "Delete one access control entry.", _ACL, lambda given: DeleteAcl(_acl(given)), destroys=True),
+    _tool(
+        "set_quota",
+        f"Set or remove a quota. {DEFAULT_NAME} as a name: the quota of those without one of their own.",
+        (
+            Argument("key", "string", "the quota", is_required=True, choices=KEYS),
+            Argument("value", "number", "bytes, mutations or connections each second, or percent of a thread's time"),
+            Argument("remove", "boolean", "remove it instead", default=False),
+            Argument("user", "string", "a user; empty: any", ""),
+            Argument("client_id", "string", "a client id; empty: any", ""),
+            Argument("ip", "string", "an address, for connection_creation_rate alone", ""),
+        ),
+        _quota,
         destroys=True,
     ),
 )

@@ -14,6 +14,7 @@ from twisted_kafka.admin.scram_credentials import ScramCredentialAdmin, Upsertio
 from twisted_kafka.broker.registration.identity import check_broker_id
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.command_line import make_config
+from twisted_kafka.console.actions.users import SALT_BYTES
 from twisted_kafka.log.directories.log_directory import DirectoryInUseError
 from twisted_kafka.log.directories.meta_properties import load_meta_properties
 from twisted_kafka.metadata.config_repository import ConfigRepository
@@ -22,7 +23,7 @@ from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.security.scram.formulas import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_MECHANISMS, salted_password
 from twisted_kafka.timing.clock import SystemClock
 from twisted_kafka.tools.offline.metadata import stopped_brokers_store
-from twisted_kafka.tools.password_prompt import SALT_BYTES, ask_password
+from twisted_kafka.tools.password_prompt import ask_password
 
 _MECHANISMS: Final = {mechanism.name: mechanism for mechanism in SCRAM_MECHANISMS}
 

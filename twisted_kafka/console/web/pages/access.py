@@ -1,18 +1,15 @@
 """Users, ACLs and quotas, and the question whether a user may do something."""
 
-from collections.abc import Iterable
 from typing import Final
 
+from twisted_kafka.console.actions.acls import OPERATIONS, RESOURCES
 from twisted_kafka.console.queries.access import acls, may, quotas, users
 from twisted_kafka.console.queries.paging import Asked
 from twisted_kafka.console.web.call import BadFormError, Call, Page
-from twisted_kafka.console.web.pages.lists import asked
-from twisted_kafka.security.authorizer.acl_types import SUPPORTED_OPERATIONS, AclOperation, ResourceType
+from twisted_kafka.console.web.pages.lists import asked, twice
+from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 
-_RESOURCES: Final = {each.title: each for each in SUPPORTED_OPERATIONS}
-_OPERATIONS: Final = {
-    each.title: each for each in AclOperation if any(each in operations for operations in SUPPORTED_OPERATIONS.values())
-}
+_OPERATIONS: Final = {title: each for title, each in OPERATIONS.items() if each != AclOperation.ALL}
 
 
 def show_users(call: Call) -> Page:
@@ -41,18 +38,13 @@ def show_check(call: Call) -> Page:
     if user:
         if call.context.settings.has_authorizer:
             acls(call.session, Asked(page_size=1))  # raises for viewers without the right to see the rules
-        if kind not in _RESOURCES or operation not in _OPERATIONS:
+        if kind not in RESOURCES or operation not in _OPERATIONS:
             raise BadFormError("There is no such resource or operation.")
-        if not name and _RESOURCES[kind] != ResourceType.CLUSTER:
+        if not name and RESOURCES[kind] != ResourceType.CLUSTER:
             raise BadFormError(f"Which {kind}? Enter its name.")
         principal = user if ":" in user else f"User:{user}"
-        resource = _RESOURCES[kind], name
+        resource = RESOURCES[kind], name
         known = call.context.settings.authorization
         decision = may(call.session, principal, _OPERATIONS[operation], resource, call.text("host"), known)
     values = {"title": "Access", "decision": decision, "name": name, "kind": kind, "operation": operation}
-    return Page("check.html", {**values, "asked_user": user, "kinds": _twice(_RESOURCES), "operations": _twice(_OPERATIONS)})
-
-
-def _twice(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the values and texts of a choice."""
-    return [(name, name) for name in names]
+    return Page("check.html", {**values, "asked_user": user, "kinds": twice(RESOURCES), "operations": twice(_OPERATIONS)})

@@ -5,20 +5,30 @@ from typing import Any, Final, NamedTuple
 
 from twisted.logger import Logger
 
+from twisted_kafka.console.actions.acls import OPERATIONS, RESOURCES, AddAcl, DeleteAcl, entry
 from twisted_kafka.console.actions.offsets import DeleteGroup, ResetOffsets
+from twisted_kafka.console.actions.quotas import DEFAULT_NAME, SetQuota
+from twisted_kafka.console.actions.quotas import KEYS as QUOTAS
 from twisted_kafka.console.actions.records import Produce, ResendDeadLetter
 from twisted_kafka.console.actions.settings import AlterSettings
 from twisted_kafka.console.actions.topics import DEFAULT, AddPartitions, CreateTopic, DeleteTopic
 from twisted_kafka.console.actions.transactions import AbortTransaction
+from twisted_kafka.console.actions.users import MECHANISMS, USUAL_MECHANISM, DeleteUser, SetPassword
 from twisted_kafka.console.cluster.problems import CommandError
+from twisted_kafka.console.queries.access import Acl
 from twisted_kafka.console.queries.settings import TYPES
 from twisted_kafka.console.web.call import BadFormError, Call, NotFoundError, Page, Redirect
+from twisted_kafka.console.web.pages.lists import twice
 from twisted_kafka.console.web.rendering import query_url
+from twisted_kafka.security.scram.formulas import MIN_ITERATIONS
 from twisted_kafka.system.client_text import bounded_text, printable
 
 _log = Logger("kafka.console.audit")
 
 Fields = Mapping[str, str]
+
+SECRET: Final = "secret"
+"""The kind of a field that the form asks for after the preview, so that no page has its value. It has no value in an address."""
 
 
 class Field(NamedTuple):
@@ -27,7 +37,7 @@ class Field(NamedTuple):
     name: str
     label: str
     kind: str = "text"
-    """text, number, area, check or choice; or fixed for a value that only the address sets."""
+    """text, number, area, check or choice; fixed for a value that only the address sets; or ``SECRET``."""
     hint: str = ""
     choices: tuple[tuple[str, str], ...] = ()
     is_needed: bool = False
@@ -71,10 +81,11 @@ def change(call: Call) -> Page | Redirect:
 def _shown(call: Call, given: Fields) -> Page:
     action = _action(given)
     preview, problem = None, ""
-    is_complete = all(given.get(field.name) for field in action.fields if field.is_needed) and given.get("step") != "edit"
+    is_complete = all(given.get(field.name) for field in action.fields if field.is_needed and field.kind != SECRET)
+    is_complete = is_complete and given.get("step") != "edit"
     if call.context.settings.may_write and is_complete and (given.get("step") == "preview" or _is_certain(action)):
         try:
-            _check(action, given)
+            _check(action, given, with_secrets=False)
             preview = action.make(given).preview(call.session)
         except (CommandError, ValueError) as error:
             problem = str(error)
@@ -94,19 +105,21 @@ def _action(given: Fields) -> Action:
     return action
 
 
-def _check(action: Action, given: Fields) -> None:
+def _check(action: Action, given: Fields, *, with_secrets: bool = True) -> None:
     for field in action.fields:
         value = given.get(field.name, "")
-        if field.is_needed and not value:
+        if field.is_needed and not value and (with_secrets or field.kind != SECRET):
             raise BadFormError(f"{field.label} is missing.")
         if field.kind == "number" and value.strip() and not value.strip().lstrip("-").isdecimal():
             raise BadFormError(f"{field.label} has to be a number.")
 
 
 def _described(action: Action, given: Fields) -> str:
-    """Return the fields in one line, without the contents of records."""
+    """Return the fields in one line, without the contents of records and without secrets."""
     return ", ".join(
-        f"{field.name}={given[field.name]}" for field in action.fields if given.get(field.name) and field.kind != "area"
+        f"{field.name}={given[field.name]}"
+        for field in action.fields
+        if given.get(field.name) and field.kind not in ("area", SECRET)
     )
 
 
@@ -174,6 +187,39 @@ def _letter(given: Fields) -> ResendDeadLetter:
     return ResendDeadLetter(given["topic"], _number(given, "partition"), _number(given, "offset"), given.get("target", "").strip())
 
 
+def _set_password(given: Fields) -> SetPassword:
+    mechanism, iterations = given.get("mechanism") or USUAL_MECHANISM, _number(given, "iterations", MIN_ITERATIONS)
+    return SetPassword(given.get("user", "").strip(), given.get("password", ""), mechanism, iterations)
+
+
+def _acl(given: Fields) -> Acl:
+    def text(name: str) -> str:
+        return given.get(name, "").strip()
+
+    named = {name: text(name) for name in ("host", "pattern_type", "permission")}
+    return entry(text("resource_type"), given.get("name", ""), text("principal"), text("operation"), **named)
+
+
+def _quota(given: Fields) -> SetQuota:
+    text = given.get("value", "").strip()
+    try:
+        value = None if given.get("remove") else float(text)
+    except ValueError:
+        raise ValueError(f"{text[:80]!r} is not a number" if text else "which value? Enter a number") from None
+    return SetQuota(given["key"], value, *(given.get(name, "") for name in ("user", "client_id", "ip")))
+
+
+_ACL: Final = (
+    Field("principal", "User", hint="A name, User:* for all, or another type such as Group:admins", is_needed=True),
+    Field("permission", "May or may not", "choice", choices=(("Allow", "may"), ("Deny", "may not"))),
+    Field("operation", "Operation", "choice", choices=twice(OPERATIONS)),
+    Field("resource_type", "On a", "choice", choices=twice(RESOURCES)),
+    Field("name", "Named", hint="* for all. Empty for the cluster"),
+    Field(
+        "pattern_type", "The name is", "choice", choices=(("Literal", "the whole name"), ("Prefixed", "the beginning of the name"))
+    ),
+    Field("host", "From address", hint="Empty: any. An address, or a network such as 10.0.0.0/8"),
+)
 _TOPIC: Final = Field("topic", "Topic", "fixed", is_needed=True)
 _GROUP: Final = Field("group", "Group", "fixed", is_needed=True)
 
@@ -269,5 +315,48 @@ ACTIONS: Final[Mapping[str, Action]] = {
         lambda given: AbortTransaction(given["topic"], _number(given, "partition"), _number(given, "offset")),
         lambda _: "/hanging",
         is_dangerous=True,
+    ),
+    "set-password": Action(
+        "Set a password",
+        "Set the password",
+        (
+            Field("user", "User", hint="A new or an existing one", is_needed=True),
+            Field("mechanism", "Mechanism", "choice", choices=twice(sorted(MECHANISMS, key=lambda name: name != USUAL_MECHANISM))),
+            Field("iterations", "Iterations", "number", f"Empty: {MIN_ITERATIONS}"),
+            Field("password", "Password", SECRET, is_needed=True),
+        ),
+        _set_password,
+        lambda _: "/users",
+    ),
+    "delete-user": Action(
+        "Delete a user",
+        "Delete",
+        (Field("user", "User", "fixed", is_needed=True),),
+        lambda given: DeleteUser(given["user"]),
+        lambda _: "/users",
+        is_dangerous=True,
+    ),
+    "add-acl": Action("Add an access control entry", "Add", _ACL, lambda given: AddAcl(_acl(given)), lambda _: "/acls"),
+    "delete-acl": Action(
+        "Delete an access control entry",
+        "Delete",
+        tuple(each._replace(kind="fixed", hint="") for each in _ACL),
+        lambda given: DeleteAcl(_acl(given)),
+        lambda _: "/acls",
+        is_dangerous=True,
+    ),
+    "set-quota": Action(
+        "Set a quota",
+        "Set",
+        (
+            Field("user", "User", hint=f"Empty: any. {DEFAULT_NAME}: each user without an own quota"),
+            Field("client_id", "Client id", hint=f"Empty: any. {DEFAULT_NAME}: each one without an own quota"),
+            Field("ip", "Address", hint=f"For connection_creation_rate alone; {DEFAULT_NAME}: each one without an own quota"),
+            Field("key", "Quota", "choice", choices=twice(QUOTAS), is_needed=True),
+            Field("value", "Value", hint="Bytes, mutations or connections each second, or percent of a thread's time"),
+            Field("remove", "Remove it", "check"),
+        ),
+        _quota,
+        lambda _: "/quotas",
     ),
 }

@@ -1,5 +1,6 @@
 """Fields of addresses that many pages have: search, order, page number, and the name of the thing that a page shows."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from twisted_kafka.console.queries.paging import PAGE_SIZE, Asked
@@ -24,3 +25,8 @@ def needed(call: Call, name: str) -> str:
     if not value:
         raise BadFormError(f"The address has no {name}. Choose one in the list.")
     return value
+
+
+def twice(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return the values and texts of a choice."""
+    return tuple((name, name) for name in names)
