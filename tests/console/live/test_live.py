@@ -1,3 +1,4 @@
+import pickle
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -111,6 +112,19 @@ def test_the_kept_requests_are_bounded(monkeypatch: pytest.MonkeyPatch, live: Li
     assert live.request(session, rows[0].number).row == rows[0]
     with pytest.raises(CommandError):
         live.request(session, 1)
+
+
+def test_no_client_chooses_how_much_a_kept_request_takes(
+    live: Live, session: Session, broker: twisted_kafka.Broker, name: Callable[[str], str]
+) -> None:
+    live.requests(session, RequestFilter())
+    client_id = name("c") + "c" * 30_000
+    topics = [MetadataRequestTopic(name=name(f"{number}")) for number in range(1_000)]
+    with SocketConnection(parse_address(broker.bootstrap_servers), client_id, 20) as connection:
+        connection.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 5, 20)
+    eventually(lambda: live.requests(session, RequestFilter(client=client_id[:20])))
+    kept = live._parts.capture.look()[-1]
+    assert len(pickle.dumps(kept)) < kept.size_bytes < 10_000
 
 
 def test_secrets_are_not_kept(live: Live, session: Session, broker: twisted_kafka.Broker) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from twisted_kafka.console.cluster.in_process import InProcess
+from twisted_kafka.console.live.request_row import RequestRow, row_of
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import RequestBundle
 from twisted_kafka.network.socket_server import SocketServer
@@ -35,7 +36,7 @@ KEPT_BYTES: Final = 4 * 1024
 """Most bytes of a request, and of a response, that are kept. Larger ones cannot be decoded."""
 
 _ENTRY_BYTES: Final = 1_000
-"""The memory of a request without its bytes."""
+"""The memory of a request without its bytes and the texts in its row."""
 
 SECRET: Final = frozenset(
     (
@@ -55,17 +56,21 @@ SECRET: Final = frozenset(
 
 @dataclass(slots=True)
 class Captured:
-    """A completed request. Its own fields have the rest: context, sizes and times."""
+    """A completed request. The Request itself is not kept: its notes may be as large as its client chooses."""
 
-    number: int
-    request: Request
-    completed_ms: int
-    """Since the epoch."""
+    row: RequestRow
+    api_key: int
+    body_offset: int
+    refusal: str | None
     frame: bytes
     """The request's bytes, of a large one the first."""
     response: tuple[bytes, ...] | None
     """The response's bytes; a region of a file is left out. None for a large response."""
-    size_bytes: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The memory that it takes up."""
+        return _ENTRY_BYTES + self.row.text_bytes + len(self.frame) + sum(map(len, self.response or ()))
 
 
 class Capture:
@@ -137,19 +142,19 @@ class Capture:
         if request.response_bytes <= KEPT_BYTES or any(type(each) is FileRegion for each in request.parts):
             response = _bytes_of(request)
         request.parts = ()
-        size_bytes = _ENTRY_BYTES + len(frame) + sum(map(len, response or ()))
         with self._lock:
-            kept = Captured(self._next_number, request, self._clock.wall_ms(), frame, response, size_bytes)
+            row = row_of(self._next_number, self._clock.wall_ms(), request)
+            kept = Captured(row, request.context.api_key, request.body_offset, request.context.refusal, frame, response)
             self._next_number += 1
             self._kept.append(kept)
-            self._kept_bytes += size_bytes
+            self._kept_bytes += kept.size_bytes
             while len(self._kept) > MOST_REQUESTS or self._kept_bytes > MOST_BYTES:
                 self._kept_bytes -= self._kept.popleft().size_bytes
 
     def find(self, number: int) -> Captured | None:
         """Return a request by its number, None if it is not kept any more."""
         with self._lock:
-            first = self._kept[0].number if self._kept else number + 1
+            first = self._kept[0].row.number if self._kept else number + 1
             return self._kept[number - first] if 0 <= number - first < len(self._kept) else None
 
 

@@ -12,7 +12,8 @@ from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.live.capture import Capture
 from twisted_kafka.console.live.lag_history import LagHistory
-from twisted_kafka.console.live.requests import RequestDetail, RequestFilter, RequestRow, api_name, detail_of, rows
+from twisted_kafka.console.live.request_row import RequestRow, api_name
+from twisted_kafka.console.live.requests import RequestDetail, RequestFilter, detail_of, rows
 from twisted_kafka.console.queries.findings import Expiry
 from twisted_kafka.console.queries.paging import Asked, Page, paged
 from twisted_kafka.metrics.registry import MetricsRegistry

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from twisted_kafka.console.live.capture import KEPT_BYTES, SECRET, Captured
-from twisted_kafka.protocol.api import ApiKey, request_class, response_class
+from twisted_kafka.console.live.request_row import RequestRow
+from twisted_kafka.protocol.api import request_class, response_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.schema import Struct
-from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import parse_response_header
 from twisted_kafka.protocol.regions import FileRegion
 from twisted_kafka.system.client_text import bounded_text
@@ -18,44 +18,9 @@ MOST_VALUES: Final = 2_000
 MOST_SHOWN: Final = 500
 """Most requests of a list."""
 
-PHASES: Final = ("request_queue", "local", "remote", "throttle", "response_queue", "send", "total")
-"""The names of ``RequestRow.phases_us``, as in the access log."""
-
-_APIS: Final = frozenset(map(int, ApiKey))
-_ERRORS: Final = frozenset(map(int, ErrorCode))
 _SIZE_BYTES: Final = 4
 _SHOWN_BYTES: Final = 32
 _RECORDS: Final = "records"
-
-
-@dataclass(frozen=True, slots=True)
-class RequestRow:
-    """A captured request."""
-
-    number: int
-    completed_ms: int
-    """Since the epoch."""
-    api: str
-    version: int
-    client_id: str
-    principal: str
-    software: str
-    address: str
-    listener: str
-    connection: str
-    topics: tuple[str, ...]
-    """The first of them."""
-    group: str | None
-    error: str | None
-    """The name of the first error code in the response."""
-    request_bytes: int
-    response_bytes: int
-    phases_us: tuple[int, ...]
-
-    @property
-    def total_us(self) -> int:
-        """From its last byte to the end of the response."""
-        return self.phases_us[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,78 +62,35 @@ class RequestFilter:
         )
 
 
-_MOST_TOPICS: Final = 10
-
-
-def row_of(captured: Captured) -> RequestRow:
-    """Return a captured request for the list. Texts of clients are bounded."""
-    request = captured.request
-    context, connection = request.context, request.context.connection
-    key = context.api_key
-    return RequestRow(
-        captured.number,
-        captured.completed_ms,
-        api_name(key),
-        context.api_version,
-        bounded_text(context.client_id or ""),
-        bounded_text(str(connection.principal)),
-        f"{connection.software_name} {connection.software_version}",
-        connection.client_address,
-        connection.listener_name,
-        connection.connection_id,
-        tuple(bounded_text(each[0]) for each in (context.topics or ())[:_MOST_TOPICS]),
-        None if context.group is None else bounded_text(context.group[0]),
-        error_name(context.error),
-        request.request_bytes,
-        request.response_bytes,
-        tuple(each // 1_000 for each in request.phases_ns()),
-    )
-
-
-def error_name(code: int) -> str | None:
-    """Return the name of an error code, None for no error."""
-    if not code:
-        return None
-    return ErrorCode(code).name if code in _ERRORS else f"error {code}"
-
-
-def api_name(key: int) -> str:
-    """Return the name of an API."""
-    return ApiKey(key).title if key in _APIS else f"API key {key}"
-
-
 def rows(captured: Sequence[Captured], wanted: RequestFilter, count: int = 100) -> tuple[RequestRow, ...]:
     """Return the latest requests that the filter takes, the newest first."""
     found: list[RequestRow] = []
     for each in reversed(captured):
-        if each.number <= wanted.since or len(found) >= min(count, MOST_SHOWN):
+        if each.row.number <= wanted.since or len(found) >= min(count, MOST_SHOWN):
             break
-        row = row_of(each)
-        if wanted.takes(row):
-            found.append(row)
+        if wanted.takes(each.row):
+            found.append(each.row)
     return tuple(found)
 
 
 def detail_of(captured: Captured) -> RequestDetail:
     """Return a captured request decoded. Records are shown as their size."""
-    request = captured.request
-    context = request.context
-    key, version = context.api_key, context.api_version
+    key, version, row = captured.api_key, captured.row.version, captured.row
     if key in SECRET:
         why = "not kept: it may have a password, a token or a secret setting"
-        return RequestDetail(row_of(captured), why, why, context.refusal)
+        return RequestDetail(row, why, why, captured.refusal)
     if not captured.frame:
         sent: Any = "not kept: the client had not logged in"
     elif len(captured.frame) > KEPT_BYTES:
         sent = f"not kept: it is larger than {KEPT_BYTES:,} bytes"
     else:
-        sent = _decoded(request_class, key, version, captured.frame, request.body_offset)
-    received: Any = "none" if not request.response_bytes else f"not kept: it is larger than {KEPT_BYTES:,} bytes"
+        sent = _decoded(request_class, key, version, captured.frame, captured.body_offset)
+    received: Any = "none" if not row.response_bytes else f"not kept: it is larger than {KEPT_BYTES:,} bytes"
     if captured.response:
         body = b"".join(captured.response)[_SIZE_BYTES:]
-        missing = request.response_bytes - _SIZE_BYTES - len(body)
+        missing = row.response_bytes - _SIZE_BYTES - len(body)
         received = "not kept: it has records from a file" if missing else _response(key, version, body)
-    return RequestDetail(row_of(captured), sent, received, context.refusal)
+    return RequestDetail(row, sent, received, captured.refusal)
 
 
 def _response(key: int, version: int, body: bytes) -> Any:

@@ -3,7 +3,8 @@
 import json
 from typing import Any, Final
 
-from twisted_kafka.console.live.requests import PHASES, RequestFilter
+from twisted_kafka.console.live.request_row import PHASES
+from twisted_kafka.console.live.requests import RequestFilter
 from twisted_kafka.console.web.call import Call, Page
 from twisted_kafka.console.web.pages.lists import asked
 
