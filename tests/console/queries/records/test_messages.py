@@ -7,6 +7,7 @@ from tests.support.console import make_topic, write
 from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.record_forms import Written
 from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.queries.records import messages as messages_module
 from twisted_kafka.console.queries.bounds import Bounds
 from twisted_kafka.console.queries.records.messages import Message, MessagesAsked, message, messages
 from twisted_kafka.console.queries.records.tail import MOST_EACH_TIME, tail
@@ -167,3 +168,30 @@ def test_a_tail_tells_what_it_skips(session: Session, topic: str) -> None:
     assert len(late.items) == MOST_EACH_TIME // 3
     assert late.skipped == 1_000 - len(late.items)
     assert late.items[-1].offset == 1_099
+
+
+@pytest.mark.parametrize("start", ["newest", "earliest"])
+@pytest.mark.parametrize("offset", [101, 2**62, 2**63, 10**30])
+def test_a_cursor_beyond_the_end_is_at_the_end(session: Session, topic: str, start: str, offset: int) -> None:
+    page = messages(session, CLOCK, MessagesAsked(topic, partitions=(0,), start=start, cursor=f"0:{offset}", count=3))
+    assert places(page.items) == ([(0, 99), (0, 98), (0, 97)] if start == "newest" else [])
+
+
+def test_a_search_among_aborted_records_ends_in_time(session: Session, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them is seen, so none is counted."""
+    clock = ManualClock()
+
+    class Aborted:
+        fetches = 0
+
+        def __init__(self, _session: Any, positions: Any, *_: Any) -> None:
+            self.positions = dict(positions)
+
+        def fetch(self) -> Sequence[Any]:
+            Aborted.fetches += 1
+            clock.advance_ms(1_000)
+            return ()
+
+    monkeypatch.setattr(messages_module, "Reader", Aborted)
+    page = messages(session, clock, MessagesAsked(topic), Bounds(seconds=3.0))
+    assert (page.items, page.stopped, Aborted.fetches) == ((), "after 3 s", 3)

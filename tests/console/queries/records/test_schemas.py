@@ -11,6 +11,7 @@ import pytest
 from tests.support.console import make_topic, write
 from twisted_kafka.console.cluster.record_forms import Written
 from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.queries.records import schemas
 from twisted_kafka.console.queries.records.avro_values import MOST_VALUES, AvroError, AvroReader, as_json
 from twisted_kafka.console.queries.records.messages import MessagesAsked, message, messages
 from twisted_kafka.console.queries.records.schemas import Schemas, decoder_of
@@ -161,3 +162,35 @@ def test_a_registry_is_not_needed(session: Session) -> None:
     for value in (None, b"[]", b'{"schema":1,"id":2}', b'{"schema":"x","id":3,"references":[1]}', b"{" * 100_000):
         broken.add(value)
     assert broken.decode(b"\0\0\0\0\x03x") is None
+
+
+def test_a_decimal_number_of_a_million_bytes_stays_bytes() -> None:
+    """As a number it would stop the whole process for minutes."""
+    number = b"\x7f" * 1_000_000
+    length = bytearray()
+    left = len(number) << 1
+    while left:
+        length.append(left & 0x7F | (0x80 if left > 0x7F else 0))
+        left >>= 7
+    assert AvroReader({"type": "bytes", "logicalType": "decimal"}).read(bytes(length) + number) == number
+
+
+def test_each_reference_is_followed_once() -> None:
+    registry = Schemas()
+    for version in (1, 2):
+        references = [{"name": f"n{version}", "subject": "s", "version": each} for each in (1, 2)] * 10
+        value = {"id": version, "subject": "s", "version": version, "schema": '"string"', "references": references}
+        registry.add(json.dumps(value).encode())
+    assert registry.decode(b"\0\0\0\0\x01\x02a") == ("avro", "a")
+
+
+def test_deletions_count_among_the_bytes_of_schemas(
+    session: Session, name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic(session, name("schemas"))
+    last = {"subject": "o", "version": 1, "id": 7, "schema": '"string"'}
+    write(session, topic, [Written(b"k" * 100, None) for _ in range(50)] + [Written(b"k", json.dumps(last).encode())])
+    monkeypatch.setattr(schemas, "TOPIC", topic)
+    assert Schemas.of(session).decode(b"\0\0\0\0\x07\x02a") == ("avro", "a")
+    monkeypatch.setattr(schemas, "MOST_BYTES", 8_000)
+    assert Schemas.of(session).decode(b"\0\0\0\0\x07\x02a") is None

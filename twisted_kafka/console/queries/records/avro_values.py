@@ -9,6 +9,8 @@ from typing import Any, Final
 MOST_VALUES: Final = 20_000
 """Most values of one record: an array of nulls takes no bytes."""
 MOST_DEPTH: Final = 64
+MOST_DECIMAL_BYTES: Final = 256
+"""A longer decimal number is shown in hexadecimal: reading it takes time that grows with the square of its length."""
 
 _PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _VARINT_BYTES: Final = 10
@@ -121,7 +123,7 @@ def _logical(value: Any, schema: Mapping[str, Any]) -> Any:
     """Return a value by its logical type; bytes without one become hexadecimal."""
     try:
         match schema.get("logicalType"):
-            case "decimal" if isinstance(value, bytes):
+            case "decimal" if isinstance(value, bytes) and len(value) <= MOST_DECIMAL_BYTES:
                 return str(Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-int(schema.get("scale", 0))))
             case "date" if isinstance(value, int):
                 return (date(1970, 1, 1) + timedelta(days=value)).isoformat()

@@ -155,8 +155,10 @@ def messages(session: Session, clock: IClock, asked: MessagesAsked, bounds: Boun
         raise CommandError(f"{asked.topic} has no partition {unknown[0]}: it has {len(known)}, from 0")
     partitions = [TopicPartition(asked.topic, index) for index in asked.partitions or known]
     level = READ_COMMITTED if asked.is_committed else 0
-    positions = cursor_positions(asked.cursor, partitions) if asked.cursor else None
     ends = offsets_at(session, partitions, LATEST, isolation_level=level)
+    positions = None
+    if asked.cursor:  # anybody's text: an offset may be beyond the end, or no offset at all
+        positions = {each: min(offset, ends[each]) for each, offset in cursor_positions(asked.cursor, partitions).items()}
     if asked.start == NEWEST:
         return _back(session, asked, wanted, budget, (offsets_at(session, partitions, EARLIEST), positions or ends), level)
     if positions is None:
@@ -262,7 +264,9 @@ def _window(
             if wanted.takes(record):
                 found.append(record)
             if budget.stopped:
-                return found, {each for each, offset in reader.positions.items() if offset < tops[each]}, budget.stopped
+                break
+        if budget.stopped:  # also without a record: those of aborted transactions are left out
+            return found, {each for each, offset in reader.positions.items() if offset < tops[each]}, budget.stopped
     return found, set(), ""
 
 

@@ -26,6 +26,8 @@ MOST_VALUE_BYTES: Final = 1024 * 1024
 AVRO, PROTOBUF, JSON_SCHEMA = "avro", "protobuf", "json"
 
 _HEAD_BYTES: Final = 5
+_RECORD_BYTES: Final = 100
+"""Counts for a record besides its key and value: the topic may have millions of deletions."""
 _LIMITS: Final = Limits(1024 * 1024, 1024 * 1024, 0, 32 * 1024 * 1024)
 
 
@@ -54,8 +56,10 @@ class Schemas:
             reader, size_bytes = Reader(session, start, end, 0, _LIMITS), 0
             while reader.positions and size_bytes < MOST_BYTES:
                 for record in reader.fetch():
-                    size_bytes += len(record.value or b"")
+                    size_bytes += _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
                     found.add(record.value)
+                    if size_bytes >= MOST_BYTES:
+                        break
         return found
 
     def add(self, value: bytes | None) -> None:
@@ -81,24 +85,31 @@ class Schemas:
             return None
         try:
             if number not in self._decoders:
-                self._decoders[number] = Decoder(schema.kind, schema.text, self._texts(schema, 0))
+                self._decoders[number] = Decoder(schema.kind, schema.text, self._texts(schema))
             return self._decoders[number].decode(data[_HEAD_BYTES:], is_registered=True)
         except Exception:  # noqa: BLE001 schema and data are anybody's: the value is shown as it is
             return None
 
-    def _texts(self, schema: _Schema, depth: int) -> dict[str, str]:
+    def _texts(self, schema: _Schema) -> dict[str, str]:
         """Return the texts of the schemas that it refers to, by name, the innermost first."""
         found: dict[str, str] = {}
-        if depth < _MOST_REFERENCES:
-            for name, subject, version in schema.references:
-                other = self._by_version.get((subject, version))
-                if other is not None:
-                    found |= self._texts(other, depth + 1)
-                    found[name] = other.text
+        self._add_texts(schema, found, set(), 0)
         return found
+
+    def _add_texts(self, schema: _Schema, found: dict[str, str], seen: set[tuple[str, int]], depth: int) -> None:
+        """Look at each schema once: references may form circles, and each schema may have thousands."""
+        for name, subject, version in schema.references:
+            other = self._by_version.get((subject, version))
+            if other is None:
+                continue
+            if (subject, version) not in seen and depth < _MOST_REFERENCES:
+                seen.add((subject, version))
+                self._add_texts(other, found, seen, depth + 1)
+            found[name] = other.text
 
 
 _MOST_REFERENCES: Final = 16
+"""The depth to which references are followed."""
 
 
 def is_registered(data: bytes | None) -> bool:
