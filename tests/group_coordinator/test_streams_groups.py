@@ -92,6 +92,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"group_id": ""}, "GroupId can't be empty"),
     ({"rack_id": ""}, "RackId can't be empty"),
     ({"instance_id": ""}, "InstanceId can't be empty"),
+    ({"user_endpoint": Endpoint(host="h" * 256, port=1)}, "The host of UserEndpoint has 256 characters"),
     ({"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided"),
     ({"active_tasks": None}, "ActiveTasks must be empty"),
     ({"standby_tasks": ids({("0", 1)})}, "StandbyTasks must be empty"),

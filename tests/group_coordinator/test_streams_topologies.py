@@ -9,7 +9,7 @@ from twisted_kafka.group_coordinator.state.streams.configured_topology import Co
 from twisted_kafka.group_coordinator.state.streams.streams_group_member import MemberState, StreamsAssignment
 from twisted_kafka.group_coordinator.state.streams.tasks import HeldTasks, Task, Tasks
 from twisted_kafka.group_coordinator.state.streams.topology import Topology
-from twisted_kafka.group_coordinator.streams.internal_topics import MOST_TASKS, _PartitionCounts, configure, summary
+from twisted_kafka.group_coordinator.streams.internal_topics import MOST_READ, MOST_TASKS, _PartitionCounts, configure, summary
 from twisted_kafka.group_coordinator.streams.reconciliation import Goal, Roles, reconcile
 from twisted_kafka.group_coordinator.streams.request_content import topology_record
 from twisted_kafka.metadata.cache import MetadataSnapshot
@@ -128,6 +128,15 @@ def test_a_small_topology_does_not_get_millions_of_tasks() -> None:
     assert sum(each.task_count for each in fits.ready.values()) == MOST_TASKS
     detail = "The topics make 100100 tasks of the topology, but at most 100000 are possible"
     assert problem(configured({"in": MOST_TASKS // 100 + 1}, *many)) == (Status.INCORRECTLY_PARTITIONED_TOPICS, detail)
+
+
+def test_a_small_topology_does_not_get_a_giant_list_of_partitions() -> None:
+    """The response to a heartbeat lists the partitions of all tasks, for each topic that they read."""
+    counts = {f"t{number}": MOST_READ // 1_000 for number in range(100)}
+    fits = [subtopology(str(number), *counts) for number in range(10)]
+    assert configured(counts, *fits).problem is None
+    detail = f"The tasks of the topology read {MOST_READ + MOST_READ // 10} partitions, but at most {MOST_READ} are possible"
+    assert problem(configured(counts, *fits, subtopology("10", *counts))) == (Status.INCORRECTLY_PARTITIONED_TOPICS, detail)
 
 
 def test_copartition_groups_do_not_each_look_at_all_topics(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Validates a StreamsGroupHeartbeat; all but the last two functions do so without looking at the group."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from twisted_kafka.group_coordinator.state.consumer_group_member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from twisted_kafka.group_coordinator.state.streams.configured_topology import ConfiguredSubtopology
@@ -12,6 +13,9 @@ from twisted_kafka.protocol.messages.streams.streams_groups import (
     StreamsGroupHeartbeatRequestSubtopology,
     StreamsGroupHeartbeatRequestTopology,
 )
+
+MOST_HOST_CHARACTERS: Final = 255
+"""The longest host of an endpoint: no name is longer (RFC 1035), and the responses to all members list it."""
 
 
 def is_leaving(request: StreamsGroupHeartbeatRequest) -> bool:
@@ -39,6 +43,9 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
     ):
         if value is not None and not value.strip():
             raise InvalidRequestError(f"{name} can't be empty.")
+    endpoint = request.user_endpoint
+    if endpoint is not None and len(endpoint.host) > MOST_HOST_CHARACTERS:
+        raise InvalidRequestError(f"The host of UserEndpoint has {len(endpoint.host)} characters, at most {MOST_HOST_CHARACTERS}.")
     if request.member_epoch == 0:
         _check_join(request)
     elif request.member_epoch == STATIC_LEAVE_EPOCH:

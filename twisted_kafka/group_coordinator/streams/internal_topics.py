@@ -27,6 +27,9 @@ _MOST_NAMES: Final = 3
 MOST_TASKS: Final = 100_000
 """Most tasks of a topology: as many as a heartbeat can report, which has no more elements than this."""
 
+MOST_READ: Final = 1_000_000
+"""Most partitions that the tasks of a topology read: the response to a heartbeat may list all of them, with their members."""
+
 _Counts = dict[str, int]
 
 
@@ -44,7 +47,7 @@ def configure(topology: Topology, snapshot: MetadataSnapshot, metadata_hash: int
     try:
         counts = _PartitionCounts(topology, snapshot)
         configured = {subtopology_id: counts.configured(each) for subtopology_id, each in topology.subtopologies.items()}
-        _check_tasks(sum(each.task_count for each in configured.values()))
+        _check_tasks(sum(each.task_count for each in configured.values()), counts.read)
         absent = _absent(configured.values(), snapshot)
     except _UnfitError as error:
         problem = Problem(Status.INCORRECTLY_PARTITIONED_TOPICS, str(error))
@@ -62,10 +65,12 @@ def summary(names: list[str]) -> str:
     return f"{shown} and {more} additional topics" if more > 0 else shown
 
 
-def _check_tasks(count: int) -> None:
-    """Raise _UnfitError for more tasks than a group may have."""
+def _check_tasks(count: int, read: int) -> None:
+    """Raise _UnfitError for more tasks than a group may have, and for more partitions than these may read."""
     if count > MOST_TASKS:
         raise _UnfitError(f"The topics make {count} tasks of the topology, but at most {MOST_TASKS} are possible")
+    if read > MOST_READ:
+        raise _UnfitError(f"The tasks of the topology read {read} partitions, but at most {MOST_READ} are possible")
 
 
 def _absent(configured: Iterable[ConfiguredSubtopology], snapshot: MetadataSnapshot) -> tuple[InternalTopic, ...]:
@@ -89,24 +94,28 @@ class _PartitionCounts:
         self._subtopologies = list(topology.subtopologies.values())
         self._decided: _Counts = self._repartition_counts()
         self._copartition()
+        self.read = 0
+        """How many partitions the tasks read together; one that several subtopologies read counts for each."""
         for each in self._subtopologies:
-            count = self._task_count(each)
-            self._decided.update((topic.name, count) for topic in each.state_changelog_topics)
+            counts = self._read_counts(each)
+            self.read += sum(counts)
+            self._decided.update((topic.name, max(counts)) for topic in each.state_changelog_topics)
 
     def _of(self, topic: str) -> int:
         partitions = self._snapshot.topics.get(topic)
         return self._decided[topic] if partitions is None else len(partitions)
 
-    def _task_count(self, subtopology: Subtopology) -> int:
-        topics = source_topics(subtopology)
+    def _read_counts(self, subtopology: Subtopology) -> list[int]:
+        """Return the partition counts of the topics that a subtopology reads, one at least."""
+        topics = set(source_topics(subtopology))
         if not topics:
             raise StreamsInvalidTopologyError(f"No source topics found for subtopology {subtopology.subtopology_id}")
-        return max(map(self._of, topics))
+        return [self._of(topic) for topic in topics]
 
     def configured(self, subtopology: Subtopology) -> ConfiguredSubtopology:
         """Return a subtopology with its number of tasks and its topics' partition counts."""
         return ConfiguredSubtopology(
-            self._task_count(subtopology),
+            max(self._read_counts(subtopology)),
             frozenset(subtopology.source_topics),
             tuple(self._internal(topic) for topic in sorted(subtopology.repartition_source_topics, key=_name)),
             frozenset(subtopology.repartition_sink_topics),
