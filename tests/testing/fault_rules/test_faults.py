@@ -14,6 +14,9 @@ from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatRe
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.testing import Broker, BrokerError, Cluster, Kafka, Rule
 from twisted_kafka.testing.fault_rules.faults import Arrival, Faults
+from twisted_kafka.testing.fault_rules.interception import Interceptor
+from twisted_kafka.testing.recorded.requests import Requests
+from twisted_kafka.timing.clock import ManualClock
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
@@ -54,6 +57,14 @@ def heartbeat(broker: Broker) -> int:
 
 
 HEARTBEAT = Arrival(ApiKey.HEARTBEAT, 4, "shop", "User:a", "c", (), ("g",), None)
+
+
+def test_an_answer_that_is_delayed_while_the_broker_stops_starts_no_thread() -> None:
+    interceptor = Interceptor((), Requests(), ManualClock(), lambda: 1, 0)
+    interceptor.stop()
+    before = set(threading.enumerate())
+    interceptor.later(10, lambda: None)
+    assert set(threading.enumerate()) <= before
 
 
 def test_a_wait_for_a_rule_that_holds_ends_when_a_release_finds_the_answer() -> None:

@@ -72,6 +72,7 @@ class Interceptor:
         """The fault that holds all answers while the broker is frozen."""
         self._made_ns = made_ns
         self._timer: Timer | None = None
+        self._is_stopped = False
         self._lock = machine.Lock()
 
     def intercept(self, make_apis: MakeApis, channel: RequestChannel, topic_name: Callable[[bytes], str | None]) -> "Handling":
@@ -82,8 +83,10 @@ class Interceptor:
         return Handling(self, responses, make_apis(cast(RequestChannel, responses)), topic_name)
 
     def later(self, delay_ms: float, call: Callable[[], object]) -> None:
-        """Call after a delay by the broker's clock."""
+        """Call after a delay by the broker's clock; not at all once the broker stops."""
         with self._lock:
+            if self._is_stopped:
+                return
             if self._timer is None:
                 self._timer = Timer(self.clock, "faults")
                 self._timer.start()
@@ -98,6 +101,7 @@ class Interceptor:
         for faults in self._faults:
             faults.let_go(self)
         with self._lock:
+            self._is_stopped = True
             timer, self._timer = self._timer, None
         if timer is not None:
             timer.shutdown()

@@ -7,8 +7,8 @@ from tests.support.console import make_topic, write
 from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.record_forms import Written
 from twisted_kafka.console.cluster.session import Session
-from twisted_kafka.console.queries.records import messages as messages_module
 from twisted_kafka.console.queries.bounds import Bounds
+from twisted_kafka.console.queries.records import messages as messages_module
 from twisted_kafka.console.queries.records.messages import Message, MessagesAsked, message, messages
 from twisted_kafka.console.queries.records.tail import MOST_EACH_TIME, tail
 from twisted_kafka.protocol.records.compression import Compression
