@@ -37,6 +37,7 @@ from twisted_kafka.protocol.records.builder import build_batch, end_transaction_
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.log_dirs.alter_log_dirs_copy import ReplicaCopier
+from twisted_kafka.system.files import disk
 
 pytestmark = pytest.mark.whole_transfers
 """Their steps are counted."""
@@ -725,7 +726,7 @@ class TestAfterAPowerFailure:
             append(log, b"0")
             append(log, b"truncated")
             log.flush()
-            with patch("os.fdatasync", side_effect=OSError(errno.ENOSPC, "full")), pytest.raises(KafkaStorageError):
+            with patch.object(disk, "sync_data", side_effect=OSError(errno.ENOSPC, "full")), pytest.raises(KafkaStorageError):
                 log.truncate_to(1)
             append(bench.open(), b"1")
         self.fail(logs)
