@@ -59,6 +59,21 @@ def test_a_rejected_record_and_one_over_the_limit_become_letters(broker: Broker,
     eventually(lambda: all(state in (2, 4) for _, _, state, _ in read_state(client, "group", topic_id)[1]))
 
 
+def test_letters_of_a_group_with_a_long_name_fit_into_batches(broker: Broker, client: RawClient) -> None:
+    group, count = "g" * 12_000, 100
+    topic_id = new_topic(client, "long")
+    new_topic(client, "dlq.long", errors_deadletterqueue_group_enable="true")
+    initialize(client, group, topic_id)
+    set_group_configs(client, group, errors_deadletterqueue_topic_name="dlq.long")
+    broker.embedded.apply_config_changes(WAIT_S)
+    for _ in range(count):
+        broker.produce("long", "rejected")
+    with ShareMember(broker.bootstrap_servers, group, "one", topic_id) as one:
+        eventually(lambda: one.acquired(max_wait_ms=100) == [(0, count - 1, 1)])
+        assert error_of(one.acknowledge((0, count - 1, [REJECT]))) == (0, 0)
+        eventually(lambda: len(letters(broker, "dlq.long")) == count)
+
+
 @pytest.mark.parametrize("topic", ["dlq.nothing", "dlq.not-enabled", "wrong-prefix"])
 def test_letters_that_cannot_be_written_do_not_stop_the_group(broker: Broker, client: RawClient, topic: str) -> None:
     source = f"source-of-{topic}"

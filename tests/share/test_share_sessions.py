@@ -88,3 +88,14 @@ def test_sessions_and_partitions_are_limited(
     with pytest.raises(ShareSessionLimitReachedError):
         cache.fetch(KEY, 1, "connection", ids(2, 3), ids(0))
     assert counts(registry) == (2, 2)
+
+
+def test_the_ids_of_sessions_are_limited_in_characters(cache: ShareSessionCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_sessions, "MOST_KEY_CHARACTERS", 100)
+    long = "g" * 50, "m" * 50
+    session = cache.fetch(long, 0, "connection", (), ())
+    assert cache.fetch(long, 0, "connection", (), ()) is session
+    with pytest.raises(ShareSessionLimitReachedError):
+        cache.fetch(KEY, 0, "connection", (), ())
+    assert cache.end(session)
+    cache.fetch(KEY, 0, "connection", (), ())

@@ -176,6 +176,18 @@ def test_the_states_of_a_deleted_topic_are_removed(bench: ShareBench) -> None:
     assert [len(shard) for shard in bench.shares.runtime.peek()] == [0]
 
 
+def test_states_that_could_not_be_removed_go_with_the_next_pruning() -> None:
+    bench = ShareBench(prune_interval_ms=1_000)
+    bench.initialize()
+    bench.topics.change({"payments": 1})
+    bench.log.fail_next = [ErrorCode.NOT_ENOUGH_REPLICAS]
+    bench.shares.on_topics_deleted()
+    bench.scheduler.run_due()
+    assert [len(shard) for shard in bench.shares.runtime.peek()] == [1]
+    bench.advance(1_000)
+    assert [len(shard) for shard in bench.shares.runtime.peek()] == [0]
+
+
 def test_an_answer_waits_for_the_replicas(bench: ShareBench) -> None:
     bench.initialize()
     bench.log.holds = True

@@ -36,7 +36,7 @@ from twisted_kafka.waiting.futures import completed, then
 MAX_LETTERS: Final = 100
 """Letters in a batch."""
 MAX_LETTER_BYTES: Final = 900_000
-"""Bytes of keys and values in a batch, unless a single record has more: within the default of ``max.message.bytes``."""
+"""Bytes of keys, values and headers in a batch, unless a single record has more: within the default of ``max.message.bytes``."""
 FIRST_BACKOFF_MS: Final = 100
 """How long until the first repetition; twice as long after each further one."""
 MAX_ATTEMPTS: Final = 8
@@ -205,19 +205,22 @@ class DeadLetterQueue:
         last = sending.last_offset
         for offset in range(sending.first_offset, sending.last_offset + 1):
             key, value = found.get(offset, (None, None))
-            size_bytes += len(key or b"") + len(value or b"")
+            headers = [
+                (name, text.encode())
+                for name, text in (
+                    ("__dlq.errors.topic", sending.name.topic),
+                    ("__dlq.errors.partition", str(sending.name.partition)),
+                    ("__dlq.errors.offset", str(offset)),
+                    ("__dlq.errors.group", sending.share.key.group_id),
+                    ("__dlq.errors.delivery.count", str(sending.delivery_count)),
+                    ("__dlq.errors.message", reason),
+                )
+            ]
+            size_bytes += len(key or b"") + len(value or b"") + sum(len(name) + len(text) for name, text in headers)
             if letters and size_bytes > MAX_LETTER_BYTES:
                 last = offset - 1
                 break
-            headers = (
-                ("__dlq.errors.topic", sending.name.topic),
-                ("__dlq.errors.partition", str(sending.name.partition)),
-                ("__dlq.errors.offset", str(offset)),
-                ("__dlq.errors.group", sending.share.key.group_id),
-                ("__dlq.errors.delivery.count", str(sending.delivery_count)),
-                ("__dlq.errors.message", reason),
-            )
-            letters.append(SimpleRecord(now_ms, key, value, [(name, text.encode()) for name, text in headers]))
+            letters.append(SimpleRecord(now_ms, key, value, headers))
         return letters, last
 
     def _read(self, sending: _Sending) -> dict[int, tuple[bytes | None, bytes | None]]:
@@ -226,12 +229,12 @@ class DeadLetterQueue:
         found: dict[int, tuple[bytes | None, bytes | None]] = {}
         position = max(sending.first_offset, log.log_start_offset)
         size_bytes = 0
-        while position <= sending.last_offset and size_bytes <= MAX_LETTER_BYTES:
+        while position <= sending.last_offset:
             data = log.content(log.read(position, MAX_LETTER_BYTES, FetchIsolation.HIGH_WATERMARK).records)
             if not data:
                 break
             for batch in batches(data):
-                if batch.base_offset > sending.last_offset or size_bytes > MAX_LETTER_BYTES:
+                if batch.base_offset > sending.last_offset:
                     return found
                 for record in batch.records():
                     if sending.first_offset <= record.offset <= sending.last_offset:
@@ -239,6 +242,8 @@ class DeadLetterQueue:
                         value = None if record.value is None else bytes(record.value)
                         found[record.offset] = key, value
                         size_bytes += len(key or b"") + len(value or b"")
+                        if size_bytes > MAX_LETTER_BYTES:  # a small batch may have giant records: the rest has its turn later
+                            return found
                 position = batch.last_offset + 1
         return found
 

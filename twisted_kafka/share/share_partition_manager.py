@@ -7,7 +7,7 @@ has fenced it, and when its group has no session on this broker any more: nothin
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from twisted.logger import Logger
 
@@ -46,6 +46,8 @@ _LATEST: Final = -1
 _NOT_LEADER: Final = Result(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _NOT_LOADED: Final = Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _UNTRIED: Final = Fetched(is_tried=False)
+
+K = TypeVar("K")
 
 Target = tuple[PartitionId, TopicPartition]
 """A partition of a request, and its name."""
@@ -116,6 +118,7 @@ class SharePartitionManager:
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
         self._names: dict[SharePartitionKey, TopicPartition] = {}
         self._by_name: dict[TopicPartition, set[SharePartitionKey]] = {}
+        self._by_group: dict[str, set[SharePartitionKey]] = {}
         self._sessions_of: dict[str, set[ShareSession]] = {}
         """The sessions by group."""
         self._connections: dict[str, set[ShareSession]] = {}
@@ -200,7 +203,7 @@ class SharePartitionManager:
             if sessions:
                 return
             del self._sessions_of[group_id]
-            dropped = [key for key in self._partitions if key.group_id == group_id]
+            dropped = list(self._by_group.get(group_id, ()))
         for key in dropped:
             self._drop(key)
         self.metrics.forget(group_id)
@@ -220,11 +223,8 @@ class SharePartitionManager:
             if found is None or (only is not None and found is not only):
                 return
             del self._partitions[key]
-            name = self._names.pop(key)
-            keys = self._by_name[name]
-            keys.discard(key)
-            if not keys:
-                del self._by_name[name]
+            _discard(self._by_name, self._names.pop(key), key)
+            _discard(self._by_group, key.group_id, key)
         found.fence()
         self._check_later(key)
 
@@ -256,6 +256,7 @@ class SharePartitionManager:
             if found is made:
                 self._names[key] = name
                 self._by_name.setdefault(name, set()).add(key)
+                self._by_group.setdefault(key.group_id, set()).add(key)
         if found is made:
             self._initialize(made)
         return found
@@ -298,7 +299,7 @@ class SharePartitionManager:
     def share_partitions(self, group_id: str) -> list[tuple[TopicPartition, SharePartition]]:
         """Return the group's share partitions that are in use on this broker."""
         with self._lock:
-            return [(self._names[key], found) for key, found in self._partitions.items() if key.group_id == group_id]
+            return [(self._names[key], self._partitions[key]) for key in self._by_group.get(group_id, ())]
 
     # requests
 
@@ -459,3 +460,11 @@ class SharePartitionManager:
             keys = list(self._partitions)
         for key in keys:
             self._drop(key)
+
+
+def _discard(index: dict[K, set[SharePartitionKey]], name: K, key: SharePartitionKey) -> None:
+    """Remove a share partition from an index, and its entry with the last one."""
+    keys = index[name]
+    keys.discard(key)
+    if not keys:
+        del index[name]

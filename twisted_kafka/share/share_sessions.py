@@ -26,6 +26,8 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MOST_PARTITIONS: Final = 200_000
 """Most partitions of all sessions together: each takes some 200 bytes."""
+MOST_KEY_CHARACTERS: Final = 4 * 1024 * 1024
+"""Most characters of the group and member ids of all sessions together: a client chooses each up to 32,767 bytes."""
 TYPE: Final = "ShareSessionCache"
 
 _MAX_INT: Final = 2**31 - 1
@@ -69,6 +71,7 @@ class ShareSessionCache:
         self._lock = machine.Lock()
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._partitions = 0
+        self._key_characters = 0
         self._evictions = registry.meter(TYPE, "ShareSessionEvictionsPerSec")
         registry.gauge(TYPE, "ShareSessionsCount", lambda: len(self._sessions))
         registry.gauge(TYPE, "SharePartitionsCount", lambda: self._partitions)
@@ -110,6 +113,7 @@ class ShareSessionCache:
                 return False
             session.is_ended = True
             self._partitions -= len(session.partitions)
+            self._key_characters -= _characters(session.key)
             del self._sessions[session.key]
             return True
 
@@ -127,11 +131,17 @@ class ShareSessionCache:
                 raise ShareSessionLimitReachedError(
                     f"There are {self._most_sessions} share sessions (group.share.max.share.sessions)."
                 )
+            if self._key_characters + _characters(key) > MOST_KEY_CHARACTERS:
+                raise ShareSessionLimitReachedError(
+                    f"The ids of all share sessions may have {MOST_KEY_CHARACTERS} characters together."
+                )
             session = ShareSession(key, connection_id)
         # The same object for a member that begins again: it may do that as often as it likes.
         session.connection_id, session.epoch = connection_id, 1
         self._change(session, added, list(session.partitions))
-        self._sessions[key] = session
+        if key not in self._sessions:
+            self._key_characters += _characters(key)
+            self._sessions[key] = session
         return session
 
     def _session(self, key: SessionKey, epoch: int) -> ShareSession:
@@ -157,3 +167,7 @@ class ShareSessionCache:
         session.partitions.update(dict.fromkeys(new))
         session.unanswered.update(new)
         self._partitions += len(new)
+
+
+def _characters(key: SessionKey) -> int:
+    return len(key[0]) + len(key[1])

@@ -79,6 +79,8 @@ class ShareCoordinatorShard:
         self._deleted_before = 0
         self._end_of_cold = -1
         """The end of the log after the last round of snapshots of cold share partitions."""
+        self._has_deleted = False
+        """Whether the log may still have share partitions of deleted topics."""
 
     # the runtime's side
 
@@ -230,12 +232,18 @@ class ShareCoordinatorShard:
     def remove_deleted(self) -> None:
         """Remove the share partitions of topics that do not exist any more; called when a topic was deleted.
 
-        Not called after loading: this broker may not have the cluster's metadata yet.
+        Not called after loading: this broker may not have the cluster's metadata yet. What cannot be written now is when the log is
+        pruned.
         """
+        self._has_deleted = False
         gone = [topic_id for topic_id in self._by_topic if self._metadata.topic_name(topic_id) is None]
         keys = [self._keys[each] for topic_id in gone for each in self._by_topic[topic_id]]
         for start in range(0, len(keys), MAX_TOMBSTONES):
-            self._effects.write([tombstone(key) for key in keys[start : start + MAX_TOMBSTONES]], _ignore)
+            self._effects.write([tombstone(key) for key in keys[start : start + MAX_TOMBSTONES]], self._removed)
+
+    def _removed(self, error: ErrorCode) -> None:
+        if error:
+            self._has_deleted = True
 
     def snapshot_cold(self) -> None:
         """Write a new snapshot of the share partitions that hold back pruning, as their last one is old.
@@ -258,6 +266,8 @@ class ShareCoordinatorShard:
 
     def prune(self) -> None:
         """Delete the records that no share partition needs."""
+        if self._has_deleted:
+            self.remove_deleted()
         first = self._needed.first(self._end_offset)
         if first > self._deleted_before:
             self._effects.delete_records(first, lambda error: self._pruned(first, error))
