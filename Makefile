@@ -71,6 +71,9 @@ CORES := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)))' 2
 WORKERS ?= $(shell expr $(CORES) + 2)
 QUICKLY = -n $(WORKERS) --dist loadscope --hypothesis-seed=0
 
+# All of what tests enumerate. A wait counts as a hang only after five times as long: no test fails because the machine is busy.
+ALL := TEST_SHARE=1 TEST_PATIENCE=5
+
 INSIDE := --ignore tests/clients --ignore tests/cluster --ignore tests/oracle --ignore tests/spark
 
 # Without Spark, Java, real clients and the testing kit; of what tests enumerate (tests/support/budget.py), a tenth.
@@ -94,8 +97,8 @@ test-again:
 # (Java, node, kcat, a KDC) are skipped. Tests that need the machine for themselves come after the others, one by one.
 test-all: install $(VENV)/.browser-installed
 	rm -f build/test-all/*.xml
-	-TEST_SHARE=1 $(PYTEST) -n $(WORKERS) --dist loadscope -m 'not alone' --junitxml build/test-all/together.xml
-	-TEST_SHARE=1 $(PYTEST) -m alone --junitxml build/test-all/alone.xml
+	-$(ALL) $(PYTEST) -n $(WORKERS) --dist loadscope -m 'not alone' --junitxml build/test-all/together.xml
+	-$(ALL) $(PYTEST) -m alone --junitxml build/test-all/alone.xml
 	$(BIN)/python -m tests.support.summary build/test-all/together.xml build/test-all/alone.xml
 else
 # Real clients have no wheels for PyPy: they run on CPython, and the brokers that they are tested with on PyPy.
@@ -104,7 +107,7 @@ test: install
 	$(ON_CPYTHON) test-served BROKER_PYTHON=$(abspath $(BIN)/python) SERVED='-m "not slow" tests/clients tests/cluster'
 
 test-all: install
-	TEST_SHARE=1 $(PYTEST) $(INSIDE)
+	$(ALL) $(PYTEST) $(INSIDE)
 	$(ON_CPYTHON) test-served BROKER_PYTHON=$(abspath $(BIN)/python) SERVED='tests/clients tests/cluster tests/oracle'
 
 lint smoke docs dist mutants report demo-report:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from twisted.logger import globalLogBeginner
 
-from tests.support.budget import share_of
+from tests.support.budget import PATIENCE, patient, share_of
 from tests.support.eventually import LIBRDKAFKA_CLOSING, join
 from tests.support.zookeeper import ZooKeeper, needs_zookeeper
 from twisted_kafka.system.interpreter import IS_PYPY
@@ -84,11 +84,24 @@ def _is_a_librarys(thread: threading.Thread) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a run with several workers, begin with what takes longest, so that short tests keep all of them busy to the end."""
+    """Let tests take longer on a busy machine, and begin with what takes longest in a run with several workers.
+
+    So short tests keep all workers busy to the end.
+    """
+    if PATIENCE != 1:
+        for item in items:
+            _extend_timeout(item)
     if not hasattr(config, "workerinput"):
         return
     long = {item.path for item in items if item.get_closest_marker("long") or item.get_closest_marker("slow")}
     items.sort(key=lambda item: (_scope(item.nodeid) != _ON_SPARK, not item.nodeid.startswith(_PROGRAMS), item.path not in long))
+
+
+def _extend_timeout(item: pytest.Item) -> None:
+    """Multiply the test's limit of time, which ends a hang, by ``PATIENCE``."""
+    marker = item.get_closest_marker("timeout")
+    timeout_s = float(item.config.getini("timeout")) if marker is None else float(marker.args[0])
+    item.add_marker(pytest.mark.timeout(patient(timeout_s)), append=False)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

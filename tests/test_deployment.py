@@ -12,6 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import twisted_kafka
+from tests.support.budget import patient
 from tests.support.ports import free_port
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.command_line import settings_in
@@ -27,7 +28,7 @@ OUTPUTS = (
 
 def test_git_ignores_what_commands_write() -> None:
     command = ["git", "-C", str(ROOT), "check-ignore", "--no-index", *OUTPUTS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patient(60), check=False)
     assert done.stdout.split() == list(OUTPUTS)
 
 
@@ -49,15 +50,15 @@ def test_the_images_health_check_needs_a_broker() -> None:
     assert command[0] != "pypy3", "starting it costs half a second of CPU every ten seconds"
     port = free_port()
     command[-1] = command[-1].replace("9404", str(port))
-    assert subprocess.run(command, capture_output=True, timeout=30, check=False).returncode != 0
+    assert subprocess.run(command, capture_output=True, timeout=patient(30), check=False).returncode != 0
     with twisted_kafka.Broker({"metrics.listener": f"127.0.0.1:{port}"}):
-        assert subprocess.run(command, capture_output=True, timeout=30, check=False).returncode == 0
+        assert subprocess.run(command, capture_output=True, timeout=patient(30), check=False).returncode == 0
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 def test_the_unit_is_hardened() -> None:
     command = ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=25", str(ROOT / "etc" / "kafka.service")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patient(60), check=False)
     if "unrecognized option" in done.stderr:
         pytest.skip("needs systemd 250")
     assert done.returncode == 0, done.stdout[-300:]

@@ -17,6 +17,7 @@ import pytest
 import setuptools
 
 import twisted_kafka
+from tests.support.budget import patient
 
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[1]
@@ -103,6 +104,7 @@ def test_the_broker_has_no_plugin_but_its_extra_names_one() -> None:
 EMPTY_RUN = """
 import sys
 
+
 def test_nothing_is_in_the_way():
     ours = ("twisted_kafka", "pytest_twisted_kafka")
     assert [each for each in sys.meta_path if type(each).__module__.partition(".")[0] in ours] == []
@@ -133,7 +135,7 @@ def test_the_plugin_is_found_and_pytest_rewrites_nothing_of_the_broker(tmp_path:
     path = os.pathsep.join([str(site), sysconfig.get_path("purelib"), str(ROOT)])
     command = [sys.executable, "-S", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONNOUSERSITE": "1"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=patient(100), check=False)
     assert "3 passed" in done.stdout, done.stdout + done.stderr
 
 
@@ -143,7 +145,7 @@ def test_the_reports_wheel_works_without_the_broker(tmp_path: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     source = tmp_path / "source"  # a build leaves files behind, and takes what an earlier one has left
     shutil.copytree(ROOT / "spark", source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", tmp_path, source], check=True, timeout=300)
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", tmp_path, source], check=True, timeout=patient(300))
     (wheel,) = tmp_path.glob("twisted_kafka_spark-*.whl")
     unpacked = tmp_path / "unpacked"
     with zipfile.ZipFile(wheel) as archive:
@@ -159,23 +161,25 @@ def test_the_reports_wheel_works_without_the_broker(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{unpacked}{os.pathsep}{libraries}", "PYTHONNOUSERSITE": "1"}
     for arguments in (("demo", "day", "--rows", "2000"), ("report", "day", "--quiet")):
         command = [sys.executable, "-S", "-m", "twisted_kafka_spark", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=patient(300), check=False
+        )
         if "Java" in done.stderr:
             pytest.skip(done.stderr)
         assert done.returncode == 0, done.stderr
     assert "error-burst" in (tmp_path / "report.json").read_text()
     probe = "import importlib.util; assert importlib.util.find_spec('twisted_kafka') is None"
-    subprocess.run([sys.executable, "-S", "-c", probe], cwd=tmp_path, env=environment, check=True, timeout=60)
+    subprocess.run([sys.executable, "-S", "-c", probe], cwd=tmp_path, env=environment, check=True, timeout=patient(60))
 
 
 def git(folder: Path, *arguments: str) -> None:
     identity = ["-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "protocol.file.allow=always"]
-    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, timeout=30)
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, timeout=patient(30))
 
 
 def version_of(folder: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "setuptools_scm"], cwd=folder, check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "setuptools_scm"], cwd=folder, check=True, capture_output=True, text=True, timeout=patient(60)
     )
     return done.stdout.strip()
 
@@ -231,11 +235,11 @@ def test_a_tag_sets_the_versions_of_all_distributions(tmp_path: Path) -> None:
     """A package index takes them: they have no local part."""
     clone = tmp_path / "clone"
     git = ["git", "-C", str(clone), "-c", "user.name=a", "-c", "user.email=a@example.org"]
-    subprocess.run(["git", "clone", "--quiet", "--no-tags", str(ROOT), str(clone)], check=True, timeout=100)
-    subprocess.run([*git, "tag", "v0.1.0a1"], check=True, timeout=100)
+    subprocess.run(["git", "clone", "--quiet", "--no-tags", str(ROOT), str(clone)], check=True, timeout=patient(100))
+    subprocess.run([*git, "tag", "v0.1.0a1"], check=True, timeout=patient(100))
     for folder in (clone, *(clone / name for name in BESIDE)):
         command = [sys.executable, "-m", "setuptools_scm", "--root", str(clone), "--config", str(folder / "pyproject.toml")]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=True)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=patient(100), check=True)
         assert done.stdout.strip().splitlines()[-1] == "0.1.0a1"
 
 

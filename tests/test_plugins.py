@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import twisted_kafka
+from tests.support.budget import patient
 from tests.support.eventually import eventually
 from tests.support.security.sasl_wire import Wire
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -218,6 +219,6 @@ def test_the_examples_are_typed(tmp_path: Path) -> None:
     environment = {**os.environ, "MYPYPATH": str(PAGE.parents[1])}
     files = [f"{name}.py" for name in MODULES]
     done = subprocess.run(
-        [*command, *files], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=110, check=False
+        [*command, *files], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=patient(110), check=False
     )
     assert done.stdout.endswith(f"no issues found in {len(MODULES)} source files\n"), done.stdout + done.stderr

@@ -8,6 +8,7 @@ import pytest
 from zope.interface.interface import InterfaceClass
 
 from tests.public_api import MODULES, exported, public_api, shown, stored_api
+from tests.support.budget import patient
 from twisted_kafka import plugins
 
 
@@ -39,5 +40,5 @@ def test_the_api_pages_show_public_names_only() -> None:
 
 def test_importing_the_package_or_its_kit_does_not_import_a_broker() -> None:
     program = "import sys, twisted_kafka, twisted_kafka.testing; print('twisted_kafka.broker.kafka_server' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=patient(60), check=True)
     assert done.stdout == "False\n"

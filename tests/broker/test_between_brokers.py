@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.budget import patient
 from tests.support.certificates import Authority, Identity
 from twisted_kafka import Broker
 from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient, StoppedError
@@ -21,7 +22,7 @@ from twisted_kafka.protocol.messages.metadata import MetadataRequest
 from twisted_kafka.protocol.messages.topics import CreateTopicsRequest
 from twisted_kafka.timing.clock import SystemClock
 
-TIMEOUT_S = 20
+TIMEOUT_S = patient(20)
 CA = Authority()
 BROKER = CA.issue("CN=broker,O=Tests", ["localhost", "127.0.0.1"])
 

@@ -18,6 +18,7 @@ from twisted.internet.selectreactor import SelectReactor
 from twisted.logger import capturedLogs, formatEvent
 
 import twisted_kafka
+from tests.support.budget import patient
 from tests.support.eventually import WAIT_S
 from tests.support.processes import start_tied
 from twisted_kafka.broker.broker import Broker, StartError
@@ -57,7 +58,7 @@ def test_a_directory_of_its_own_goes_without_a_start_too(tmp_path: Path) -> None
     program += "started.start(); import os; forked = os.fork(); forked and os.wait(); assert os.listdir(os.environ['TMPDIR'])"
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], env=environment, capture_output=True, timeout=60, check=False
+        [sys.executable, "-W", "ignore", "-c", program], env=environment, capture_output=True, timeout=patient(60), check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert not list(tmp_path.iterdir())

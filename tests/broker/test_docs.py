@@ -13,6 +13,7 @@ import pytest
 
 import twisted_kafka
 from tests.broker.api_table import api_table, written_table
+from tests.support.budget import patient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.command_line import settings_in
 from twisted_kafka.config.keys import BROKER_KEYS, EXTENSION_KEYS
@@ -113,7 +114,7 @@ def test_the_readmes_example_passes_as_it_is(tmp_path: Path) -> None:
     assert len([line for line in example.splitlines() if line]) <= 10
     (tmp_path / "test_readme.py").write_text(example)
     command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-c", "/dev/null", "."]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=patient(100), check=False)
     assert "1 passed" in done.stdout, done.stdout
 
 

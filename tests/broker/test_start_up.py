@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.budget import patient
 from twisted_kafka.system import start_up
 from twisted_kafka.system.start_up import compile_loops, restart_interpreter, without_collector, without_tls
 
@@ -72,7 +73,7 @@ def plain_start(tmp_path_factory: pytest.TempPathFactory) -> Any:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patient(60),
     )
     return json.loads(done.stdout)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budget import patient
 from tests.support.certificates import Authority
 from tests.support.tls_scanner import SSL_3_0, TLS_1_0, TLS_1_1, TLS_1_2, accepted_suites
 from twisted_kafka import Broker
@@ -83,7 +84,7 @@ def test_weak_suites_are_refused(port: int) -> None:
 def connects(port: int, *options: str) -> bool:
     """Whether ``openssl s_client`` gets a session."""
     command = ["openssl", "s_client", "-connect", f"127.0.0.1:{port}", *options]
-    done = subprocess.run(command, input=b"", capture_output=True, timeout=30, check=False)
+    done = subprocess.run(command, input=b"", capture_output=True, timeout=patient(30), check=False)
     text = (done.stdout + done.stderr).decode(errors="replace")
     assert "CONNECTED" in text, text
     return re.search(r"^New, TLS.*Cipher is (?!\(NONE\))", text, re.MULTILINE) is not None

@@ -10,6 +10,7 @@ from kafka.admin import NewTopic
 from kazoo.client import KazooClient
 
 from tests.broker.zookeeper_over_tls import CA, tls_server_settings
+from tests.support.budget import patient
 from tests.support.certificates import PASSWORD
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
@@ -131,7 +132,7 @@ def create(broker: Broker, topic: str) -> None:
             return topic in admin.list_topics()
         return True
 
-    eventually(is_created, wait_s=60)
+    eventually(is_created, wait_s=patient(60))
     admin.close()
 
 

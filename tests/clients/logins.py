@@ -2,9 +2,11 @@
 
 import subprocess
 
+from tests.support.budget import patient
+
 
 def succeeds(command: list[str], password: str, expected: bytes) -> bool:
-    done = subprocess.run([*command, password], capture_output=True, timeout=60, check=False)
+    done = subprocess.run([*command, password], capture_output=True, timeout=patient(60), check=False)
     assert (done.returncode == 0) == (expected in done.stdout), done
     return done.returncode == 0
 

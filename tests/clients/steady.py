@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-TIMEOUT_S = 60
+from tests.support.budget import patient
+
+TIMEOUT_S = patient(60)
 
 
 class Seen(NamedTuple):

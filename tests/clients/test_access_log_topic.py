@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.support.budget import patient
 from twisted_kafka import Broker
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(120)]
 PRODUCED = 50
-TIMEOUT_S = 30.0
+TIMEOUT_S = patient(30.0)
 
 
 def read(bootstrap: str, least: int) -> list[dict[Any, Any]]:

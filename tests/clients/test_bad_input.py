@@ -10,6 +10,7 @@ from functools import partial
 import crc32c
 import pytest
 
+from tests.support.budget import patient
 from tests.support.clients.clients import read_confluent, send_confluent
 from tests.support.clients.served import ServedBroker
 from tests.support.eventually import eventually
@@ -20,7 +21,7 @@ from twisted_kafka.protocol.messages.produce import PartitionProduceData, Produc
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 
-TIMEOUT_S = 20
+TIMEOUT_S = patient(20)
 TOPIC = "good"
 
 

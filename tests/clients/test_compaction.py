@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.budget import patient
 from tests.support.clients import clients
 from tests.support.clients.served import ServedBroker
 from tests.support.eventually import eventually
@@ -22,7 +23,7 @@ SETTINGS = (
 )
 KEYS = 50
 ROUNDS = 200
-WAIT_S = 60
+WAIT_S = patient(60)
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(900)]
 

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budget import patient
 from tests.support.clients.clients import java_class_path, java_tool
 from tests.support.development_certificates import make, properties, stores
 from tests.support.two_brokers import port_of
 from twisted_kafka import Broker
 
-TIMEOUT_S = 60
+TIMEOUT_S = patient(60)
 VALUES = [b"one", b"two", b"three"]
 
 

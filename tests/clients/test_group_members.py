@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.budget import patient
 from tests.support.clients.clients import PROGRAMS, java_class_path, java_command, kafkajs_ready, new_group
 from tests.support.clients.served import ServedBroker
 from tests.support.eventually import eventually
@@ -23,7 +24,7 @@ from tests.support.processes import start_tied
 PARTITIONS = 8
 RATE = 400
 SESSION_S = 6
-WAIT_S = 60
+WAIT_S = patient(60)
 
 SETTINGS = (
     "group.initial.rebalance.delay.ms=0",

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.clients.logins import can_list_topics, succeeds
+from tests.support.budget import patient
 from tests.support.certificates import KEY_PASSWORD, Authority
 from tests.support.clients.clients import READERS, SENDERS, java_command, java_tool, kcat, new_group
 from tests.support.clients.go_programs import go_program
@@ -161,7 +162,7 @@ def test_kcat(kerberized: Kerberized, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lists_a_broker(command: list[str]) -> bool:
-    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=patient(60), check=False)
     missing = b"No worthy mechs found"
     if missing in done.stderr + done.stdout:
         pytest.skip("kcat needs libsasl2-modules-gssapi-mit")
@@ -198,7 +199,7 @@ def test_java(kerberized: Kerberized, java: None) -> None:
     for user, service, why in (("alice", "http", b"SaslAuthenticationException"), ("nobody", "kafka", b"LoginException")):
         wrong = java_settings(kerberized, "wrong", "SASL_PLAINTEXT", user, service)
         command = java_command(tool, "--bootstrap-server", kerberized.plain_text, "--list", "--command-config", str(wrong))
-        done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=patient(60), check=False)
         assert why in done.stdout + done.stderr, done
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budget import patient
 from tests.support.clients.clients import java_tool
 from tests.support.clients.served import ServedBroker
 from tests.support.eventually import eventually
 
-WAIT_S = 20
+WAIT_S = patient(20)
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(300), pytest.mark.usefixtures("java")]
 
 

@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.budget import patient
 from tests.support.clients.clients import java_tool, read_confluent, send_confluent
 from tests.support.clients.served import ServedBroker
 from tests.support.eventually import eventually
@@ -30,7 +31,7 @@ from twisted_kafka.tools.compare.talk import Talk
 
 KILLS = 6
 PARTITIONS = 4
-WAIT_S = 60
+WAIT_S = patient(60)
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(300)]
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budget import patient
 from tests.support.clients.served import ServedBroker
 from twisted_kafka.broker.broker import Broker
 
 REQUEST = struct.pack(">ihhih", 10, 18, 0, 7, -1)
-WAIT_S = 30.0
+WAIT_S = patient(30.0)
 DESCRIPTORS = 20
 """So many more than it has may the broker of the test open."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients import counting, weblog
+from tests.support.budget import patient
 from tests.support.clients import clients
 from tests.support.clients.served import ServedBroker
 from tests.support.ports import free_port
@@ -137,7 +138,7 @@ def test_the_report_counts_what_the_metrics_counted(run: Run, tmp_path: Path) ->
     assert not list(run.broker.access_dir.rglob(".node-*"))
     out = tmp_path / "report.html"
     command = [sys.executable, "-m", "twisted_kafka_spark", "report", str(run.broker.access_dir), "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patient(300))
     assert done.returncode == 0, done.stderr[-3000:]
     document = json.loads(out.with_suffix(".json").read_text())
     assert document["source"]["lines"] == {"read": run.counted.total()}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.clients.logins import can_list_topics, succeeds
-from tests.support.budget import covering
+from tests.support.budget import covering, patient
 from tests.support.certificates import KEY_PASSWORD, Authority
 from tests.support.clients.clients import (
     JAVA_TOOLS,
@@ -214,7 +214,7 @@ def test_java(sasl: Sasl, mechanism: str) -> None:
         java_tool("org.apache.kafka.tools.TopicCommand", *words, str(right))
     wrong = java_settings(sasl, "wrong", "SASL_PLAINTEXT", mechanism, WRONG)
     command = java_command("org.apache.kafka.tools.TopicCommand", *words[:1], sasl.plain_text, *words[2:], str(wrong))
-    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=patient(60), check=False)
     assert b"SaslAuthenticationException" in done.stdout + done.stderr
 
 
@@ -408,7 +408,7 @@ def test_java_fetches_its_token_and_logs_in(sasl: Sasl, token_url: str, protocol
         command = java_command(
             "org.apache.kafka.tools.TopicCommand", *words[:2], "--list", "--command-config", settings(client, secret)
         )
-        done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=patient(60), check=False)
         assert done.returncode
         assert why in done.stdout + done.stderr
 

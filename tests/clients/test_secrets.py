@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.clients.counting import metrics_page
+from tests.support.budget import patient
 from tests.support.certificates import Authority
 from tests.support.clients.served import ServedBroker
 from tests.support.ports import free_port
@@ -59,7 +60,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.long, pytest.mark.timeout(240)]
 
 MODULES = "org.apache.kafka.common.security"
 BROKER, BROKER_LOGGER = 4, 8
-WAIT_S = 60
+WAIT_S = patient(60)
 UNKNOWN = "unknown setting later"
 """A setting of a plugin's: nobody but the plugin knows that it is a password. (Kafka stores it as it is, too.)"""
 
@@ -407,7 +408,7 @@ def test_no_secret_is_in_the_data_directory_as_it_is(life: Life) -> None:
 def test_no_secret_is_in_the_report(life: Life, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     command = [sys.executable, "-m", "twisted_kafka_spark", "report", str(life.broker.access_dir), "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, timeout=200, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=patient(200), check=False)
     assert done.returncode == 0, done.stderr
     for content in (out.read_bytes(), out.with_suffix(".json").read_bytes(), done.stdout, done.stderr):
         assert life.vault.found_in(content) == []

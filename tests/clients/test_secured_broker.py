@@ -16,10 +16,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.support.budget import patient
 from tests.support.clients.clients import new_group
 from tests.support.clients.secured import PASSWORDS, client_settings, secured_broker
 
-WAIT_S = 20
+WAIT_S = patient(20)
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
 

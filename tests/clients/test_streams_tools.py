@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from tests.support.budget import patient
 from tests.support.clients.clients import counting_application, later_java_class_path, later_java_tool
 from tests.support.clients.served import ServedBroker
 from tests.support.clients.transactional import TIMEOUT_S, make_topic
@@ -61,14 +62,14 @@ def test_the_tools_of_streams_groups(command: list[str], broker: ServedBroker, t
     arguments = [*command, broker.bootstrap, str(tmp_path / "state"), "streams"]
     process = start_tied(arguments, stdin=subprocess.PIPE, stdout=output, stderr=output)
     try:
-        eventually(lambda: tool("--list").split() == [GROUP], wait_s=90, pause_s=1)
-        eventually(lambda: "Stable" in tool("--describe", "--group", GROUP, "--state"), wait_s=90, pause_s=1)
+        eventually(lambda: tool("--list").split() == [GROUP], wait_s=patient(90), pause_s=1)
+        eventually(lambda: "Stable" in tool("--describe", "--group", GROUP, "--state"), wait_s=patient(90), pause_s=1)
         members = tool("--describe", "--group", GROUP, "--members")
         assert sorted(re.findall(r"\b[01]:\[[01,]+\]", members)) == ["0:[0]", "0:[1]", "1:[0]", "1:[1]"], members
-        eventually(lambda: "words" in tool("--describe", "--group", GROUP), wait_s=60, pause_s=1)
+        eventually(lambda: "words" in tool("--describe", "--group", GROUP), wait_s=patient(60), pause_s=1)
     finally:
-        process.communicate(timeout=60)
-    eventually(lambda: "Empty" in tool("--describe", "--group", GROUP, "--state"), wait_s=60, pause_s=1)
+        process.communicate(timeout=patient(60))
+    eventually(lambda: "Empty" in tool("--describe", "--group", GROUP, "--state"), wait_s=patient(60), pause_s=1)
     assert "words" in tool("--reset-offsets", "--group", GROUP, "--to-earliest", "--input-topic", "words", "--execute")
     assert "words" in tool("--delete-offsets", "--group", GROUP, "--input-topic", "words")
     told = tool("--delete", "--group", GROUP)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.clients.logins import can_list_topics
+from tests.support.budget import patient
 from tests.support.certificates import KEY_PASSWORD, PASSWORD, Authority, Identity
 from tests.support.clients.clients import READERS, SENDERS, java_command, new_group
 from tests.support.clients.served import ServedBroker
@@ -139,7 +140,7 @@ def s_client(tls: Tls) -> Callable[..., tuple[int, str]]:
             "-verify_return_error",
             *words,
         ]
-        done = subprocess.run(command, input=stdin, capture_output=True, timeout=30, check=False)
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=patient(30), check=False)
         return done.returncode, (done.stdout + done.stderr).decode(errors="replace")
 
     return run
@@ -229,5 +230,5 @@ def java_settings(tls: Tls, identity: Identity | None, *more: str) -> Path:
 
 
 def java(name: str, *words: str, stdin: bytes | None = None) -> tuple[int, str]:
-    done = subprocess.run(java_command(name, *words), input=stdin, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(java_command(name, *words), input=stdin, capture_output=True, timeout=patient(120), check=False)
     return done.returncode, (done.stdout + done.stderr).decode(errors="replace")

@@ -11,10 +11,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.budget import patient
 from tests.support.eventually import eventually
 from twisted_kafka import Broker
 
-TIMEOUT_S = 60
+TIMEOUT_S = patient(60)
 COMMITS, ABORTS = 6, 2
 LEFT_OPEN_MS = 1_000
 

@@ -14,13 +14,14 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.budget import patient
 from tests.support.clients.served import ServedBroker
 
 MOVERS = 4
 ACCOUNTS = 16
 SECONDS = float(os.environ.get("TRANSFER_SECONDS", "20"))
 BETWEEN_KILLS_S = (1.0, 4.0)
-TIMEOUT_S = 60
+TIMEOUT_S = patient(60)
 END_S = 180
 TOPIC = "accounts"
 

@@ -7,12 +7,13 @@ import time
 from enum import Enum
 from pathlib import Path
 
+from tests.support.budget import patient
 from tests.support.clients.clients import java_class_path, java_machine
 from tests.support.clients.served import BROKER_PYTHON, STOP_TIMEOUT_S, answers, cpu_s
 from tests.support.ports import free_port
 from tests.support.processes import start_tied
 
-START_LIMIT_S = 240
+START_LIMIT_S = patient(240)
 START_CPU_S = 60
 _START_TIMEOUT_S = 60
 _HEAP = "-Xmx256M"

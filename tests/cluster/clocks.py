@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budget import patient
+
 _SOURCE = Path(__file__).with_name("wall_clock.c")
 _SECONDS = struct.Struct("=q")
 
@@ -18,7 +20,7 @@ def build_wall_clock(folder: Path) -> Path:
         pytest.skip("needs a C compiler")
     library = folder / "wall_clock.so"
     command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(_SOURCE), "-ldl"]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=patient(120))
     return library
 
 

@@ -15,12 +15,13 @@ from kazoo.exceptions import NoNodeError
 
 from tests.cluster.brokers import BrokerProcess, Kind
 from tests.cluster.network import Network
+from tests.support.budget import patient
 from tests.support.eventually import eventually
 from tests.support.zookeeper import Ensemble, Proxy, ZooKeeper, needs_zookeeper
 
 SESSION_MS = 3000
 LAG_MS = 3000
-WAIT_S = 120.0
+WAIT_S = patient(120.0)
 """How long a cluster may take until it is whole again, on a busy machine."""
 _PAUSE_S = 0.1
 

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.budget import patient
 from tests.support.clients.clients import described, read_confluent
 from tests.support.eventually import eventually
 from tests.support.processes import start_tied
@@ -26,7 +27,7 @@ BROKERS = 3
 COMMAND = [str(Path(sys.executable).with_name("twisted-kafka")), "cluster"]
 READY = re.compile(r"Ready: bootstrap\.servers=(\S+)")
 PID = re.compile(r"pid (\d+)")
-WAIT_S = 60
+WAIT_S = patient(60)
 
 
 def touch(path: Path) -> Path:

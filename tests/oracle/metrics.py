@@ -7,10 +7,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.budget import patient
 from tests.support.clients.clients import java_class_path
 
-JAVA_TIMEOUT_S = 30
-PAGE_TIMEOUT_S = 10
+JAVA_TIMEOUT_S = patient(30)
+PAGE_TIMEOUT_S = patient(10)
 _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.budget import patient
 from tests.support.clients import clients
 from tests.support.clients.dump_tool import DUMP, complaints
 from tests.support.compaction import Writer, clean, last_values
@@ -20,7 +21,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SEEDS = (1, 2, 3, 4, 5, 6)
 SEGMENT_BYTES = 4000
-WAIT_S = 120
+WAIT_S = patient(120)
 
 
 def written(directory: Path, seed: int) -> Writer:

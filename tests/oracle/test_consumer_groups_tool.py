@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.budget import patient
 from tests.support.clients.clients import java_command
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
@@ -14,7 +15,7 @@ from tests.support.oracle.apache_kafka import ApacheKafka
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 TOPIC = "tooled"
 GROUP = "tool-group"
-WAIT_S = 60
+WAIT_S = patient(60)
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600)]
 

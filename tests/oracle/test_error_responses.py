@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.oracle.error_cases import ACLS, cases
+from tests.support.budget import patient
 from tests.support.clients.clients import java_class_path
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.errors import ClusterAuthorizationError
@@ -15,7 +16,7 @@ from twisted_kafka.tools.compare.answers import differences, plain
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
-JAVA_TIMEOUT_S = 60
+JAVA_TIMEOUT_S = patient(60)
 NEWER_THAN_KAFKA = "failed:UnsupportedVersionException"
 ACLS |= {f"{name}_filter": value for name, value in ACLS.items()} | {"pattern_type_filter": 3}
 

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budget import patient
 from tests.support.clients.clients import java_class_path
 from twisted_kafka.protocol.errors import KafkaError
 from twisted_kafka.tools.compare.answers import ErrorText
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
-JAVA_TIMEOUT_S = 60
+JAVA_TIMEOUT_S = patient(60)
 
 
 def test_general_messages_have_kafkas_terms() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.budget import patient
 from tests.support.clients.clients import java_class_path
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
@@ -34,7 +35,7 @@ SESSION_MS = 2000
 REBALANCE_MS = 4000
 RETENTION_MS = 60_000
 PAUSE_S = 0.05
-WAIT_S = 120.0
+WAIT_S = patient(120.0)
 JOIN, SYNC, BEAT = 9, 5, 4
 TIMES = SETTINGS | {
     "group.initial.rebalance.delay.ms": DELAY_MS,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.budget import patient
 from tests.support.certificates import Authority
 from tests.support.clients.clients import java_class_path
 from tests.support.eventually import eventually
@@ -30,7 +31,7 @@ from twisted_kafka.timing.clock import SystemClock
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
 
-TIMEOUT_S = 60
+TIMEOUT_S = patient(60)
 CA = Authority()
 
 

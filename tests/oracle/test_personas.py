@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import twisted_kafka
+from tests.support.budget import patient
 from tests.support.clients.clients import java_library, run
 from tests.support.oracle.apache_kafka import ApacheKafka
 from twisted_kafka.broker.personas import persona_of
@@ -18,7 +19,7 @@ from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, Desc
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 
 PROGRAM = Path(__file__).parent / "java" / "ApiTable.java"
-TIMEOUT_S = 30
+TIMEOUT_S = patient(30)
 TOPIC, BROKER = 2, 4
 PERSONAS = [("0.11", "0.11.0.3"), ("2.8", "2.8.2"), ("3.9", "3.9.2"), ("4.1", "4.1.0"), ("4.2", "4.2.0"), ("4.4", "4.4.0")]
 

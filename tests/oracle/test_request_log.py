@@ -11,6 +11,7 @@ pytest.importorskip("confluent_kafka")
 
 import confluent_kafka
 
+from tests.support.budget import patient
 from tests.support.clients.clients import PROGRAMS, java_class_path
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600)]
 
 TOPICS = ("log.orders", "log.clicks")
 SETTINGS = ("offsets.topic.num.partitions=3", "group.initial.rebalance.delay.ms=0")
-TIMEOUT_S = 60.0
+TIMEOUT_S = patient(60.0)
 WRITTEN = 30
 MEASURED = {
     (client, api)

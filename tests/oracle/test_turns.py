@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.oracle.metadata_trees import put_into_store, put_into_zookeeper, tree_of_store, tree_of_zookeeper
+from tests.support.budget import patient
 from tests.support.clients.clients import java_class_path, java_tool
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
@@ -21,7 +22,7 @@ from twisted_kafka.metadata import znodes
 TURNS = 10
 PARTITIONS = 3
 VALUES_PER_TURN = 3000
-READ_TIMEOUT_S = 60
+READ_TIMEOUT_S = patient(60)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SETTINGS = {
     "broker.id": 1,

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from tests.support.budget import patient
+
 LARGE = {"numpy", "pandas", "pyarrow", "pyspark"}
 
 
@@ -18,7 +20,7 @@ try:
 except SystemExit:
     print("loaded", *sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=patient(60))
     help_text, loaded = done.stdout.rsplit("loaded ", 1)
     assert f"{command} [-h]" in help_text
     assert LARGE.isdisjoint(loaded.split())

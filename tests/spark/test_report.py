@@ -15,6 +15,7 @@ pytest.importorskip("pyarrow")
 
 from tests.spark.access_lines import in_transaction, line, topic
 from tests.spark.folded import document as folded_document
+from tests.support.budget import patient
 from twisted_kafka_spark import cli
 from twisted_kafka_spark.cli import main
 from twisted_kafka_spark.pipeline.job import Job, run
@@ -295,6 +296,6 @@ def test_nospark_nobody_has_to_read_what_is_printed(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "twisted_kafka_spark", "demo", "--rows", "1000", str(tmp_path / "log")]
-    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, timeout=60)
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, timeout=patient(60))
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, b"")

@@ -1,9 +1,9 @@
-"""How much of what tests enumerate (crash points, seeds, examples) is tried: one number sets the time of ``make test``."""
+"""How much of what tests enumerate (crash points, seeds, examples) is tried, and how long tests wait, each set by one number."""
 
 import itertools
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -11,6 +11,16 @@ SHARE = float(os.environ.get("TEST_SHARE", "0.15"))
 """``make test-unit`` sets 0.1, ``make test`` leaves it as it is, ``make test-all`` sets 1."""
 STRIDE = max(1, round(1 / SHARE))
 """Tests whose steps are slow stop the machine at every STRIDE-th step."""
+
+PATIENCE = int(os.environ.get("TEST_PATIENCE", "1"))
+"""``make test-all`` sets 5: the machine may do other things during its hours, and no test may fail because it had to wait."""
+
+S = TypeVar("S", int, float)
+
+
+def patient(seconds: S) -> S:
+    """Return how long to wait before a wait counts as a hang. For bounds that only a failure meets, not for times that matter."""
+    return seconds * PATIENCE
 
 
 def share_of(count: int) -> int:

@@ -7,7 +7,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-WAIT_S = 30.0
+from tests.support.budget import patient
+
+WAIT_S = patient(30.0)
 PAUSE_S = 0.01
 
 LIBRDKAFKA_CLOSING = "librdkafka-closing-"

@@ -9,13 +9,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.budget import patient
 from tests.support.eventually import WAIT_S
 from tests.support.ports import free_port
 from tests.support.processes import start_tied
 
 REALM = "TEST.EXAMPLE"
 TICKET_LIFETIME_S = 3600
-START_TIMEOUT_S = 20
+START_TIMEOUT_S = patient(20)
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 _TOOLS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
 
@@ -135,7 +136,9 @@ class Kdc:
 
     def _run(self, *command: str, stdin: str = "") -> None:
         words = [_tool(command[0]), *command[1:]]
-        done = subprocess.run(words, input=stdin.encode(), capture_output=True, timeout=60, check=False, env=self._environment())
+        done = subprocess.run(
+            words, input=stdin.encode(), capture_output=True, timeout=patient(60), check=False, env=self._environment()
+        )
         told = (done.stdout + done.stderr).decode()
         # kadmin.local ends with 0 whatever fails.
         has_failed = done.returncode != 0 or any(word in told for word in _failures(command[0]))

@@ -4,6 +4,7 @@ import socket
 import struct
 from typing import Any, Self
 
+from tests.support.budget import patient
 from tests.support.eventually import eventually
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.types import NO_UUID
@@ -36,7 +37,7 @@ from twisted_kafka.protocol.messages.topics import (
 )
 from twisted_kafka.share.share_partition_key import coordinator_key
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = patient(30.0)
 _SHARE = 2
 _GROUP_RESOURCE = 32
 Batch = tuple[int, int, list[int]]

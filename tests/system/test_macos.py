@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budget import patient
+
 ROOT = Path(__file__).resolve().parents[2]
 SUITES = ("tests/log", "tests/broker", "tests/tap", "tests/tools", "tests/metadata", "tests/network", "tests/access_log")
 QUICK = ("tests/log/test_log_segment.py", "tests/log/test_unified_log.py", "tests/log/test_meta_properties.py")
@@ -50,17 +52,17 @@ def run_tests(*paths: str, timeout_s: float) -> None:
 
 @pytest.mark.long
 def test_a_broker_starts_again_in_its_directory(tmp_path: Path) -> None:
-    done = run("-c", TWICE, str(tmp_path), timeout_s=60)
+    done = run("-c", TWICE, str(tmp_path), timeout_s=patient(60))
     assert "started twice" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.long
 def test_a_log_is_durable() -> None:
-    run_tests(*QUICK, timeout_s=100)
+    run_tests(*QUICK, timeout_s=patient(100))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1000)
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_suite_passes(suite: str) -> None:
-    run_tests(suite, timeout_s=900)
+    run_tests(suite, timeout_s=patient(900))

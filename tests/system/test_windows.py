@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budget import patient
+
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("tests/log/test_unified_log.py", "tests/log/test_log_truncation.py", "tests/log/test_future_logs.py")
 LEFT_OUT = {
@@ -112,7 +114,7 @@ def run_tests(*paths: str, folder: Path, timeout_s: float) -> None:
 
 @pytest.mark.long
 def test_a_broker_starts_again_in_its_directory(tmp_path: Path) -> None:
-    done = run("-c", TWICE, str(tmp_path), folder=tmp_path, timeout_s=60)
+    done = run("-c", TWICE, str(tmp_path), folder=tmp_path, timeout_s=patient(60))
     assert "started twice" in done.stdout, done.stdout + done.stderr
 
 
@@ -128,7 +130,7 @@ def test_a_broker_starts_again_in_its_directory(tmp_path: Path) -> None:
     ],
 )
 def test_a_feature_that_cannot_work_is_rejected_in_one_line(tmp_path: Path, command: list[str], said: str) -> None:
-    done = run("-m", "twisted_kafka.tools.main", *command, folder=tmp_path, timeout_s=60)
+    done = run("-m", "twisted_kafka.tools.main", *command, folder=tmp_path, timeout_s=patient(60))
     assert done.returncode == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -136,11 +138,11 @@ def test_a_feature_that_cannot_work_is_rejected_in_one_line(tmp_path: Path, comm
 
 @pytest.mark.slow
 def test_a_log_follows_the_rules(tmp_path: Path) -> None:
-    run_tests(*QUICK, folder=tmp_path, timeout_s=100)
+    run_tests(*QUICK, folder=tmp_path, timeout_s=patient(100))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1000)
 @pytest.mark.parametrize("suite", ["tests/log", "tests/testing"])
 def test_a_suite_passes(suite: str, tmp_path: Path) -> None:
-    run_tests(suite, folder=tmp_path, timeout_s=900)
+    run_tests(suite, folder=tmp_path, timeout_s=patient(900))

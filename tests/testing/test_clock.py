@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import twisted_kafka
+from tests.support.budget import patient
 from tests.support.eventually import eventually
 from twisted_kafka.testing import Clock
 from twisted_kafka.timing.scheduler import KafkaScheduler
@@ -119,7 +120,7 @@ def test_a_transaction_that_times_out_is_aborted() -> None:
         consumer = confluent_kafka.Consumer({**client, "group.id": "audit", "isolation.level": "read_committed"})
         end = confluent_kafka.TopicPartition("payments", 0)
         # The marker of the abort takes the second offset.
-        eventually(lambda: consumer.get_watermark_offsets(end, timeout=10)[1] == 2)
+        eventually(lambda: consumer.get_watermark_offsets(end, timeout=patient(10))[1] == 2)
         with pytest.raises(confluent_kafka.KafkaException):
             producer.commit_transaction(10)
         consumer.close()
@@ -137,7 +138,7 @@ def test_old_records_go_when_their_retention_has_passed() -> None:
         news = confluent_kafka.TopicPartition("news", 0)
         assert consumer.get_watermark_offsets(news, timeout=10) == (0, 1)
         clock.advance(days=2)
-        eventually(lambda: consumer.get_watermark_offsets(news, timeout=10) == (1, 1))
+        eventually(lambda: consumer.get_watermark_offsets(news, timeout=patient(10)) == (1, 1))
         consumer.close()
 
 

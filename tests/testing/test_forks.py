@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budget import patient
+
 pytestmark = pytest.mark.long
 
 _CHILD = """
@@ -63,7 +65,7 @@ print("ok")
 def run(tmp_path: Path, program: str) -> subprocess.CompletedProcess[str]:
     path = tmp_path / "program.py"
     path.write_text(program)
-    return subprocess.run([sys.executable, "-W", "ignore", path], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    return subprocess.run([sys.executable, "-W", "ignore", path], capture_output=True, text=True, timeout=patient(60), cwd=tmp_path)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="/proc tells what a process holds")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from tests.support.budget import patient
 from tests.support.development_certificates import SUFFIXES, make, properties, stores
 from tests.support.two_brokers import port_of
 from twisted_kafka import Broker
@@ -140,7 +141,7 @@ def test_keytool_reads_the_stores(made: Path, name: str, keytool: str) -> None:
         [keytool, "-list", "-keystore", str(made / name), "-storepass", password],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patient(60),
         check=False,
     )
     assert "contains 1 entry" in done.stdout, done.stdout + done.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budget import patient
 from twisted_kafka.tools.main import main
 from twisted_kafka.tools.report import COMMANDS
 
@@ -41,11 +42,11 @@ def test_without_the_package_it_says_what_to_install() -> None:
     # -S leaves out spark/, which a file in site-packages puts on the path.
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{sysconfig.get_path('purelib')}"}
     command = [sys.executable, "-S", "-m", "twisted_kafka.tools.main", "report", "log"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=patient(60), check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"twisted-kafka: report needs the package twisted-kafka-spark: pip install {ROOT / 'spark'}\n"
 
 
 def test_a_broker_starts_without_the_report(tmp_path: Path) -> None:
     probe = "import sys; from twisted_kafka.tools import main; assert not [each for each in sys.modules if 'kafka_spark' in each]"
-    subprocess.run([sys.executable, "-c", probe], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", probe], cwd=tmp_path, check=True, timeout=patient(60))

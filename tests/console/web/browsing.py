@@ -6,9 +6,10 @@ from http.cookies import SimpleCookie
 from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 
+from tests.support.budget import patient
 from tests.support.fake import Fake
 
-TIMEOUT_S = 60
+TIMEOUT_S = patient(60)
 
 
 class Shown(NamedTuple):

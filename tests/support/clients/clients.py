@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from tests.support.budget import patient
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
     from confluent_kafka.admin import AdminClient, PartitionMetadata
 
-READ_TIMEOUT_S = 180
+READ_TIMEOUT_S = patient(180)
 _numbers = itertools.count()
 
 

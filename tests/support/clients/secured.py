@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.budget import patient
 from tests.support.clients.served import ServedBroker, is_open
 
 SETTINGS = Path(__file__).parents[3] / "etc" / "secured.properties"
@@ -13,7 +14,7 @@ PASSWORDS = {"admin": "admin-secret", "alice": "alice-secret"}
 def command(*words: str, stdin: str = "") -> str:
     """Run a command of `twisted-kafka` and return its output."""
     program = [sys.executable, "-m", "twisted_kafka.tools.main", *words]
-    done = subprocess.run(program, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(program, input=stdin, capture_output=True, text=True, timeout=patient(60), check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests.support.budget import patient
 from tests.support.eventually import WAIT_S
 from tests.support.ports import free_port
 from tests.support.processes import start_tied
@@ -18,8 +19,8 @@ BROKER_PYTHON = os.environ.get("BROKER_PYTHON", sys.executable)
 START_TIMEOUT_S = 30
 START_CPU_S = 10
 """A broker that has had less of the processor than this is not late but starved: it is waited for on, up to START_LIMIT_S."""
-START_LIMIT_S = 240
-STOP_TIMEOUT_S = 30
+START_LIMIT_S = patient(240)
+STOP_TIMEOUT_S = patient(30)
 
 
 def answers(port: int) -> bool:

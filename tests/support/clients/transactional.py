@@ -7,13 +7,14 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.budget import patient
 from tests.support.clients.clients import described
 from tests.support.clients.served import ServedBroker
 from twisted_kafka.coordinator.coordinator_record import Producer as Identity
 from twisted_kafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
 from twisted_kafka.tools.compare.talk import Talk
 
-TIMEOUT_S = 60
+TIMEOUT_S = patient(60)
 COMPACTING = (
     "log.segment.bytes=20000",
     "offsets.topic.segment.bytes=20000",

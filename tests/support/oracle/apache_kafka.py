@@ -5,13 +5,14 @@ import subprocess
 import time
 from pathlib import Path
 
+from tests.support.budget import patient
 from tests.support.clients.clients import PROGRAMS, java_class_path, java_library, old_java_class_path
 from tests.support.clients.served import answers, lists_brokers
 from tests.support.ports import free_port
 from tests.support.processes import start_tied
 
-START_TIMEOUT_S = 90
-STOP_TIMEOUT_S = 30
+START_TIMEOUT_S = patient(90)
+STOP_TIMEOUT_S = patient(30)
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 

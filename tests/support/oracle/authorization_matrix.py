@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.support.budget import patient
 from tests.support.certificates import PASSWORD, Authority
 from tests.support.oracle.apache_kafka import ApacheKafka
 from tests.support.oracle.authorization_samples import (
@@ -46,7 +47,7 @@ from twisted_kafka.tools.compare.talk import Talk
 
 ALICE = "User:alice"
 ACLS_VERSION = 3
-ACLS_TIMEOUT_S = 20
+ACLS_TIMEOUT_S = patient(20)
 RECORD = Path(__file__).parents[2] / "data" / "security" / "authorization.json"
 """What Apache Kafka answers: the error codes and the masks of operations, by sample, standing and versions."""
 
