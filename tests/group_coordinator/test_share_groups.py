@@ -11,6 +11,8 @@ from twisted_kafka.group_coordinator.end_offsets import EndOffset
 from twisted_kafka.group_coordinator.group_coordinator_metrics import COORDINATOR_TYPE
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import Client, Sender
+from twisted_kafka.group_coordinator.share import share_offsets
+from twisted_kafka.group_coordinator.state.share.share_partitions import union
 from twisted_kafka.protocol.errors import (
     ErrorCode,
     FencedMemberEpochError,
@@ -466,6 +468,32 @@ def test_a_deleted_group_leaves_nothing() -> None:
     share.bench.restart()
     again: Any = share.bench.groups.delete_group(G)
     assert again == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_is_deleted_whose_topic_has_gone_unnoticed() -> None:
+    """The topic was deleted while the group had no coordinator."""
+    share = Share()
+    empty_group(share)
+    share.bench.topics.change({"u": 1})
+    for index in range(3):
+        share.bench.persister.errors[topic_id("t"), index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert share.bench.groups.delete_group(G) == ErrorCode.NONE
+    assert share.described().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_altering_many_offsets_does_not_copy_those_before_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    share = Share()
+    share.bench.topics.change({"t": 1_000})
+    unions = []
+
+    def counted(*arguments: Any) -> Any:
+        unions.append(arguments)
+        return union(*arguments)
+
+    monkeypatch.setattr(share_offsets, "union", counted)
+    altered: Any = share.bench.groups.share.alter_offsets("new", {(topic_id("t"), index): 0 for index in range(1_000)})
+    assert altered.result(0) == {}
+    assert len(unions) < 10
 
 
 def test_the_records_of_a_deleted_group_without_offsets_are_kafkas() -> None:

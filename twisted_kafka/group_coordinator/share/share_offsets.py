@@ -115,7 +115,12 @@ class ShareOffsets:
             for topic_id in known.deleting
             if topic_id in snapshot.topic_names
         }
-        going = union(union(known.initialized, known.initializing), again)
+        # A topic may have gone while nobody coordinated the group: the share coordinators delete its states themselves.
+        going = {
+            topic_id: indexes
+            for topic_id, indexes in union(union(known.initialized, known.initializing), again).items()
+            if topic_id in snapshot.topic_names
+        }
         if not going:
             return Write([share_partitions(group_id, known.delete_all(again)), *group_removed(group)], group_store_error)
 
@@ -188,10 +193,10 @@ def _settled(known: SharePartitions, wanted: Partitions, failed: Partitions) -> 
 
 
 def _partitions(listed: Iterable[SharePartitionId]) -> Partitions:
-    found: Partitions = {}
+    found: dict[bytes, set[int]] = {}
     for topic_id, index in listed:
-        found = union(found, {topic_id: frozenset((index,))})
-    return found
+        found.setdefault(topic_id, set()).add(index)
+    return {topic_id: frozenset(indexes) for topic_id, indexes in found.items()}
 
 
 def _not_written(error: ErrorCode) -> KafkaError:
