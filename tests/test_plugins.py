@@ -18,7 +18,15 @@ from tests.support.eventually import eventually
 from tests.support.security.sasl_wire import Wire
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import MetadataCache
-from twisted_kafka.plugins import ClientMetadata, Node, ReplicaView, TopicPartition
+from twisted_kafka.plugins import (
+    ClientMetadata,
+    Node,
+    ReplicaView,
+    TopicPartition,
+    TopologyDescription,
+    TopologyDescriptionNode,
+    TopologyDescriptionSubtopology,
+)
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest
 from twisted_kafka.protocol.messages.configs import (
@@ -31,17 +39,19 @@ from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from twisted_kafka.protocol.messages.streams.streams_groups import (
+    StreamsGroupDescribeRequest,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatRequestSubtopology,
     StreamsGroupHeartbeatRequestTopology,
 )
+from twisted_kafka.protocol.messages.streams.streams_topology import StreamsGroupTopologyDescriptionUpdateRequest
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.replication.replica_selector import make_preferred_replicas
 
 PAGE = Path(__file__).parents[1] / "docs" / "plugins.md"
-MODULES = ("addresses", "first", "logins", "nearest", "rules", "standby", "teams", "writers")
+MODULES = ("addresses", "described", "first", "logins", "nearest", "rules", "standby", "teams", "writers")
 
 
 @pytest.fixture(autouse=True)
@@ -186,30 +196,45 @@ def test_an_assignor() -> None:
         assert join("second") == []
 
 
+def join_streams_group(wire: Wire, member_id: str) -> Any:
+    """Join the streams group g, which reads the topic orders; return the answer."""
+    topology = StreamsGroupHeartbeatRequestTopology(
+        subtopologies=[StreamsGroupHeartbeatRequestSubtopology(subtopology_id="0", source_topics=["orders"])]
+    )
+    joining: dict[str, Any] = {"group_id": "g", "rebalance_timeout_ms": 10_000, "topology": topology}
+    joining |= {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    eventually(lambda: wire.send(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators[0].error_code == 0)
+
+    def answered() -> Any:
+        answer = wire.send(StreamsGroupHeartbeatRequest(**joining, member_id=member_id, process_id=member_id), 1)
+        return None if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else answer
+
+    answer = eventually(answered)
+    assert answer.error_code == 0, answer.error_message
+    return answer
+
+
 def test_a_task_assignor() -> None:
     with twisted_kafka.Broker(
         {"group.streams.assignors": "first.FirstProcess", "group.streams.assignment.interval.ms": "0"}
     ) as broker:
         wire = wire_to(broker)
         assert create(wire, "orders", partitions=3).error_code == 0
-        eventually(lambda: wire.send(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators[0].error_code == 0)
-        topology = StreamsGroupHeartbeatRequestTopology(
-            subtopologies=[StreamsGroupHeartbeatRequestSubtopology(subtopology_id="0", source_topics=["orders"])]
-        )
-        joining: dict[str, Any] = {"group_id": "g", "rebalance_timeout_ms": 10_000, "topology": topology}
-        joining |= {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+        assert [each.partitions for each in join_streams_group(wire, "one").active_tasks] == [[0, 1, 2]]
+        assert join_streams_group(wire, "two").active_tasks == []
 
-        def join(member_id: str) -> list[list[int]]:
-            def answered() -> Any:
-                answer = wire.send(StreamsGroupHeartbeatRequest(**joining, member_id=member_id, process_id=member_id), 1)
-                return None if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else answer
 
-            answer = eventually(answered)
-            assert answer.error_code == 0, answer.error_message
-            return [each.partitions for each in answer.active_tasks]
-
-        assert join("one") == [[0, 1, 2]]
-        assert join("two") == []
+def test_a_plugin_for_topology_descriptions() -> None:
+    with twisted_kafka.Broker({"group.streams.topology.description.plugin.class": "described.InMemory"}) as broker:
+        wire = wire_to(broker)
+        assert create(wire, "orders").error_code == 0
+        assert join_streams_group(wire, "one").topology_description_required
+        node = TopologyDescriptionNode(name="source", node_type=1, source_topics=["orders"])
+        told = TopologyDescription(subtopologies=[TopologyDescriptionSubtopology(subtopology_id="0", nodes=[node])])
+        update = StreamsGroupTopologyDescriptionUpdateRequest(group_id="g", member_id="one", topology_description=told)
+        assert wire.send(update, 0).error_code == 0
+        (group,) = wire.send(StreamsGroupDescribeRequest(group_ids=["g"], include_topology_description=True), 1).groups
+        assert (group.topology_description_status, group.topology_description) == (3, told)
 
 
 @pytest.mark.slow

@@ -10,10 +10,20 @@ from twisted_kafka.group_coordinator.assignors.sticky_tasks import StickyTaskAss
 from twisted_kafka.group_coordinator.assignors.task_interface import TaskAssignor, TaskGroup, TaskMember
 from twisted_kafka.group_coordinator.assignors.uniform import UniformAssignor
 from twisted_kafka.group_coordinator.state.streams.tasks import Tasks
+from twisted_kafka.group_coordinator.streams.topology_descriptions import (
+    TopologyDescriptionPlugin,
+    TopologyDescriptionRefusedError,
+)
 from twisted_kafka.metadata.cache import BrokerInfo, MetadataSnapshot, Node, PartitionState
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import KafkaError, PolicyViolationError, SecurityDisabledError
+from twisted_kafka.protocol.messages.streams.streams_topology import (
+    TopologyDescription,
+    TopologyDescriptionGlobalStore,
+    TopologyDescriptionNode,
+    TopologyDescriptionSubtopology,
+)
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.quota.client_quota_callback import (
     DEFAULT,
@@ -100,6 +110,12 @@ __all__ = [
     "Tasks",
     "TopicOrder",
     "TopicPartition",
+    "TopologyDescription",
+    "TopologyDescriptionGlobalStore",
+    "TopologyDescriptionNode",
+    "TopologyDescriptionPlugin",
+    "TopologyDescriptionRefusedError",
+    "TopologyDescriptionSubtopology",
     "UniformAssignor",
     "parse_credential",
 ]

@@ -25,6 +25,7 @@ from twisted_kafka.group_coordinator.group_shard import GroupShardFactory
 from twisted_kafka.group_coordinator.requests import JoinRequest
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms
 from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
+from twisted_kafka.group_coordinator.streams.topology_descriptions import TopologyDescriptionPlugin, TopologyDescriptions
 from twisted_kafka.metadata.cache import MetadataSnapshot, Node
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.compiler.codec import Message
@@ -228,8 +229,11 @@ class Bench:
         log: MemoryLog | None = None,
         clock: ManualClock | None = None,
         assignors: list[str] | tuple[str, str] = ("uniform", "range"),
+        plugin: TopologyDescriptionPlugin | None = None,
         **settings: Any,
     ) -> None:
+        """``plugin`` keeps topology descriptions."""
+        self.plugin = plugin
         self.clock = clock or ManualClock()
         self.topics = FakeTopics()
         self.assignors = load_assignors(assignors)
@@ -261,6 +265,7 @@ class Bench:
             lambda: f"id{next(self._ids)}",
             self.persister,
             lambda wanted: completed({each: self.ends.get(each, EndOffset(0)) for each in wanted}),
+            None if self.plugin is None else TopologyDescriptions(self.plugin, self.clock),
         )
         shards = GroupShardFactory(self.environment)
         self.runtime = CoordinatorRuntime(

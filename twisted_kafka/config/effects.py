@@ -54,6 +54,7 @@ _BROKER = """
     group.streams.heartbeat.interval.ms group.streams.min.heartbeat.interval.ms group.streams.max.heartbeat.interval.ms
     group.streams.assignment.interval.ms group.streams.min.assignment.interval.ms group.streams.max.assignment.interval.ms
     group.streams.max.size group.streams.assignors group.streams.initial.rebalance.delay.ms
+    group.streams.topology.description.plugin.class
     group.streams.num.standby.replicas group.streams.max.standby.replicas group.streams.acceptable.recovery.lag
     group.streams.task.offset.interval.ms group.streams.min.task.offset.interval.ms group.streams.rack.aware.assignment.tags
     offset.metadata.max.bytes offsets.load.buffer.size offsets.topic.replication.factor offsets.topic.num.partitions

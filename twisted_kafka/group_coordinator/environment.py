@@ -10,6 +10,7 @@ from twisted_kafka.group_coordinator.end_offsets import EndOffset
 from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
 from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
 from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.group_coordinator.streams.topology_descriptions import TopologyDescriptions
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.share.persister import IPersister
@@ -33,6 +34,8 @@ class GroupEnvironment(NamedTuple):
     """Keeps the states of share partitions."""
     end_offsets: Callable[[Collection[TopicPartition]], "Future[dict[TopicPartition, EndOffset]]"]
     """Returns the end offsets of partitions; the future never fails."""
+    descriptions: TopologyDescriptions | None = None
+    """The plug-in that keeps descriptions of streams groups' topologies."""
 
     def task_assignor(self, name: str | None) -> TaskAssignor:
         """Return the assignor of streams groups with the name; the default one without a name, or if the name is unknown."""

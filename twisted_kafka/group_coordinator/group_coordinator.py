@@ -39,6 +39,7 @@ from twisted_kafka.protocol.messages.consumer_groups import (
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
+from twisted_kafka.waiting.futures import and_then
 
 _log = Logger()
 
@@ -73,7 +74,7 @@ class GroupCoordinator:
         self._expiry: ScheduledTask | None = None
         self._counted: tuple[int, GroupCounts | None] = (0, None)
         self.share = ShareGroups(runtime, environment)
-        self.streams = StreamsGroups(runtime)
+        self.streams = StreamsGroups(runtime, environment)
 
     @property
     def group_config_manager(self) -> GroupConfigManager:
@@ -105,6 +106,7 @@ class GroupCoordinator:
         if self._expiry is not None:
             self._expiry.cancel()
         self.runtime.shutdown()
+        self.streams.close()
 
     def readers(self, topic: str) -> list[str]:
         """Return the ids of the groups of this broker that have an offset of the topic. Takes no shard's lock."""
@@ -151,7 +153,18 @@ class GroupCoordinator:
                 return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
             return shard.classic.join(request)
 
-        return self._execute(request.group_id, join, lambda error: JoinResult(error, request.member_id))
+        def refused(error: ErrorCode) -> JoinResult:
+            return JoinResult(error, request.member_id)
+
+        def proceed(error: ErrorCode) -> "JoinResult | Future[JoinResult]":
+            # A streams group without members becomes a classic one, once the plug-in has forgotten its topology.
+            if error is ErrorCode.GROUP_DELETION_FAILED:
+                return refused(ErrorCode.REBALANCE_IN_PROGRESS)
+            return self._execute(request.group_id, join, refused)
+
+        if self._environment.descriptions is None:
+            return proceed(_NONE)
+        return and_then(self.streams.forget_description(request.group_id), proceed)
 
     def sync(self, request: SyncRequest) -> "SyncResult | Future[SyncResult]":
         """Take the leader's assignments, and return the member's own."""
@@ -259,6 +272,7 @@ class GroupCoordinator:
 
     def expire_offsets(self) -> None:
         """Delete expired offsets, and empty groups without offsets, in all active partitions."""
+        self.streams.forget_unused_descriptions()
         parts = self.runtime.execute_everywhere(lambda shard: shard.offsets.expire(is_first=True))
         count = sum(part.offsets for part in parts)
         while any(part.has_more for part in parts):
@@ -325,7 +339,11 @@ class GroupCoordinator:
 
     def delete_group(self, group_id: str) -> "ErrorCode | Future[ErrorCode]":
         """Delete a group without members."""
-        return self._read(group_id, lambda shard: shard.delete_group(group_id), ErrorCode)
+
+        def delete(error: ErrorCode) -> "ErrorCode | Future[ErrorCode]":
+            return error or self._read(group_id, lambda shard: shard.delete_group(group_id), ErrorCode)
+
+        return and_then(self.streams.forget_description(group_id), delete)
 
 
 def _committing(commit: OffsetCommit) -> "Callable[[GroupShard], ErrorCode | Write[ErrorCode]]":

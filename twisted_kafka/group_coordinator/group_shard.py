@@ -23,6 +23,7 @@ from twisted_kafka.group_coordinator.share.share_partition_manager import ShareP
 from twisted_kafka.group_coordinator.state.group import Group
 from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
+from twisted_kafka.group_coordinator.streams.description_epochs import DescriptionEpochs
 from twisted_kafka.group_coordinator.streams.streams_group_protocol import StreamsGroupProtocol
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -45,6 +46,7 @@ class GroupShard:
         self.share_partitions = SharePartitionManager(self.store, environment, effects)
         self.share = ShareGroupProtocol(self.store, environment, effects, self.share_partitions)
         self.streams = StreamsGroupProtocol(self.store, environment, effects)
+        self.descriptions = DescriptionEpochs(self.store)
         self.share_offsets = ShareOffsets(self.store, environment, effects, self.share_partitions)
 
     def replay(self, record: CoordinatorRecord, producer_id: int, offset: int) -> None:

@@ -263,7 +263,10 @@ class OffsetMetadataManager:
 
     def _is_over(self, group: Group, going: int) -> bool:
         """Return whether the group can be deleted together with ``going`` of its offsets."""
-        return group.is_over() and len(self._store.offsets.partitions_of(group.group_id)) == going
+        if len(self._store.offsets.partitions_of(group.group_id)) != going or not group.is_over():
+            return False
+        # The plug-in has to forget its topology first.
+        return self._environment.descriptions is None or not group.is_described
 
     def _counting(self, count: int, counted: Callable[[int], None]) -> Callable[[ErrorCode], None]:
         def removed(error: ErrorCode) -> None:

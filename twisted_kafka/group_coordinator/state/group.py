@@ -49,6 +49,11 @@ class Group(ABC):
     def is_empty(self) -> bool:
         """Return whether the group has no members, so that an administrator may delete it or its offsets."""
 
+    @property
+    def is_described(self) -> bool:
+        """Whether a plug-in may have a description of the group's topology."""
+        return False
+
     @abstractmethod
     def is_over(self) -> bool:
         """Return whether the group may be deleted with its last offset: it is empty, and nobody is about to join."""

@@ -24,6 +24,7 @@ from twisted_kafka.group_coordinator.state.streams.streams_group_member import (
     TaskOffsets,
 )
 from twisted_kafka.group_coordinator.state.streams.tasks import HELD_NOTHING, Task
+from twisted_kafka.group_coordinator.state.streams.topology import NO_EPOCH
 from twisted_kafka.group_coordinator.streams.heartbeat_validation import check_epoch, owned_tasks
 from twisted_kafka.group_coordinator.streams.request_content import profile_of, reported_offsets, topology_record
 from twisted_kafka.group_coordinator.streams.responses import partitions_by_endpoint, set_tasks
@@ -65,6 +66,8 @@ class Heartbeat(NamedTuple):
     response: Response
     missing: tuple[InternalTopic, ...] = ()
     """Internal topics that have to be created."""
+    undescribed_epoch: int = NO_EPOCH
+    """The epoch of a topology that the plug-in has no description of."""
 
 
 class StreamsGroupProtocol:
@@ -94,7 +97,7 @@ class StreamsGroupProtocol:
         change = self._change(group, request, client)
         update = self._updater.update(change)
         response = self._response(change, update, request, version)
-        answer = Heartbeat(response, update.configured.missing)
+        answer = Heartbeat(response, update.configured.missing, _undescribed(group, update))
         if request.shutdown_application and group.shutdown_by is None:
             _log.info("Group {group}: member {member} asks all to shut down", group=group.group_id, member=request.member_id)
             group.shutdown_by = request.member_id
@@ -347,6 +350,14 @@ def _of_existing_tasks(offsets: TaskOffsets, configured: ConfiguredTopology) -> 
 def _missed_an_answer(change: StreamsChange, epoch: int) -> bool:
     """Return whether the member seems not to know its tasks: it names an old epoch, or reports other tasks."""
     return epoch != change.start.epoch or (change.owned is not None and change.owned != change.start.assigned.tasks)
+
+
+def _undescribed(group: StreamsGroup, update: StreamsUpdate) -> int:
+    """Return the epoch of the topology if the member has it and could describe it, otherwise NO_EPOCH."""
+    epoch, basis = update.topology.epoch, group.basis
+    is_known = epoch in (basis.stored_description_epoch, basis.failed_description_epoch)
+    is_stale = any(each.status is Status.STALE_TOPOLOGY for each in update.statuses)
+    return NO_EPOCH if is_known or is_stale else epoch
 
 
 def _statuses(group: StreamsGroup, update: StreamsUpdate, request: Request, version: int) -> list[Problem]:

@@ -43,6 +43,10 @@ class StreamsGroupState(Enum):
     DEAD = "Dead"
 
 
+UNCERTAIN_EPOCH: Final = -2
+"""In the place of the epoch of a described topology: the plug-in may have a description."""
+
+
 class GroupBasis(NamedTuple):
     """What the group epoch stands for (StreamsGroupMetadataValue)."""
 
@@ -53,7 +57,7 @@ class GroupBasis(NamedTuple):
     assignment_configs: Mapping[str, str] = MappingProxyType({})
     """The group's configs that its target assignment depends on."""
     stored_description_epoch: int = NO_EPOCH
-    """The epoch of the topology that the plug-in has a description of; -1: of none, -2: it may have one."""
+    """The epoch of the topology that the plug-in has a description of; -1: of none, UNCERTAIN_EPOCH: it may have one."""
     failed_description_epoch: int = NO_EPOCH
     """The epoch of the topology whose description the plug-in has refused for good."""
 
@@ -97,6 +101,11 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, Tasks, StreamsGroupState]):
         """The partitions of members at endpoints, each with the subtopologies that they were computed from."""
         self.endpoint_epoch = 0
         """Grows with each change of what members at endpoints have."""
+
+    @property
+    @override
+    def is_described(self) -> bool:
+        return self.basis.stored_description_epoch != NO_EPOCH
 
     # changes, called by replay only
 

@@ -2,6 +2,7 @@
 
 from twisted_kafka.protocol.compiler.message import Message, Struct, field
 from twisted_kafka.protocol.compiler.types import Int8, Int16, Int32, Int64, String, Uint16
+from twisted_kafka.protocol.messages.streams.streams_topology import TopologyDescription
 
 
 class KeyValue(Struct):
@@ -155,30 +156,6 @@ class Member(Struct):
     assignment: Assignment = field(factory=Assignment)
     target_assignment: Assignment = field(factory=Assignment)
     is_classic: bool = False
-
-
-class TopologyDescriptionNode(Struct):
-    name: String = ""
-    node_type: Int8 = 0
-    source_topics: list[String] = field(factory=list)
-    sink_topic: String | None = None
-    stores: list[String] = field(factory=list)
-    successors: list[String] = field(factory=list)
-
-
-class TopologyDescriptionSubtopology(Struct):
-    subtopology_id: String = ""
-    nodes: list[TopologyDescriptionNode] = field(factory=list)
-
-
-class TopologyDescriptionGlobalStore(Struct):
-    source: TopologyDescriptionNode = field(factory=TopologyDescriptionNode)
-    processor: TopologyDescriptionNode = field(factory=TopologyDescriptionNode)
-
-
-class TopologyDescription(Struct):
-    subtopologies: list[TopologyDescriptionSubtopology] = field(factory=list)
-    global_stores: list[TopologyDescriptionGlobalStore] = field(factory=list)
 
 
 class DescribedGroup(Struct):

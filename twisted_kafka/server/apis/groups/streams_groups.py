@@ -49,10 +49,6 @@ from twisted_kafka.waiting.futures import gather, when_done
 _DISABLED: Final = "Streams groups are not enabled, by streams.version or group.coordinator.rebalance.protocols."
 _HIDDEN: Final = "The described group uses topics that the client is not authorized to describe."
 
-_NO_PLUGIN: Final = "The broker has no streams group topology description plugin configured."
-_NOT_STORED: Final = 1
-"""The status of a topology description that nobody keeps."""
-
 _MOST_REASONS: Final = 3
 """Most topics whose creation failed that a status names."""
 
@@ -155,8 +151,6 @@ class StreamsGroupApis:
             shown = self._without_hidden_topics(context, groups)
             for group in shown:
                 context.note_error(group.error_code)
-                if request.include_topology_description and not group.error_code:
-                    group.topology_description_status = _NOT_STORED
                 if request.include_authorized_operations and not group.error_code:
                     operations = self._authorization.authorized_operations(context, ResourceType.GROUP, group.group_id)
                     group.authorized_operations = operations
@@ -164,22 +158,24 @@ class StreamsGroupApis:
 
         asked = dict.fromkeys(request.group_ids)  # each once: a description may be large
         allowed = self._authorization.allowed_of(context, AclOperation.DESCRIBE, ResourceType.GROUP, asked)
-        return gather([self._describe(group_id) if group_id in allowed else _refused(group_id) for group_id in asked], respond)
+        includes = request.include_topology_description
+        found = [self._describe(each, includes) if each in allowed else _refused(each) for each in asked]
+        return gather(found, respond)
 
     @api(StreamsGroupTopologyDescriptionUpdateRequest, StreamsGroupTopologyDescriptionUpdateResponse, versions=(0, 0))
     def streams_group_topology_description_update(
         self, context: RequestContext, request: StreamsGroupTopologyDescriptionUpdateRequest
-    ) -> StreamsGroupTopologyDescriptionUpdateResponse:
-        """Refuse a description: there is no plug-in that keeps it, so no member is asked for one (KIP-1331)."""
+    ) -> "StreamsGroupTopologyDescriptionUpdateResponse | Future[StreamsGroupTopologyDescriptionUpdateResponse]":
+        """Give the description of a topology to the plug-in (KIP-1331)."""
         context.group = request.group_id, request.member_id, -1
         self._require_enabled()
         self._authorization.require(context, AclOperation.READ, ResourceType.GROUP, request.group_id)
-        raise UnsupportedVersionError(_NO_PLUGIN)
+        return self._groups.update_description(request)
 
-    def _describe(self, group_id: str) -> "DescribedGroup | Future[DescribedGroup]":
+    def _describe(self, group_id: str, includes_topology: bool) -> "DescribedGroup | Future[DescribedGroup]":
         if not group_id:
             return DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID, group_id=group_id)
-        return self._groups.describe(group_id)
+        return self._groups.describe(group_id, with_topology_description=includes_topology)
 
     def _without_hidden_topics(self, context: RequestContext, groups: list[DescribedGroup]) -> list[DescribedGroup]:
         """Return an error in the place of each group with a topic that the client may not describe."""
