@@ -156,5 +156,10 @@ def test_a_test_awaits_only_its_world() -> None:
 def test_wrong_settings_end_the_start() -> None:
     with pytest.raises(ValueError, match="brokers=0"):
         World(brokers=0)
-    with World() as world, pytest.raises(ValueError, match="need several brokers"):
-        world.faults(partitions=1)
+    with World() as world:
+        with pytest.raises(ValueError, match="need several brokers"):
+            world.faults(partitions=1)
+        with pytest.raises(ValueError, match="need programs"):
+            world.faults(program_kills=1)
+        with pytest.raises(TypeError, match="no faults earthquakes: expected kills, crashes_with"):
+            world.faults(earthquakes=1)  # type: ignore[call-arg]

@@ -4,13 +4,17 @@ import asyncio
 import shutil
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 from typing_extensions import override
 
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.broker.errors import StartError
+from twisted_kafka.broker.registration.metadata_store import METADATA_FILE
+from twisted_kafka.server.interception import IRequestInterceptor
 from twisted_kafka.world.machine.clock import WorldClock
+from twisted_kafka.world.machine.disk import Disk
 from twisted_kafka.world.machine.loop import WorldLoop
 from twisted_kafka.world.machine.network import Host, Network
 from twisted_kafka.world.machine.primitives import Event, Pool, Thread
@@ -26,7 +30,8 @@ RESTART_S: Final = 5.0
 class Surroundings:
     """What the processes of a world share."""
 
-    def __init__(self, scheduler: Scheduler, network: Network, trace: Trace, directory: Path) -> None:
+    def __init__(self, scheduler: Scheduler, network: Network, trace: Trace, directory: Path, seed: int) -> None:
+        self.seed = seed
         self.scheduler = scheduler
         self.network = network
         self.trace = trace
@@ -40,6 +45,7 @@ class Life(Owner):
         super().__init__(name)
         self.host = host
         self.clock = clock
+        self.disk: Disk | None = None
 
 
 class Process:
@@ -72,10 +78,14 @@ class Process:
             raise RuntimeError(f"{self.name} runs already")
         surroundings = self._surroundings
         surroundings.trace.note(self.name, "starts")
-        self._life = life = Life(self.name, self.host, self.clock)
+        surroundings.network.power_on(self.host)
+        self._life = life = self._make_life()
         scheduler = surroundings.scheduler
         main = Thread(scheduler, target=self._main, name=f"{self.name} main")
         scheduler.spawn_for(life, main.start)
+
+    def _make_life(self) -> Life:
+        return Life(self.name, self.host, self.clock)
 
     def kill(self) -> None:
         """End it at once, as ``kill -9`` does: its connections are closed by the system, its files stay as they are."""
@@ -93,9 +103,9 @@ class Process:
         surroundings.network.process_gone(life, silently=silently)
         with silence():
             surroundings.scheduler.kill(life)
-        self._buried()
+        self._buried(lost_power=silently)
 
-    def _buried(self) -> None:
+    def _buried(self, *, lost_power: bool) -> None:
         """Clean up after the threads have ended."""
 
     def pause(self) -> None:
@@ -117,20 +127,38 @@ class Process:
 class BrokerProcess(Process):
     """A broker with its directory."""
 
-    def __init__(self, surroundings: Surroundings, host: Host, number: int, properties: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        host: Host,
+        number: int,
+        properties: Mapping[str, object],
+        make_interceptor: "Callable[[BrokerProcess], IRequestInterceptor]",
+    ) -> None:
+        """``make_interceptor`` makes the one of each life."""
         super().__init__(surroundings, host)
         self.number = number
+        self._make_interceptor = make_interceptor
         self.broker: Broker | None = None
         """The running broker; None before it has started."""
         self._properties = properties
         self._generation = 0
         self._has_served = False
         self._stopping: Event | None = None
+        self._failed = ""
+        """Why the running broker cannot go on."""
+        self.disk: Disk | None = None
+        """The disk of its present or last life."""
 
     @property
     def directory(self) -> Path:
         """Where its present or last life has its data."""
         return self._surroundings.directory / f"{self.name}.{self._generation}"
+
+    @property
+    def log_directory(self) -> Path:
+        """The directory of its partitions."""
+        return self.directory / "log"
 
     @property
     def is_serving(self) -> bool:
@@ -143,6 +171,22 @@ class BrokerProcess(Process):
         self.broker = None
         super().start()
 
+    @override
+    def _make_life(self) -> Life:
+        surroundings = self._surroundings
+        self.directory.mkdir(exist_ok=True)
+        if self.disk is not None:
+            self.disk.close()
+        random = Random(f"disk {self.name} {self._generation} {surroundings.scheduler.now_ns} {surroundings.seed}")
+        life = super()._make_life()
+        life.disk = self.disk = Disk(surroundings.scheduler, self.directory, random, _is_embedded_store)
+        return life
+
+    def lose_power(self) -> None:
+        """End it with its machine: nothing answers, and writes without a sync may be lost. ``start`` also starts the machine."""
+        self.host.is_up = False
+        self._end(silently=True)
+
     def stop(self) -> None:
         """Let it stop as after SIGTERM; ``is_running`` says when it has."""
         if self._stopping is not None:
@@ -153,14 +197,28 @@ class BrokerProcess(Process):
     def _main(self) -> None:
         stopping = self._stopping
         assert stopping is not None
-        broker = self._started(stopping)
-        if broker is None:
+        trace = self._surroundings.trace
+        while (broker := self._started(stopping)) is not None:
+            self.broker = broker
+            trace.note(self.name, "serves")
+            stopping.wait()
+            broker.stop()
+            trace.note(self.name, "has stopped")
+            if not self._failed:
+                return
+            stopping.clear()
+            self.broker = None
+            if stopping.wait(RESTART_S):
+                return
+
+    def _fail(self, why: str) -> None:
+        """Stop the running broker, which cannot go on; it is started again as by systemd."""
+        assert self._stopping is not None
+        if self._life is None or self._life.is_dead:
             return
-        self.broker = broker
-        self._surroundings.trace.note(self.name, "serves")
-        stopping.wait()
-        broker.stop()
-        self._surroundings.trace.note(self.name, "has stopped")
+        self._surroundings.trace.note(self.name, f"cannot go on: {why}")
+        self._failed = why
+        self._stopping.set()
 
     def _started(self, stopping: Event) -> Broker | None:
         """Return a broker that runs. One that cannot start is started again, as by systemd; None if it is asked to stop.
@@ -168,7 +226,14 @@ class BrokerProcess(Process):
         Raises StartError if it has never served: its settings are wrong.
         """
         while True:
-            broker = Broker(dict(self._properties), data_dir=self.directory, clock=self.clock)
+            self._failed = ""
+            broker = Broker(
+                dict(self._properties),
+                data_dir=self.directory,
+                clock=self.clock,
+                on_fatal=self._fail,
+                interceptor=self._make_interceptor(self),
+            )
             try:
                 broker.start()
             except StartError as error:
@@ -182,14 +247,22 @@ class BrokerProcess(Process):
                 return broker
 
     @override
-    def _buried(self) -> None:
+    def _buried(self, *, lost_power: bool) -> None:
         # The dead process has open files in its directory; the next one gets a copy.
         self.broker = None
         dead = self.directory
         self._generation += 1
-        if dead.exists():
+        assert self.disk is not None
+        if lost_power:
+            self.disk.lose_power(self.directory)
+        else:
             shutil.copytree(dead, self.directory)
-            shutil.rmtree(dead)
+        shutil.rmtree(dead)
+
+
+def _is_embedded_store(name: str) -> bool:
+    """Return whether a file is the embedded store's: SQLite syncs each change, with calls that nothing can watch."""
+    return name.startswith(METADATA_FILE)
 
 
 class ProgramError(AssertionError):

@@ -34,14 +34,15 @@ class SeedFailedError(AssertionError):
 
 
 def run_test(world: World, test: Test) -> Outcome:
-    """Open the world, run the test, look for stuck threads, and close the world."""
+    """Open the world, run the test, look for stuck threads and broken promises, and close the world."""
     error: BaseException | None = None
     try:
         with world:
             world.drive(test(world))
             stuck = world.stuck_threads()
             if stuck:
-                error = AssertionError(f"threads wait for a lock: {', '.join(stuck)}")
+                raise AssertionError(f"threads wait for a lock: {', '.join(stuck)}")
+            world.kafka.all()
     except Exception as failure:  # noqa: BLE001 the outcome has it
         error = failure
     return Outcome(error, world)

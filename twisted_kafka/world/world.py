@@ -11,7 +11,17 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from twisted_kafka.world.faults import Budget, Fault, Injector, make_plan
+from typing_extensions import Unpack
+
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.testing.fault_rules.faults import Faults
+from twisted_kafka.testing.fault_rules.interception import Interceptor
+from twisted_kafka.testing.recorded.requests import Requests
+from twisted_kafka.world.checking.checks import Checks
+from twisted_kafka.world.checking.history import History
+from twisted_kafka.world.checking.replicas import Replicas
+from twisted_kafka.world.checking.watch import Watch
+from twisted_kafka.world.faults import Budget, Fault, Injector, Numbers, make_plan
 from twisted_kafka.world.machine.network import Host, Network
 from twisted_kafka.world.machine.scheduler import FIRST_NS, Scheduler
 from twisted_kafka.world.machine.substitution import Substitution
@@ -78,13 +88,19 @@ class World:
         trace.hide(str(self._directory), "DATA")
         self._network = network = Network(scheduler, self.seed, trace.note)
         scheduler.test.host = network.add_host("test", "10.2.0.1")
-        self._surroundings = Surroundings(scheduler, network, trace, self._directory)
+        self._surroundings = Surroundings(scheduler, network, trace, self._directory, self.seed)
         self._injector = Injector(network, trace, self._peers_of)
         self._substitution = Substitution(scheduler, network, self.seed)
         self._was_collecting = gc.isenabled()
         gc.disable()  # what finalizers do must not depend on when they run
         self._substitution.enter()
         self._is_open = True
+        self._history = History(lambda: scheduler.now_ns)
+        self.kafka = Checks(self.seed, self._history, self._replicas, self._properties, self._count)
+        """Whether the brokers keep Kafka's promises."""
+        self._requests = Requests()
+        self.rules = Faults(nodes=lambda: [each.number for each in self.brokers])
+        """The testing kit's fault rules, for all brokers: ``with world.rules.inject(api="Produce", hold=True) as fault``."""
         try:
             self._start_brokers()
         except BaseException:
@@ -95,11 +111,25 @@ class World:
         self._zookeeper = None if self._count == 1 else ZooKeeper(self._scheduler, self._network, self.trace, self.seed)
         for number in range(1, self._count + 1):
             host = self._network.add_host(f"kafka-{number}", f"10.0.0.{number}")
-            self.brokers.append(BrokerProcess(self._surroundings, host, number, self._settings(number)))
+            self.brokers.append(BrokerProcess(self._surroundings, host, number, self._settings(number), self._watch))
         for each in self.brokers:
             each.start()
         if not self._run_until(lambda: all(each.is_serving for each in self.brokers), START_S):
             raise TimeoutError(f"not all brokers have started: {self.brokers}")
+
+    def _watch(self, broker: BrokerProcess) -> Watch:
+        kit = Interceptor([self.rules], self._requests, broker.clock, lambda: broker.number, FIRST_NS)
+        return Watch(kit, self._history, lambda: any(True for _ in self.rules))
+
+    def _replicas(self) -> Replicas:
+        """Return the present replicas of the brokers that serve."""
+        directories = {each.number: each.log_directory for each in self.brokers if each.is_serving}
+        return Replicas(directories, self._in_sync)
+
+    def _in_sync(self, partition: TopicPartition) -> list[int]:
+        if self._zookeeper is not None:
+            return self._zookeeper.in_sync(partition)
+        return [each.number for each in self.brokers if (each.log_directory / str(partition)).is_dir()]
 
     def _settings(self, number: int) -> dict[str, object]:
         copies = min(_MOST_COPIES, self._count)
@@ -200,23 +230,23 @@ class World:
     def faults(
         self,
         *,
-        kills: int = 0,
-        pauses: int = 0,
-        partitions: int = 0,
-        clock_errors: int = 0,
         lost_answers: float = 0.0,
+        programs: Collection[Program] = (),
         longest_s: float = 20.0,
+        **numbers: Unpack[Numbers],
     ) -> None:
-        """Let at most this number of faults happen in the next ``run``; the seed decides when, and to which broker.
+        """Let at most these numbers of faults happen in the next ``run``; the seed decides when, and to which process.
 
         They do not overlap, and the last fifth of the run has none. A partition cuts a broker off from the other brokers and from
-        ZooKeeper, in one direction or in both; programs still reach it. ``lost_answers`` is the share of ZooKeeper's answers that
-        are lost from now on (0 to 1). ``longest_s`` is the longest time that one fault lasts.
+        ZooKeeper, in one direction or in both; programs still reach it. A broker whose disk fails stops, and is started again.
+        ``lost_answers`` is the share of ZooKeeper's answers that are lost from now on (0 to 1). ``programs`` are killed and started
+        again, or paused. ``longest_s`` is the longest time that one fault lasts. Raises TypeError for an unknown kind.
         """
-        self._budget = Budget(kills, pauses, partitions, clock_errors, longest_s)
+        self._budget = Budget.of(numbers, list(programs), longest_s)
+        self.kafka.loses_power |= numbers.get("crashes_with_power_loss", 0) > 0
         if self._zookeeper is not None:
             self._zookeeper.lost_answers = lost_answers
-        elif lost_answers or partitions:
+        elif lost_answers or numbers.get("partitions"):
             raise ValueError("lost_answers and partitions need several brokers: World(brokers=3)")
 
     def _plan_faults(self, begin_ns: int, end_ns: int) -> None:

@@ -14,6 +14,8 @@ from typing_extensions import override
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.shared import SharedStore, new_connect, share, unshare
 from twisted_kafka.metadata.store import StoreDisconnectedError
+from twisted_kafka.metadata.znodes import PartitionStateNode, state_path
+from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.world.machine.clock import WorldClock
 from twisted_kafka.world.machine.network import Host, Network
 from twisted_kafka.world.machine.primitives import Thread
@@ -65,6 +67,7 @@ class ZooKeeper:
         self._sessions: list[Session] = []
         self._owner = Owner("zookeeper")
         self._owner.host = self.host
+        self._tree: SqliteStore | None = None
         share(self.connect, WorldClock(scheduler), make_session=self._make_session)
         scheduler.call_later(HEARTBEAT_NS, self._beat)
 
@@ -74,9 +77,18 @@ class ZooKeeper:
         unshare(self.connect)
 
     def _make_session(self, tree: SqliteStore, connect: str, threaded: bool) -> SharedStore:
+        self._tree = tree
         session = Session(self, tree, threaded=threaded)
         self._sessions.append(session)
         return session
+
+    def in_sync(self, partition: TopicPartition) -> list[int]:
+        """Return the brokers of a partition's in-sync replicas, the leader first; none while it has no leader."""
+        node = None if self._tree is None else self._tree.get(state_path(partition))
+        if node is None:
+            return []
+        state = PartitionStateNode.decode(node[0])
+        return [state.leader, *[each for each in state.isr if each != state.leader]] if state.leader in state.isr else []
 
     # Requests
 

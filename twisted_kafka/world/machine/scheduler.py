@@ -16,6 +16,8 @@ from zlib import crc32
 FIRST_NS: Final = 1_000_000_000_000
 """The monotonic time at which each world begins."""
 
+NEVER_NS: Final = 1 << 62
+
 STUCK_REAL_S: Final = 60.0
 """A thread that has computed for so long without a wait is reported. It is real time: a loop without end passes no other."""
 
@@ -108,7 +110,7 @@ class Scheduler:
         self._timers: list[tuple[int, int, Timer]] = []
         self._timer_number = 0
         self._actor_number = 0
-        self._until_ns = FIRST_NS
+        self._until_ns = NEVER_NS
         self._burier: Actor | None = None
         self._draw = self._random.random
         self._by_ident: dict[int, Actor] = {}
@@ -137,6 +139,10 @@ class Scheduler:
             start()
         finally:
             me.owner = before
+
+    def actor_here(self) -> Actor | None:
+        """Return the actor of the calling thread; None for a thread outside the world."""
+        return self._by_ident.get(get_ident())
 
     def is_inside(self) -> bool:
         """Return whether the calling thread belongs to the world."""
@@ -262,7 +268,8 @@ class Scheduler:
                 self.fingerprint = crc32(b"%d %d" % (self.now_ns, actor.number), self.fingerprint)
                 return actor
             if not self._timers or self._timers[0][0] > self._until_ns:
-                self.now_ns = max(self.now_ns, self._until_ns)
+                if self._until_ns != NEVER_NS:
+                    self.now_ns = max(self.now_ns, self._until_ns)
                 return self._leave_wait(self.driver)
             due_ns, _, timer = heapq.heappop(self._timers)
             if timer.callback is not None:
@@ -290,6 +297,7 @@ class Scheduler:
         """Let the others run until a moment of virtual time. Reraises what a thread has raised."""
         self._until_ns = until_ns
         self.wait()
+        self._until_ns = NEVER_NS  # when the driver waits for a lock, time passes until it has it
         if self.failure is not None:
             failure, self.failure = self.failure, None
             raise failure

@@ -23,6 +23,7 @@ from twisted_kafka.system import machine
 from twisted_kafka.world.machine import primitives
 from twisted_kafka.world.machine.aiokafka_order import replace_in_aiokafka
 from twisted_kafka.world.machine.clock import EPOCH_NS, WorldClock
+from twisted_kafka.world.machine.disk import hooks
 from twisted_kafka.world.machine.loop import EscapeError
 from twisted_kafka.world.machine.network import Network
 from twisted_kafka.world.machine.reactor import WorldReactor
@@ -72,6 +73,8 @@ class Substitution:
         self._replace_time()
         self._replace_chance()
         replace_in_aiokafka(self._replace)
+        for owner, name, function in hooks(self._scheduler):
+            self._replace(owner, name, function)
         self._guard()
 
     def leave(self) -> None:

@@ -1,0 +1,91 @@
+"""No partition has two members of a group at a time."""
+
+import pytest
+
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages import consumer_groups as messages
+from twisted_kafka.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+)
+from twisted_kafka.protocol.messages.groups import SyncGroupRequest, SyncGroupResponse
+from twisted_kafka.world.checking.assignments import Assignments
+from twisted_kafka.world.checking.broken import Broken
+
+TOPIC = bytes(range(16))
+S = 1_000_000_000
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.broken: list[Broken] = []
+        self.now_ns = 0
+        self.assignments = Assignments(self.broken.append, lambda: self.now_ns)
+
+    def sync(self, member: str, generation: int, *partitions: int, code: int = 0) -> list[str]:
+        self.broken.clear()
+        topic = ConsumerProtocolAssignmentTopicPartition(topic="orders", partitions=list(partitions))
+        assignment = b"\0\1" + ConsumerProtocolAssignment(assigned_partitions=[topic]).encode(1)
+        request = SyncGroupRequest(group_id="books", generation_id=generation, member_id=member)
+        self.assignments.synced(request, SyncGroupResponse(error_code=code, assignment=assignment))
+        return [each.where for each in self.broken]
+
+    def beat(self, member: str, got: list[int] | None, *, has: list[int] | None = None, epoch: int = 1, code: int = 0) -> list[str]:
+        self.broken.clear()
+        held = [messages.ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=TOPIC, partitions=has or [])]
+        beat = self.assignments.beats(
+            messages.ConsumerGroupHeartbeatRequest(
+                group_id="books",
+                member_id=member,
+                member_epoch=epoch,
+                rebalance_timeout_ms=60_000,
+                topic_partitions=None if has is None else held,
+            )
+        )
+        given = [messages.ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=TOPIC, partitions=got or [])]
+        assignment = messages.ConsumerGroupHeartbeatResponseAssignment(topic_partitions=given)
+        answer = messages.ConsumerGroupHeartbeatResponse(
+            member_id=member, error_code=code, assignment=None if got is None else assignment
+        )
+        self.assignments.beaten(beat, answer)
+        return [each.where for each in self.broken]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_members_of_one_generation_share_nothing(bench: Bench) -> None:
+    assert bench.sync("a", 1, 0, 1) == bench.sync("b", 1, 2) == bench.sync("a", 1, 0, 1) == []
+    assert bench.sync("c", 1, 1, 3) == ["generation 1 of group books: orders-1 belongs to a and to c"]
+    assert bench.sync("c", 2, 0, 1) == []
+    assert bench.sync("a", 1, 0, 1) == []  # an answer that is late
+
+
+def test_an_assignment_does_not_change_within_a_generation(bench: Bench) -> None:
+    assert bench.sync("a", 1, 0) == bench.sync("a", 1, 1, code=ErrorCode.REBALANCE_IN_PROGRESS) == []
+    assert bench.sync("a", 1, 1) == ["generation 1 of group books: a got orders-0 and then orders-1"]
+
+
+def test_a_member_has_what_it_does_not_say_it_has_given_up(bench: Bench) -> None:
+    assert bench.beat("a", [0, 1]) == bench.beat("a", [0], has=[0, 1]) == []
+    assert len(bench.beat("b", [1])) == 1
+    assert bench.beat("a", None, has=[0]) == []
+    assert bench.beat("b", [1]) == []
+
+
+@pytest.mark.parametrize("how", ["leaves", "is silent", "is fenced", "does not revoke in time"])
+def test_a_member_that_is_gone_has_nothing(bench: Bench, how: str) -> None:
+    bench.beat("a", [0])
+    if how == "leaves":
+        bench.beat("a", None, epoch=-1)
+    elif how == "is silent":
+        bench.now_ns = 45 * S
+    elif how == "is fenced":
+        bench.beat("a", None, code=ErrorCode.FENCED_MEMBER_EPOCH)
+    else:
+        bench.beat("a", [])
+        bench.now_ns = 60 * S
+        bench.beat("a", None)
+    assert bench.beat("b", [0]) == []

@@ -1,0 +1,148 @@
+"""Which member of a group has which partition: at each moment, at most one.
+
+A member of the classic protocol has what SyncGroup gave it in its generation. A member of the consumer protocol (KIP-848) has what
+the coordinator assigned to it, until it reports that it has less, or leaves, or is silent for the session timeout.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from twisted_kafka.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from twisted_kafka.protocol.messages.groups import SyncGroupRequest, SyncGroupResponse
+from twisted_kafka.world.checking.broken import Broken
+
+MOST_GROUPS: Final = 1000
+_CONSUMER: Final = "consumer"
+_GONE: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNRELEASED_INSTANCE_ID)
+
+Partitions = frozenset[tuple[Any, int]]
+
+
+class _Member:
+    """A member of the consumer protocol."""
+
+    def __init__(self) -> None:
+        self.holds: Partitions = frozenset()
+        self.assigned: Partitions = frozenset()
+        self.heard_ns = 0
+        self.revoked_ns: int | None = None
+        """Since when it has held more than is assigned to it."""
+        self.rebalance_timeout_ms = 300_000
+
+
+class Beat(NamedTuple):
+    """A heartbeat that has arrived."""
+
+    request: ConsumerGroupHeartbeatRequest
+
+
+class Assignments:
+    """The assignments of a world's groups."""
+
+    def __init__(self, report: Callable[[Broken], object], now_ns: Callable[[], int], session_timeout_ms: int = 45_000) -> None:
+        self._report = report
+        self._now_ns = now_ns
+        self._session_ns = session_timeout_ms * 1_000_000
+        self._generations: dict[str, tuple[int, dict[str, Partitions]]] = {}
+        """The newest generation of each classic group, with the partitions of its members."""
+        self._groups: dict[str, dict[str, _Member]] = {}
+
+    def forget(self, group: str) -> None:
+        """Forget a group that may be deleted."""
+        self._generations.pop(group, None)
+        self._groups.pop(group, None)
+
+    # The classic protocol
+
+    def synced(self, request: SyncGroupRequest, response: SyncGroupResponse) -> None:
+        """Note what a member of a generation got."""
+        if response.error_code != ErrorCode.NONE or not response.assignment:
+            return
+        if (response.protocol_type or _CONSUMER) != _CONSUMER:
+            return
+        group, generation, member = request.group_id, request.generation_id, request.member_id
+        known = self._generations.get(group)
+        if known is None or generation > known[0]:
+            if len(self._generations) >= MOST_GROUPS:
+                del self._generations[next(iter(self._generations))]
+            known = self._generations[group] = generation, {}
+        if generation < known[0]:
+            return
+        got = _assigned(response.assignment)
+        before = known[1].setdefault(member, got)
+        if before != got:
+            text = f"{member} got {_text(before)} and then {_text(got)}"
+            self._report(Broken("shared", f"generation {generation} of group {group}: {text}"))
+        for other, others in known[1].items():
+            if other != member and got & others:
+                text = f"{_text(got & others)} belongs to {other} and to {member}"
+                self._report(Broken("shared", f"generation {generation} of group {group}: {text}"))
+
+    # The consumer protocol
+
+    def beats(self, request: ConsumerGroupHeartbeatRequest) -> Beat:
+        """Note what a member says about itself."""
+        members = self._members(request.group_id)
+        if request.member_epoch < 0:
+            members.pop(request.member_id, None)
+            return Beat(request)
+        member = members.setdefault(request.member_id, _Member())
+        member.heard_ns = self._now_ns()
+        if request.rebalance_timeout_ms > 0:
+            member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        if request.topic_partitions is not None:
+            self._hold(member, _pairs(request.topic_partitions))
+        return Beat(request)
+
+    def _hold(self, member: _Member, holds: Partitions) -> None:
+        member.holds = holds
+        if holds <= member.assigned:
+            member.revoked_ns = None
+
+    def _members(self, group: str) -> dict[str, _Member]:
+        if group not in self._groups and len(self._groups) >= MOST_GROUPS:
+            del self._groups[next(iter(self._groups))]
+        return self._groups.setdefault(group, {})
+
+    def beaten(self, beat: Beat, response: ConsumerGroupHeartbeatResponse) -> None:
+        """Note what the coordinator answers to a member."""
+        group, name = beat.request.group_id, response.member_id or beat.request.member_id
+        members = self._members(group)
+        if response.error_code in _GONE:
+            members.pop(name, None)
+            return
+        if response.error_code != ErrorCode.NONE or beat.request.member_epoch < 0 or response.assignment is None:
+            return
+        member = members.setdefault(name, _Member())
+        got = _pairs(response.assignment.topic_partitions)
+        for other, others in members.items():
+            if other != name and got & others.holds and self._must_be_kept(others):
+                text = f"{_text(got & others.holds)} is given to {name} while {other} has it"
+                self._report(Broken("shared", f"group {group}: {text}"))
+        member.assigned = got
+        member.holds |= got
+        if member.revoked_ns is None and not member.holds <= got:
+            member.revoked_ns = self._now_ns()
+
+    def _must_be_kept(self, member: _Member) -> bool:
+        """Return whether the coordinator may not yet have given up a member."""
+        now_ns = self._now_ns()
+        is_late = member.revoked_ns is not None and now_ns - member.revoked_ns >= member.rebalance_timeout_ms * 1_000_000
+        return now_ns - member.heard_ns < self._session_ns and not is_late
+
+
+def _assigned(data: bytes) -> Partitions:
+    version = int.from_bytes(data[:2], "big", signed=True)
+    assignment = ConsumerProtocolAssignment.decode(data, min(version, ConsumerProtocolAssignment.VERSIONS[1]), 2)
+    return frozenset((each.topic, index) for each in assignment.assigned_partitions for index in each.partitions)
+
+
+def _pairs(topics: Any) -> Partitions:
+    return frozenset((each.topic_id, index) for each in topics for index in each.partitions)
+
+
+def _text(partitions: Partitions) -> str:
+    names = sorted(f"{topic.hex() if isinstance(topic, bytes) else topic}-{index}" for topic, index in partitions)
+    return ", ".join(names[:10]) or "nothing"
