@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,26 @@ def test_the_life_of_a_topic(session: Session, name: Callable[[str], str]) -> No
     DeleteTopic(name("t")).do(session)
     with pytest.raises(CommandError):
         topic(session, name("t"))
+
+
+def test_a_shift_asks_for_all_partitions_at_once(
+    session: Session, name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_topic(session, name("many"), 8)
+    write(session, name("many"), [Written(None, b"x", partition=index) for index in range(8)] * 3)
+    ResetOffsets(name("g"), (name("many"),), "latest").do(session)
+    asked = []
+    ask_leaders = Session.ask_leaders
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        asked.append(arguments)
+        return ask_leaders(*arguments, **options)
+
+    monkeypatch.setattr(Session, "ask_leaders", counted)
+    assert {each.new_offset for each in ResetOffsets(name("g"), shift=-2).changes(session)} == {1}
+    assert {each.new_offset for each in ResetOffsets(name("g"), shift=-9).changes(session)} == {0}
+    assert {each.new_offset for each in ResetOffsets(name("g"), shift=5).changes(session)} == {3}
+    assert len(asked) == 6
 
 
 def test_settings_show_what_they_replace(session: Session, name: Callable[[str], str]) -> None:

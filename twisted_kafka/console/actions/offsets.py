@@ -8,7 +8,7 @@ from typing import Any
 from twisted_kafka.console.actions.preview import MOST_ROWS, Preview
 from twisted_kafka.console.cluster.coordinators import GROUP, ask_coordinator
 from twisted_kafka.console.cluster.groups import BY_NAME, SHARE, committed, described, share_offsets
-from twisted_kafka.console.cluster.offsets import Position, by_topic, parse_position, resolved
+from twisted_kafka.console.cluster.offsets import EARLIEST, LATEST, by_topic, offsets_at, parse_position, resolved
 from twisted_kafka.console.cluster.problems import CommandError, problem
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.cluster.texts import counted
@@ -124,10 +124,8 @@ class ResetOffsets:
         if missing:
             where = f"{missing[0].topic} partition {missing[0].partition}"
             raise CommandError(f"the group has no offset of {where} to count from: use --to")
-        found: dict[TopicPartition, int] = {}
-        for each in chosen:
-            found |= resolved(session, [each], Position(None, max(0, offsets[each] + self.shift)))
-        return found
+        starts, ends = (offsets_at(session, chosen, each) for each in (EARLIEST, LATEST))
+        return {each: min(max(offsets[each] + self.shift, starts[each]), ends[each]) for each in chosen}
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ _log = Logger("kafka.console.audit")
 
 Fields = Mapping[str, str]
 
+_MOST_DIGITS: Final = 20
+
 SECRET: Final = "secret"
 """The kind of a field that the form asks for after the preview, so that no page has its value. It has no value in an address."""
 
@@ -125,7 +127,9 @@ def _described(action: Action, given: Fields) -> str:
 
 def _number(given: Fields, name: str, default: int | None = None) -> Any:
     text = given.get(name, "").strip()
-    return int(text[:20]) if text else default
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"{name} has {len(text)} digits: no number of Kafka has more than {_MOST_DIGITS}")
+    return int(text) if text else default
 
 
 def _pairs(text: str, separator: str) -> tuple[tuple[str, str], ...]:
