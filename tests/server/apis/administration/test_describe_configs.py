@@ -8,8 +8,10 @@ from tests.server.apis.topic_harness import OneBroker
 from twisted_kafka.metadata.znodes import ConfigNode
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResult
+from twisted_kafka.server.apis.administration import describe_configs
+from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
 
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 
 
 @pytest.fixture
@@ -66,6 +68,26 @@ def test_lists_are_written_as_kafka_does(broker: OneBroker) -> None:
 def test_no_keys_are_all_keys(broker: OneBroker) -> None:
     assert len(describe(broker, TOPIC, "t").configs) == len(describe(broker, TOPIC, "t", []).configs) == 38
     assert len(describe(broker, BROKER, "1").configs) > 300
+
+
+@pytest.mark.parametrize(("kind", "name"), [(TOPIC, "t"), (TOPIC, "plain"), (BROKER, "1"), (LOGGER, "1"), (GROUP, "g")])
+def test_a_small_request_has_no_giant_response(broker: OneBroker, monkeypatch: pytest.MonkeyPatch, kind: int, name: str) -> None:
+    values = len(describe(broker, kind, name).configs)
+    monkeypatch.setattr(describe_configs, "MOST_VALUES", 3 * values)
+    resources = [DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)] * 5
+    results = broker.ask(DescribeConfigsRequest(resources=resources), 4).results
+    assert [len(each.configs) for each in results] == [values, values, values, 0, 0]
+    assert [each.error_code for each in results] == [0, 0, 0, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
+
+
+def test_configs_that_are_equal_are_made_once(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(ConfigDescriber, "group", lambda *arguments: asked.append(arguments) or [])
+    resources = [
+        DescribeConfigsResource(resource_type=GROUP, resource_name=f"g{each}", configuration_keys=None) for each in range(9)
+    ]
+    assert len(broker.ask(DescribeConfigsRequest(resources=resources), 4).results) == 9
+    assert len(asked) == 1
 
 
 def test_secrets_are_not_told(broker: OneBroker) -> None:

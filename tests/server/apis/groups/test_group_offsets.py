@@ -162,8 +162,9 @@ def test_fetch_several_groups() -> None:
     handlers = Handlers()
     for number in range(3):
         handlers.ask(commit_request({number: number}, group_id=f"g{number}"), 8)
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=f"g{number}", topics=None) for number in (2, 0, 9)])
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=f"g{number}", topics=None) for number in (2, 0, 9, 2)])
     response = handlers.ask(request, 9)
+    assert [group.group_id for group in response.groups] == ["g2", "g0", "g9"], "each once: a group may have many offsets"
     found = {
         group.group_id: [(one.partition_index, one.committed_offset) for topic in group.topics for one in topic.partitions]
         for group in response.groups

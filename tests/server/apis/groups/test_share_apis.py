@@ -166,6 +166,9 @@ def test_a_group_is_described_to_clients_that_may_describe_it_and_its_topics() -
 def test_offsets_are_described() -> None:
     served = Served().altered()
     assert offsets(served.ask(describing(), 1)) == {("t", 0): (5, 0), ("t", 1): (6, 0)}
+    twice = describing()
+    twice.groups *= 2
+    assert len(served.ask(twice, 1).groups) == 1, "it may have many offsets"
     unknown = {("none", 0): (-1, 0), ("none", 1): (-1, 0)}
     assert offsets(served.ask(describing("t", "none"), 0)) == {("t", 0): (5, 0), ("t", 1): (6, 0), **unknown}
 

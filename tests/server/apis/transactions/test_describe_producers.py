@@ -13,7 +13,8 @@ def test_producers_are_described_and_each_topic_is_noted_once(tmp_path: Path) ->
     broker = MarkerBroker(tmp_path, ManualClock())
     broker.produce()
     metadata: Any = FakeMetadata(orders=1)
-    topics = [TopicRequest(name="orders", partition_indexes=[0, 1]), TopicRequest(name="gone", partition_indexes=[0, 1])]
+    topics = [TopicRequest(name="orders", partition_indexes=[0, 0]), TopicRequest(name="gone", partition_indexes=[0, 1])]
+    topics.append(TopicRequest(name="orders", partition_indexes=[0, 1]))
     response, context = ask(ProducerApis(broker.replicas, metadata), DescribeProducersRequest(topics=topics), 0)
     broker.stop()
     (found, other), gone = (topic.partitions for topic in response.topics)

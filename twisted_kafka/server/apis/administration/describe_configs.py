@@ -1,6 +1,7 @@
 """DescribeConfigs v0-4: v1 sources and synonyms, v3 types and documentation."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from twisted_kafka.admin.config_resource_types import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ensure_own_broker
 from twisted_kafka.admin.loggers import LoggerLevels
@@ -26,6 +27,12 @@ from twisted_kafka.server.apis.administration.config_describer import DYNAMIC_BR
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 
+MOST_VALUES: Final = 100_000
+"""Most configs and synonyms in a response: the configs of 3,000 topics, say. Each takes about a kilobyte while it is encoded.
+
+A small request may name a broker's hundreds of configs often, or thousands of groups that do not exist.
+"""
+
 
 class DescribeConfigApis:
     """Describes configs of topics, groups and this broker, log levels, and client metrics subscriptions."""
@@ -50,6 +57,7 @@ class DescribeConfigApis:
     def describe_configs(self, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         """Return the configs of each resource, all or the requested keys."""
         results = []
+        described = _Described(request)
         for resource in request.resources:
             note_config_resource(context, resource.resource_type, resource.resource_name)
             result = DescribeConfigsResult(
@@ -58,40 +66,84 @@ class DescribeConfigApis:
             try:
                 kind, name = resource.resource_type, resource.resource_name
                 require_config_access(self._authorization, context, AclOperation.DESCRIBE_CONFIGS, kind, name)
-                entries = self._entries(resource)
+                described.check_room()
+                result.configs = described.configs(resource, self._own(resource), self._entries)
             except KafkaError as error:
                 result.error_code, result.error_message = error_of(error), str(error)
                 context.note_error(result.error_code)
-            else:
-                result.configs = [_described(entry, request) for entry in entries]
             results.append(result)
         return DescribeConfigsResponse(results=results)
 
-    def _entries(self, resource: DescribeConfigsResource) -> Iterable[Entry]:
-        # An empty list means all keys, as null does (as in Kafka).
-        wanted = resource.configuration_keys or None
-        name = resource.resource_name
-        if resource.resource_type == TOPIC:
+    def _own(self, resource: DescribeConfigsResource) -> dict[str, str]:
+        """Check a resource, and return its own configs if it has some besides the broker's. Raises KafkaError."""
+        kind, name = resource.resource_type, resource.resource_name
+        if kind == TOPIC:
             ensure_valid_name(name)
             if not self._metadata.contains(name):
                 raise UnknownTopicOrPartitionError("")
-            return self._describer.topic(self._repository.topic_config(name), wanted)
-        if resource.resource_type == BROKER:
-            if not name:
-                return self._describer.dynamic_broker_defaults(wanted)
-            ensure_own_broker(name, self._config.broker_id, may_be_empty=True)
-            return self._describer.broker(wanted)
-        if resource.resource_type == BROKER_LOGGER:
-            if not name:
-                raise InvalidRequestError("Invalid broker id for loggers: it must be an integer and not empty")
-            ensure_own_broker(name, self._config.broker_id)
-            return [_logger(logger, level) for logger, level in self._loggers.all().items() if wanted is None or logger in wanted]
-        if resource.resource_type == CLIENT_METRICS:
-            return self._describer.client_metrics(self._repository.config(subscription_path(name)), wanted)
-        if resource.resource_type == GROUP:
-            own = self._repository.config(group_entity_path(name))
+            return self._repository.topic_config(name)
+        if kind == CLIENT_METRICS:
+            return self._repository.config(subscription_path(name))
+        if kind == GROUP:
+            return self._repository.config(group_entity_path(name))
+        if kind not in (BROKER, BROKER_LOGGER):
+            raise InvalidRequestError(f"Unknown resource type {kind}")
+        if kind == BROKER_LOGGER and not name:
+            raise InvalidRequestError("Invalid broker id for loggers: it must be an integer and not empty")
+        if name:
+            ensure_own_broker(name, self._config.broker_id, may_be_empty=kind == BROKER)
+        return {}
+
+    def _entries(self, resource: DescribeConfigsResource, own: dict[str, str]) -> Iterable[Entry]:
+        """Return the configs of a resource that ``_own`` has checked."""
+        # An empty list means all keys, as null does (as in Kafka).
+        kind, wanted = resource.resource_type, resource.configuration_keys or None
+        if kind == TOPIC:
+            return self._describer.topic(own, wanted)
+        if kind == CLIENT_METRICS:
+            return self._describer.client_metrics(own, wanted)
+        if kind == GROUP:
             return self._describer.group(own, wanted)
-        raise InvalidRequestError(f"Unknown resource type {resource.resource_type}")
+        if kind == BROKER_LOGGER:
+            return [_logger(logger, level) for logger, level in self._loggers.all().items() if wanted is None or logger in wanted]
+        if not resource.resource_name:
+            return self._describer.dynamic_broker_defaults(wanted)
+        return self._describer.broker(wanted)
+
+
+class _Described:
+    """The configs of one response. Resources with the same own configs share them, however many there are."""
+
+    def __init__(self, request: DescribeConfigsRequest) -> None:
+        self._request = request
+        self._shared: dict[object, tuple[list[DescribeConfigsResourceResult], int]] = {}
+        """The configs, and the number of values in them."""
+        self._left = MOST_VALUES
+
+    def configs(
+        self,
+        resource: DescribeConfigsResource,
+        own: dict[str, str],
+        entries: Callable[[DescribeConfigsResource, dict[str, str]], Iterable[Entry]],
+    ) -> list[DescribeConfigsResourceResult]:
+        """Return the configs of a resource, whose ``entries`` are asked for once. Raises InvalidRequestError beyond the limit."""
+        # The names of brokers are those of this one, or empty.
+        name = resource.resource_name if resource.resource_type in (BROKER, BROKER_LOGGER) else ""
+        key = resource.resource_type, name, frozenset(own.items()), tuple(resource.configuration_keys or ())
+        found = self._shared.get(key)
+        if found is None:
+            configs = [_described(entry, self._request) for entry in entries(resource, own)]
+            found = self._shared[key] = configs, len(configs) + sum(len(each.synonyms) for each in configs)
+        self._left -= found[1]
+        self.check_room()
+        return found[0]
+
+    def check_room(self) -> None:
+        """Raise InvalidRequestError once the limit is exceeded: further resources are not looked at."""
+        if self._left < 0:
+            raise InvalidRequestError(
+                f"A response has at most {MOST_VALUES} configs and synonyms: describe fewer resources at a time."
+            )
 
 
 def _logger(name: str, level: str) -> Entry:

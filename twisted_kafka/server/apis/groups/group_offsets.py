@@ -197,15 +197,19 @@ class GroupOffsetApis:
     ) -> "OffsetFetchResponse | Future[OffsetFetchResponse]":
         """Return committed offsets."""
         if context.api_version >= SEVERAL_GROUPS_SINCE:
-            _note_groups(context, request.groups)
+            first: dict[str, OffsetFetchRequestGroup] = {}
+            for each in request.groups:
+                first.setdefault(each.group_id, each)  # each once: a group may have many offsets
+            groups = list(first.values())
+            _note_groups(context, groups)
             if context.api_version >= FETCH_BY_ID_SINCE:
-                for each in request.groups:
+                for each in groups:
                     name_topics(each.topics or (), self._metadata.topic_name)
             fetched = [
                 self._fetch(context, Sender(each.group_id, each.member_id or "", None, each.member_epoch), each.topics, request)
-                for each in request.groups
+                for each in groups
             ]
-            return gather(fetched, lambda results: self._fetched_groups(context, request.groups, results))
+            return gather(fetched, lambda results: self._fetched_groups(context, groups, results))
         context.group = request.group_id, "", -1
         if context.api_version == 0:
             return self._fetched_legacy(context, request)

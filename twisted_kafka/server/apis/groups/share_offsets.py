@@ -70,16 +70,18 @@ class ShareOffsetApis:
         self, context: RequestContext, request: DescribeShareGroupOffsetsRequest
     ) -> "DescribeShareGroupOffsetsResponse | Future[DescribeShareGroupOffsetsResponse]":
         """Return the start offset and the lag of partitions, of all that a group has if the request names no topics."""
-        group_ids = [each.group_id for each in request.groups]
-        note_groups(context, group_ids)
+        asked: dict[str, DescribeShareGroupOffsetsRequestGroup] = {}
+        for each in request.groups:
+            asked.setdefault(each.group_id, each)  # each once: a group may have many offsets
+        note_groups(context, asked)
         require_share_groups(self._is_enabled)
-        allowed = self._authorization.allowed_of(context, AclOperation.DESCRIBE, ResourceType.GROUP, group_ids)
+        allowed = self._authorization.allowed_of(context, AclOperation.DESCRIBE, ResourceType.GROUP, asked)
 
         def respond(groups: list[_Group]) -> DescribeShareGroupOffsetsResponse:
             context.note_error(next((each.error_code for each in groups if each.error_code), 0))
             return DescribeShareGroupOffsetsResponse(groups=groups)
 
-        return gather([self._describe(context, each, each.group_id in allowed) for each in request.groups], respond)
+        return gather([self._describe(context, each, group_id in allowed) for group_id, each in asked.items()], respond)
 
     def _describe(
         self, context: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup, is_allowed: bool

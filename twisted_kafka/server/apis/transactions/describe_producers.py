@@ -31,11 +31,14 @@ class ProducerApis:
     def describe_producers(self, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
         """List each partition's producers with their sequences and open transactions."""
         topics = []
+        asked: dict[str, dict[int, None]] = {}  # each partition once: it may have many producers
         for topic in request.topics:
-            partitions = [self._described(context, topic.name, index) for index in topic.partition_indexes]
+            asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        for name, indexes in asked.items():
+            partitions = [self._described(context, name, index) for index in indexes]
             error = next((each.error_code for each in partitions if each.error_code), 0)
-            context.note_topic(topic.name, tuple(topic.partition_indexes), 0, 0, error)
-            topics.append(TopicResponse(name=topic.name, partitions=partitions))
+            context.note_topic(name, tuple(indexes), 0, 0, error)
+            topics.append(TopicResponse(name=name, partitions=partitions))
         return DescribeProducersResponse(topics=topics)
 
     def _described(self, context: RequestContext, topic: str, index: int) -> PartitionResponse:

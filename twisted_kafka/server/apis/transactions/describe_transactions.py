@@ -30,7 +30,8 @@ class TransactionAdminApis:
     def describe_transactions(self, context: RequestContext, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
         """Describe each transactional id's producer and transaction."""
         return DescribeTransactionsResponse(
-            transaction_states=[self._described(context, each) for each in request.transactional_ids]
+            # Each once: a transaction may have many partitions.
+            transaction_states=[self._described(context, each) for each in dict.fromkeys(request.transactional_ids)]
         )
 
     def _described(self, context: RequestContext, transactional_id: str) -> DescribeTransactionsResponseTransactionState:
