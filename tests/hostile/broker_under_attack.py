@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.hostile.forms import Versions
 from tests.hostile.hose import Poured, Stream, forget_peak_rss, peak_rss_bytes, pour
 from tests.hostile.hostile_messages import TOPICS, frame
+from tests.support.budget import patient
 from tests.support.clients.served import ServedBroker
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
@@ -49,7 +50,7 @@ class BrokerUnderAttack:
 
     def ask(self, request: bytes, port: int | None = None) -> bytes:
         """Return the answer without its length."""
-        with socket.create_connection(("127.0.0.1", port or self._brokers_port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", port or self._brokers_port), timeout=patient(60)) as connection:
             connection.sendall(request)
             return read_answer(connection)
 
