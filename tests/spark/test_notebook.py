@@ -43,8 +43,8 @@ def test_its_questions_are_answered(
     slowest = names["slowest"].collect()
     assert [row.p99_us for row in slowest] == sorted((row.p99_us for row in slowest), reverse=True)
     assert slowest[0].client_id == "bulk-loader", "it is throttled"
-    assert [(row.api, row.error, row.client_id) for row in names["failed"].collect()] == [
-        ("Produce", "NOT_LEADER_OR_FOLLOWER", "orders-service")
+    assert [(row.api, row.error, row.retries, row.client_id) for row in names["failed"].collect()] == [
+        ("Produce", "NOT_LEADER_OR_FOLLOWER", True, "orders-service")
     ]
     hot = names["hot"].collect()
     assert {row.partition for row in hot} <= set(range(PARTITIONS))
