@@ -1,3 +1,4 @@
+import copy
 from typing import Any
 
 import pytest
@@ -113,6 +114,18 @@ def test_fetch_in_every_version(version: Any) -> None:
         response = handlers.ask(fetch_request(version, all_topics=True), version)
         assert fetched(response, version) == (0, {0: wanted[0]})
         assert fetched(handlers.ask(fetch_request(version, "none", all_topics=True), version), version) == (0, {})
+
+
+@pytest.mark.parametrize("version", [0, 1, 7, 8, 10])
+def test_an_offset_is_fetched_once_however_often_a_request_names_it(version: Any) -> None:
+    handlers = Handlers()
+    request = fetch_request(version)
+    topics = (request if version < 8 else request.groups[0]).topics
+    topics[0].partition_indexes *= 3
+    topics += copy.deepcopy(topics)
+    response = handlers.ask(request, version)
+    (topic,) = (response if version < 8 else response.groups[0]).topics
+    assert [each.partition_index for each in topic.partitions] == [0, 1]
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8])

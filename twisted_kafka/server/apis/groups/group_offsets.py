@@ -8,7 +8,7 @@ Version 0 of the first two is older than the group coordinator: its offsets are 
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from twisted_kafka.config.keys.declare import MAX_LONG
 from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator, OffsetCommit
@@ -72,6 +72,7 @@ _NOT_FOR_GROUP: Final = (_UNKNOWN_PARTITION, _UNKNOWN_ID, _NOT_AUTHORIZED)
 _METADATA_TOO_LARGE: Final = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 _P = TypeVar("_P")
+_T = TypeVar("_T")
 _AskedTopics = list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None
 
 
@@ -201,6 +202,8 @@ class GroupOffsetApis:
             for each in request.groups:
                 first.setdefault(each.group_id, each)  # each once: a group may have many offsets
             groups = list(first.values())
+            for each in groups:
+                each.topics = _once(each.topics)
             _note_groups(context, groups)
             if context.api_version >= FETCH_BY_ID_SINCE:
                 for each in groups:
@@ -211,6 +214,7 @@ class GroupOffsetApis:
             ]
             return gather(fetched, lambda results: self._fetched_groups(context, groups, results))
         context.group = request.group_id, "", -1
+        request.topics = _once(request.topics)
         if context.api_version == 0:
             return self._fetched_legacy(context, request)
         fetching = self._fetch(context, Sender(request.group_id), request.topics, request)
@@ -352,6 +356,19 @@ def _note_groups(context: RequestContext, groups: Sequence[OffsetFetchRequestGro
         context.group = groups[0].group_id, groups[0].member_id or "", groups[0].member_epoch
     else:
         note_groups(context, (each.group_id for each in groups))
+
+
+def _once(topics: list[_T] | None) -> list[_T] | None:
+    """Return the topics with each partition once: the metadata of an offset takes kilobytes, its index in a request four bytes."""
+    found: dict[object, Any] = {}
+    asked: Any
+    for asked in topics or ():
+        first = found.setdefault((asked.name, getattr(asked, "topic_id", None)), asked)
+        if first is not asked:
+            first.partition_indexes += asked.partition_indexes
+    for asked in found.values():
+        asked.partition_indexes = list(dict.fromkeys(asked.partition_indexes))
+    return None if topics is None else list(found.values())
 
 
 def _sender(request: OffsetCommitRequest) -> Sender:
