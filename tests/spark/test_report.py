@@ -157,6 +157,7 @@ def test_rollups_of_days_are_merged_without_the_logs(tmp_path: Path) -> None:
     assert main(["report", "--merge", *rollups, "--out", str(out), "--quiet", "--rollup", str(tmp_path / "rollup" / "all")]) == 0
     merged = json.loads(out.with_suffix(".json").read_text())
     assert merged.pop("source")["lines"] == whole.pop("source")["lines"]
+    assert merged.pop("made_by") != whole.pop("made_by"), "it names the command"
     assert merged == whole
     assert main(["report", "--merge", str(tmp_path / "rollup" / "all"), "--out", str(out), "--quiet"]) == 0
     again = json.loads(out.with_suffix(".json").read_text())

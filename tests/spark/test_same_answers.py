@@ -70,9 +70,9 @@ def written(directory: Path, seed: int, lines: int = 800) -> Path:
 
 
 def answers(document: dict[str, Any]) -> dict[str, Any]:
-    """Return what a report says, without where it is from."""
+    """Return what a report says, without where it is from and which command made it."""
     source = document["source"]
-    return {name: part for name, part in document.items() if name != "source"} | {
+    return {name: part for name, part in document.items() if name not in ("source", "made_by")} | {
         "lines": source["lines"],
         "samples": source["samples"],
     }
