@@ -1,6 +1,6 @@
 """Score the report's findings on days with incidents that the detectors were not made for, and on quiet days.
 
-    python -m benchmarks.unseen.score [--seeds 24] [--first 0] [--incidents 9] [--only SHAPE ...] [--quiet] [--verbose]
+    python -m benchmarks.unseen.score [--seeds 24] [--first 0] [--incidents 9] [--only SHAPE ...] [--fresh] [--quiet] [--verbose]
 
 The seed chooses the size of the cluster, the log's format and the load of the day. An incident is named if one finding has who,
 where and when. Lines are folded and searched in this process, by the code that reports on a small log.
@@ -18,12 +18,11 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import astuple
 from pathlib import Path
 
 import pyarrow as pa
 
-from benchmarks.unseen import shapes, shapes_of_clients, shapes_of_quiet
+from benchmarks.unseen import shapes, shapes_of_clients, shapes_of_quiet, shapes_of_runbooks
 from benchmarks.unseen.expected import Expected, NoTargetError, Plan
 from benchmarks.unseen.world import DAY_S, Day, Request, quiet
 from benchmarks.unseen.writers import DATE, kafka_lines, own_lines
@@ -39,6 +38,7 @@ SIZES = (3, 1, 12, 3, 60)
 FORMATS = ("own", "kafka", "own", "kafka-json")
 LOADS = ("plain", "office", "flat", "growth", "weekend")
 SHAPES = {each.__name__: each for each in (*shapes.SHAPES, *shapes_of_clients.SHAPES)}
+FRESH_SHAPES = {each.__name__: each for each in shapes_of_runbooks.SHAPES}
 TOLERANCE_S = 12 * 60
 _TICK_S = 600
 
@@ -56,19 +56,21 @@ def findings_of(cells: pa.Table) -> list[Finding]:
     return in_order(find(views.compute(cells, _TICK_S)))
 
 
-def kept(seed: int, incidents: int, only: list[str] | None, directory: Path | None) -> tuple[str, list[Expected], pa.Table]:
+def kept(
+    seed: int, incidents: int, only: list[str] | None, directory: Path | None, fresh: bool = False
+) -> tuple[str, list[Expected], pa.Table]:
     """Return the name of a day, its incidents and its cells, which an earlier run may have kept in a directory."""
-    path = None if directory is None else directory / f"{seed}-{incidents}.pickle"
+    path = None if directory is None else directory / f"{'fresh-' * fresh}{seed}-{incidents}.pickle"
+    day, planted = make_day(seed, incidents, only, fresh)
     if path is not None and path.exists():
-        name, planted, cells = pickle.loads(zlib.decompress(path.read_bytes()))
-        return name, [Expected(*each) for each in planted], cells
-    day, planted = make_day(seed, incidents, only)
+        name, cells = pickle.loads(zlib.decompress(path.read_bytes()))
+        return name, planted, cells
     lines = lines_of(day, seed)
     name = f"seed {seed}: {len(day.brokers)} brokers, {FORMATS[seed % 4]}, {day.load}, {len(lines):,} lines"
     cells = cells_of(lines)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(zlib.compress(pickle.dumps((name, [astuple(each) for each in planted], cells)), 1))
+        path.write_bytes(zlib.compress(pickle.dumps((name, cells)), 1))
     return name, planted, cells
 
 
@@ -77,7 +79,7 @@ def in_log_order(requests: Iterable[Request]) -> list[Request]:
     return sorted((each for each in requests if 0 <= each.at < DAY_S), key=lambda each: each.at)
 
 
-def make_day(seed: int, incidents: int, only: list[str] | None) -> tuple[Day, list[Expected]]:
+def make_day(seed: int, incidents: int, only: list[str] | None, fresh: bool = False) -> tuple[Day, list[Expected]]:
     """Return the day of a seed, with some incidents planted."""
     draw = random.Random(seed)
     day = quiet(
@@ -86,15 +88,16 @@ def make_day(seed: int, incidents: int, only: list[str] | None) -> tuple[Day, li
         LOADS[seed // 2 % 4] if incidents else LOADS[seed % len(LOADS)],
     )
     if not incidents:
-        shapes_of_quiet.plant(day, seed)
+        shapes_of_quiet.plant(day, seed, shapes_of_quiet.MORE_SHAPES if fresh else shapes_of_quiet.SHAPES)
         return day, []
     plan, planted = Plan(day, draw), list[Expected]()
-    wanted = draw.sample(sorted(only or SHAPES), len(only or SHAPES))
+    known = FRESH_SHAPES if fresh else SHAPES
+    wanted = draw.sample(sorted(only or known), len(only or known))
     for name in wanted:
         if len(planted) == incidents:
             break
         try:
-            planted.append(SHAPES[name](plan))
+            planted.append((SHAPES | FRESH_SHAPES)[name](plan))
         except NoTargetError:
             continue
     return day, planted
@@ -203,13 +206,14 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--incidents", type=int, default=8, help="in a day")
     parser.add_argument("--only", nargs="*", help="plant only these")
+    parser.add_argument("--fresh", action="store_true", help="plant the shapes of shapes_of_runbooks")
     parser.add_argument("--quiet", action="store_true", help="plant nothing that is wrong")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--keep", type=Path, help="directory that keeps the cells of days")
     options = parser.parse_args()
     score, started = Score(options.verbose), time.process_time()
     for seed in range(options.first, options.first + options.seeds):
-        name, planted, cells = kept(seed, 0 if options.quiet else options.incidents, options.only, options.keep)
+        name, planted, cells = kept(seed, 0 if options.quiet else options.incidents, options.only, options.keep, options.fresh)
         found = findings_of(cells)
         print(f"{name}, {len(found)} findings", flush=True)
         score.add(planted, found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from benchmarks.unseen.expected import NoTargetError, Plan
 from benchmarks.unseen.world import GO, HOUR_S, JAVA, Client, Day, Part, Request
@@ -125,14 +125,63 @@ def busy_hour(plan: Plan) -> None:
     plan.day.span(first, last, lambda each: each.api in ("Produce", "Fetch"), more)
 
 
+def scaled_out(plan: Plan) -> None:
+    """A service gets another process, which stays; together they write as much as before."""
+    producer = plan.producer()
+    first, old = plan.draw.uniform(7, 17) * HOUR_S, producer.clients[0]
+    new = Client(f"{producer.name}-{len(producer.clients)}", old.principal, "10.1.90.44", old.software, old.software_version)
+    turns = len(producer.clients) + 1
+
+    def shares(request: Request) -> Iterable[Request]:
+        if plan.draw.random() < 1 / turns:
+            if request.node not in new.ports:
+                new.port(request.node, plan.draw)
+                yield from plan.day.connect(new, request.node, request.at)
+            request.client = new
+        yield request
+
+    plan.day.span(first, 24 * HOUR_S, lambda each: each.client in producer.clients and each.api == "Produce", shares)
+
+
+def nightly_export(plan: Plan) -> None:
+    """A job reads a topic's day at night."""
+    topic, first = plan.topic(), plan.draw.uniform(0.5, 4) * HOUR_S
+    job = Client("lake-export", "User:lake", "10.44.0.21", JAVA, "3.8.0")
+
+    def reads() -> Iterator[Request]:
+        yield from plan.day.connect(job, plan.day.leaders[topic, 0], first)
+        for at in plan.day.times(plan.draw.uniform(10, 30), first + 1, first + plan.draw.uniform(15, 50) * 60, follows_load=False):
+            index = plan.draw.randrange(plan.day.topics[topic])
+            part = Part(topic, (index,), 0, plan.draw.randint(100_000, 400_000))
+            yield plan.day.noisy(
+                Request(at, job, plan.day.leaders[topic, index], "Fetch", 15, [part], response_bytes=part.bytes + 60)
+            )
+
+    plan.day.add(reads)
+
+
+def quiet_hour(plan: Plan) -> None:
+    """A service has half as much to write for an hour or two, as during a football match."""
+    producer = plan.producer()
+    first = plan.draw.uniform(10, 19) * HOUR_S
+    last, draw = first + plan.draw.uniform(50, 110) * 60, plan.draw
+    plan.day.span(
+        first,
+        last,
+        lambda each: each.client in producer.clients and each.api == "Produce" and draw.random() < 0.5,
+        lambda each: (),
+    )
+
+
 SHAPES = (nightly_batch, deployment, rolling_restart, curious_person, scattered_errors, hourly_job, busy_hour)
+MORE_SHAPES = (*SHAPES, scaled_out, nightly_export, quiet_hour)
 
 
-def plant(day: Day, seed: int) -> None:
+def plant(day: Day, seed: int, shapes: Sequence[Callable[[Plan], None]] = SHAPES) -> None:
     """Let three to five of these happen in a day."""
     draw = random.Random(seed * 7 + 1)
     plan = Plan(day, draw)
-    for shape in draw.sample(SHAPES, draw.randint(3, 5)):
+    for shape in draw.sample(shapes, draw.randint(3, 5)):
         try:
             shape(plan)
         except NoTargetError:
