@@ -183,9 +183,9 @@ BULK_FLOOR_BYTES, BULK_FACTOR = 500_000, 5.0
 """Bytes that a client reads or writes in five minutes, and how many times its usual number they are."""
 PEAK_SHARE = 0.15
 """Share of all requests of the API, or all bytes, that it has then."""
-NEWCOMERS_FACTOR, NEWCOMERS_BEYOND, NEWCOMERS_FLOOR = 4.0, 1.5, 60
+NEWCOMERS_FACTOR, NEWCOMERS_BEYOND, NEWCOMERS_FLOOR, NEWCOMERS_BULK = 4.0, 1.5, 60, 8.0
 """The same for a client without a past: how many times the usual number of all clients, and how many times what the others have in
-their busiest hours; and the requests in five minutes."""
+their busiest hours; the requests in five minutes; and how many times the others' bytes, as a nightly job is the largest anyway."""
 RISES_BEYOND = 2.5
 """How many times as much as the others a client rises: if all rise, it is the time of day."""
 SMALLER_BATCHES, SMALL_BATCHES_FLOOR = 5.0, 60
@@ -226,8 +226,17 @@ BROAD_TOPICS, BROAD_FACTOR, BROAD_SHARE = 20, 4.0, 0.3
 """Topics that a principal reads, how many times what others read, and the share of the period in which it does."""
 BROAD_OF_ALL, BROAD_LEAST, BROAD_PERIOD_US = 0.5, 5, 7_200_000_000
 """Share of all topics that are read which one client reads, instead of `BROAD_TOPICS`, their least number, and the least period."""
-CHANGED_FACTOR, CHANGED_SLOTS = 3.5, 9
-"""How many times more, or less, a client does from some time on, and the slots of five minutes before and after that."""
+CHANGED_FACTOR, CHANGED_SIZE, CHANGED_SLOTS, CHANGED_REQUESTS_FLOOR = 3.5, 2.5, 9, 60
+"""How many times more, or less, a client does from some time on; how many times larger, or smaller, its writes are; the slots of
+five minutes before and after that; and the requests that it sends more, or less."""
+EXPIRED_FLOOR, EXPIRED_SHARE = 20, 0.05
+"""Records of a share group's member whose locks expired, and their share of all records that it acquired."""
+UNACKNOWLEDGED_FLOOR, UNACKNOWLEDGED_US = 50, 600_000_000
+"""Records that a member acquired without acknowledging any, and the time from the first to the last of them."""
+ACCOUNT_KNOWN_US = 3_600_000_000
+"""The time after which another program of an account, or another topic of a client, is new."""
+MANY_NAMES, MANY_NAMES_US = 30, 1_800_000_000
+"""Topics that a principal creates, or groups that it uses, and the least time in which it does: a setup is faster."""
 FEWER_LEADERS, FEWER_LEADERS_MINUTES = 0.25, 40
 """The share of its usual part of all requests that a broker without leaders has at most, and how long."""
 SHORT_ABSENCES, SHORT_ABSENCE_GAP_MINUTES = 3, 40

@@ -140,6 +140,7 @@ VIEWS: dict[str, View] = {
     "principal_ends": View("principals", ("principal",)),
     "lineage": View("lineage", (*LINEAGE, "api")),
     "member": View("members", ("group_id", *CLIENT, "note", "api")),
+    "share": View("shares", ("group_id", "topic", *CLIENT, "note", "event")),
     "address": View("addresses", ("principal", "note")),
     "change": View(
         "administration", (TIME.name, "node", "connection", *CLIENT, "api", "error", "note"), ranks=("requests",), top=MOST_CHANGES
@@ -151,7 +152,7 @@ VIEWS: dict[str, View] = {
 _FOR_FINDINGS = (
     *("tick", "listener", "client", "client_api", "client_minute", "throttled_minute", "throttled_connection", "new_connection"),
     *("old_version", "error_minute", "error_client", "topic", "topic_total", "topic_error", "line", "failed_login", "group"),
-    *("software_of", "principal_ends", "lineage", "member", "address", "change", "clock"),
+    *("software_of", "principal_ends", "lineage", "member", "share", "address", "change", "clock"),
 )
 _OVER_TIME = ("nodes", "persons", "failures", "groups", "new_connections")
 KINDS_FOR_FINDINGS = (*dict.fromkeys((*(VIEWS[name].kind for name in _FOR_FINDINGS), *_OVER_TIME)), "transactions")

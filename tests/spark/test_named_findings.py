@@ -1,6 +1,5 @@
 """Findings that name who, where and when: a broker of many, a client, a group, a network, and what is absent, new or steady."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,24 +8,8 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("numpy")
 
 from tests.spark.access_lines import PHASES, line, topic
-from tests.spark.folded import cells
 from tests.spark.moments import at
-from twisted_kafka_spark import views
-from twisted_kafka_spark.cells.kinds import MINUTE_S
-from twisted_kafka_spark.findings.find import find, in_order
-from twisted_kafka_spark.findings.finding import Finding
-
-HOURS = 6
-
-
-def findings(lines: list[str]) -> list[Finding]:
-    return in_order(find(views.compute(cells(lines), MINUTE_S)))
-
-
-def steady(minutes: Iterator[int] | range, api: str = "Produce", each: int = 2, **changes: Any) -> list[str]:
-    """Return so many requests in each minute, with a topic."""
-    fields = {"topics": [topic("orders", 10)]} | changes
-    return [line(api, 0, time=at(minute, 5 + 40 * n // each), **fields) for minute in minutes for n in range(each)]
+from tests.spark.searched import HOURS, findings, named, steady
 
 
 def fleet(brokers: int, minutes: range, slow: int, slow_minutes: range) -> list[str]:
@@ -38,11 +21,6 @@ def fleet(brokers: int, minutes: range, slow: int, slow_minutes: range) -> list[
             times = PHASES | {"local_us": local_us}
             who = {"node": node, "client_id": f"c{node % 7}", **times}
             found += [line("Produce", 0, time=at(minute, 10 * n), **who) for n in range(4)]
-    return found
-
-
-def named(lines: list[str], name: str) -> Finding:
-    (found,) = [each for each in findings(lines) if each.name == name]
     return found
 
 

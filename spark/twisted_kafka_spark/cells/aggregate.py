@@ -31,7 +31,7 @@ MOST_CELLS_OF_A_KIND = 50_000
 SAMPLED_NAMES = 1000
 """Topics that are kept whatever they moved: those with the smallest hashes, from which the number of topics is estimated."""
 SAMPLED_KIND = "topics"
-TOPIC_KINDS = ("topics", "topic_errors", "partitions", "failures", "lineage")
+TOPIC_KINDS = ("topics", "topic_errors", "partitions", "failures", "lineage", "shares")
 """The kinds whose `topic` may be a topic id."""
 BY_HOUR = "partitions"
 """The kind whose cells are dropped by their count in a whole hour, even if the cells are finer."""

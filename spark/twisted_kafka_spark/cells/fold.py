@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twisted_kafka_spark.cells import bundles, histogram, kinds, security, shards, transactions
-from twisted_kafka_spark.cells.kinds import HOUR_S, KINDS, SERVED, TIMES
+from twisted_kafka_spark.cells.kinds import HOUR_S, KINDS, NO_EPOCH, SERVED, TIMES
 from twisted_kafka_spark.cells.security import GROUP_REFUSAL, PLAIN_PROTOCOLS
 from twisted_kafka_spark.cells.seen import Origin, Seen
+from twisted_kafka_spark.cells.shares import DELIVERY_COUNT, EVENTS
 from twisted_kafka_spark.records.clocks import HOUR_US, MINUTE_US, NOBODY, WRITTEN, note_skews
 from twisted_kafka_spark.records.frame import (
     IDENTITY,
@@ -30,9 +31,10 @@ from twisted_kafka_spark.records.frame import (
     distinct,
     from_batch,
 )
-from twisted_kafka_spark.records.kafka_names import ADMINISTRATION, LINEAGE_APIS, OLDEST_IN_KAFKA_4, WAITS_BY_DESIGN
+from twisted_kafka_spark.records.kafka_names import ADMINISTRATION, EPOCH_APIS, LINEAGE_APIS, OLDEST_IN_KAFKA_4, WAITS_BY_DESIGN
 from twisted_kafka_spark.records.lines import LineReader, Records, completed
 from twisted_kafka_spark.records.pieces import Piece, blocks
+from twisted_kafka_spark.records.schema import ABORTED
 from twisted_kafka_spark.thresholds import REBALANCE_APIS, STORM_APIS
 
 if TYPE_CHECKING:
@@ -337,6 +339,8 @@ def _cells_of(frame: Frame, grain_s: int, group_by: Sequence[str]) -> bundles.Ce
         made.append(("runs", _runs(frame, seconds, grain_s)))
     if len(frame.transactions):
         made += _transactions(frame, grain_s)
+    if len(frame.shares):
+        made += _shares(frame, grain_s)
     failed = security.failed_logins(frame)
     if len(failed):
         made.append(_failed_logins(frame, failed, grain_s))
@@ -365,6 +369,28 @@ def _transactions(frame: Frame, grain_s: int) -> bundles.Cells:
     known_us = np.where(unknown, 0, duration_us)
     extremes = {"max_us": known_us, "first_us": time_us, "last_us": time_us, "timeout_us": named.timeout_ms[kept] * _MILLISECOND}
     return [_cells("transactions", rows, {"total_us": known_us * weight}, grain_s, extremes)]
+
+
+def _shares(frame: Frame, grain_s: int) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the cells of what happened to share groups' records: those of each event."""
+    shares = frame.shares
+    member = _deduplicated(Coded(frame.member.codes[shares.parent], frame.member.values))
+    for event in EVENTS:
+        count = shares.counts[event]
+        places = np.flatnonzero(count)
+        if not len(places):
+            continue
+        parent = shares.parent[places]
+        keys = {
+            "group_id": Coded(frame.group.codes[parent], frame.group.values),
+            "topic": _deduplicated(Coded(shares.topic.codes[places], shares.topic.values)),
+            "note": Coded(member.codes[places], member.values),
+            "event": Coded(np.zeros(len(places), np.int64), pa.array([event])),
+        }
+        time_us, weight = frame.time_us[parent], frame.weight[parent]
+        rows = _Rows(time_us // _MICROSECOND, frame.identity[parent], frame.identities, weight, keys)
+        extremes = {"delivery_count": shares.counts[DELIVERY_COUNT][places], "first_us": time_us, "last_us": time_us}
+        yield _cells("shares", rows, {"records": count[places] * weight}, grain_s, extremes)
 
 
 def _failed_logins(frame: Frame, failed: Numbers, grain_s: int) -> tuple[str, pa.Table]:
@@ -463,8 +489,21 @@ def _measures(frame: Frame) -> dict[str, Numbers]:
         "failed": _failed(frame.error) * weight,
         "throttled": (amounts["throttle_us"] > 0) * weight,
         "empty": (moved["bytes"] == 0) * weight,
+        "acks_0": (frame.acks == 0) * weight,
+        "acks_1": (frame.acks == 1) * weight,
+        "aborted": _aborted(frame) * weight,
         **{name: values * weight for name, values in (amounts | moved).items()},
     }
+
+
+def _aborted(frame: Frame) -> Numbers:
+    """Return 1 for each record that aborted its transaction."""
+    named = frame.transactions
+    found = np.zeros(len(frame), np.int64)
+    if len(named):
+        is_abort = np.array([value == ABORTED for value in named.outcome.values.to_pylist()], np.bool_)
+        found[named.parent[is_abort[named.outcome.codes]]] = 1
+    return found
 
 
 def _of(kind: str, measures: dict[str, Numbers]) -> dict[str, Numbers]:
@@ -515,11 +554,18 @@ def _of_some(
         places = np.flatnonzero(wanted)
         if len(places):
             mine = _with(rows.chosen(places), note=_deduplicated(Coded(note.codes[places], note.values)))
-            yield _cells(kind, mine, _at(places, _of(kind, measures)), grain_s, _at(places, _ends(frame)))
+            ends = _ends(frame) | _epochs(frame) if kind == "members" else _ends(frame)
+            yield _cells(kind, mine, _at(places, _of(kind, measures)), grain_s, _at(places, ends))
 
 
 def _at(places: Numbers, measures: dict[str, Numbers]) -> dict[str, Numbers]:
     return {name: values[places] for name, values in measures.items()}
+
+
+def _epochs(frame: Frame) -> dict[str, Numbers]:
+    """Return the generation, or the group's epoch, that each request of a member names."""
+    known = (frame.generation > 0) & _is(frame, lambda api, *_: api in EPOCH_APIS)
+    return {"first_epoch": np.where(known, frame.generation, NO_EPOCH), "last_epoch": np.where(known, frame.generation, 0)}
 
 
 def _ends(frame: Frame) -> dict[str, Numbers]:

@@ -34,6 +34,8 @@ class Measure(NamedTuple):
     merge: str = "sum"
 
 
+NO_EPOCH = 1 << 40
+"""The first epoch of requests that name none."""
 TIME = Key("at", "timestamp")
 """The start of the cell's minute or hour, UTC."""
 
@@ -77,6 +79,12 @@ MEASURES: tuple[Measure, ...] = (
     Measure("last_us", "max"),
     Measure("timeout_us", "max"),
     Measure("partitions", "max"),
+    Measure("acks_0"),
+    Measure("acks_1"),
+    Measure("aborted"),
+    Measure("delivery_count", "max"),
+    Measure("first_epoch", "min"),
+    Measure("last_epoch", "max"),
 )
 KEY_NAMES = tuple(key.name for key in KEYS)
 MEASURE_NAMES = tuple(measure.name for measure in MEASURES)
@@ -151,11 +159,20 @@ KINDS: dict[str, Kind] = {
     "logins": Kind(HOUR_S, ("note", "listener", "error"), ("requests", "first_us", "last_us"), name=("note",)),
     "nodes": Kind(MINUTE_S, ("node", "api"), ("requests", "failed", "response_bytes", *TIMES), name=("node",)),
     "persons": Kind(
-        SLOT_S, (*CLIENT, "api"), (*_SLOT, "total_us", "local_us", "remote_us", "send_us", "throttle_us", *_ENDS), name=CLIENT
+        SLOT_S,
+        (*CLIENT, "api"),
+        (*_SLOT, "acks_0", "acks_1", "aborted", "total_us", "local_us", "remote_us", "send_us", "throttle_us", *_ENDS),
+        name=CLIENT,
     ),
     "failures": Kind(MINUTE_S, ("node", "api", "error", *_NAMED_FAILURE), ("requests", *_ENDS), name=_NAMED_FAILURE),
     "lineage": Kind(HOUR_S, (*LINEAGE, "api"), ("requests", "failed", "records", "bytes", *_ENDS), name=LINEAGE),
-    "members": Kind(HOUR_S, (*_MEMBER, "api"), ("requests", "failed", *_ENDS), name=_MEMBER),
+    "members": Kind(HOUR_S, (*_MEMBER, "api"), ("requests", "failed", *_ENDS, "first_epoch", "last_epoch"), name=_MEMBER),
+    "shares": Kind(
+        HOUR_S,
+        ("group_id", "topic", *CLIENT, "note", "event"),
+        ("requests", "records", "delivery_count", *_ENDS),
+        name=("group_id", "topic", *CLIENT, "note"),
+    ),
     "addresses": Kind(HOUR_S, ("principal", "note"), ("requests", "failed", *_ENDS), name=("principal", "note")),
     "administration": Kind(
         MINUTE_S,
@@ -183,10 +200,14 @@ KINDS: dict[str, Kind] = {
 - `transactions` has what happened to the transactions of an id (`transactions.EVENTS`), and their durations.
 - `logins` are logins that failed, with the client's address in `note`.
 - `nodes` has the times of each broker; its `api` is null for all APIs but Produce and Fetch.
-- `persons` has what a client did in five minutes, by API.
+- `persons` has what a client did in five minutes, by API, how many writes asked for acks of 0 or of 1, and how many
+  transactions it aborted.
 - `failures` are requests that failed, with the first topic that failed, and the client's address in `note`.
 - `lineage` has who reads and writes a topic: Produce, Fetch, and commits of groups.
-- `members` has what members of groups do, with the member's id in `note`.
+- `members` has what members of groups do, with the member's id in `note`, and the first and last generation, or epoch, of
+  heartbeats and joins; the first is `NO_EPOCH` where none is known.
+- `shares` has what happened to a share group's records (`event`, a name of `SHARE_COUNTS`), with the member's id in `note`. What
+  happened without a request has no client.
 - `addresses` has the addresses of principals in `note`.
 - `administration` has each change of the cluster that a client asked for; `note` names its subjects.
 - `group_by` is what `--group-by` asks for, with other keys null.

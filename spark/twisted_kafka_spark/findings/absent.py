@@ -112,7 +112,8 @@ def _prevents(finding: Finding, one: _Silence) -> bool:
     return is_same and begins_with_it and finding.last >= text(one.span.last - 15 * MINUTE)
 
 
-def _service(client_id: str | None) -> str:
+def service_of(client_id: str | None) -> str:
+    """Return a client id without the parts that differ between instances of a service."""
     return _CHANGING.sub("#", client_id or "")
 
 
@@ -125,7 +126,7 @@ def _is_replaced(grid: Grid, one: _Silence) -> bool:
         if api == one.api
         and principal == one.principal
         and client_id != one.client_id
-        and _service(client_id) == _service(one.client_id)
+        and service_of(client_id) == service_of(one.client_id)
     ]
     if not same:
         return False

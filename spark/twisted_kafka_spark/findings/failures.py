@@ -162,13 +162,25 @@ def _lasting(tables: Tables) -> list[_Failing]:
         if family[0] in REFUSALS:
             found += _of_one_cause(_refusals(mine, tables.grids.persons))
             continue
-        of_family: list[_Failing] = []
-        for name, count in mine.top("client_id", "principal"):
-            if count < _floor(family):
-                break
-            some = mine.chosen(mine.where("client_id", name[0]) & mine.where("principal", name[1]))
-            of_family += _runs_of(family, some, tables.grids.persons)
-        found += _of_one_cause(of_family)
+        found += _of_one_cause(_of_clients(family, mine, tables.grids.persons))
+    return found
+
+
+def _of_clients(family: tuple[str, ...], mine: Failures, persons: Grid) -> list[_Failing]:
+    """Return the runs of failures of each client; clients that fail too seldom each count together with their account's others."""
+    found: list[_Failing] = []
+    rest = np.ones(len(mine.minute), np.bool_)
+    for name, count in mine.top("client_id", "principal"):
+        if count < _floor(family):
+            break
+        chosen = mine.where("client_id", name[0]) & mine.where("principal", name[1])
+        rest &= ~chosen
+        found += _runs_of(family, mine.chosen(chosen), persons)
+    others = mine.chosen(rest)
+    for name, count in others.top("principal", "topic"):
+        if count < _floor(family):
+            break
+        found += _runs_of(family, others.chosen(others.where("principal", name[0]) & others.where("topic", name[1])), persons)
     return found
 
 

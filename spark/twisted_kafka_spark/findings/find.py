@@ -14,7 +14,10 @@ from twisted_kafka_spark.findings.failures import failed_logins, failing_request
 from twisted_kafka_spark.findings.finding import SEVERITIES, Finding, severity
 from twisted_kafka_spark.findings.persons import bulk, busier_clients, smaller_batches, unusual_traffic
 from twisted_kafka_spark.findings.places import SLOW_PHASES, slow_phases
+from twisted_kafka_spark.findings.shares import share_groups
 from twisted_kafka_spark.findings.steady import leaked_connections, repeated_rebalances
+from twisted_kafka_spark.findings.steps import lasting_steps, weaker_acks
+from twisted_kafka_spark.findings.strangers import many_names, mixed_groups, new_topics, offsets_set, strange_programs
 from twisted_kafka_spark.findings.transactions import TRANSACTION_DETECTORS
 from twisted_kafka_spark.findings.uneven import skew, unreadable_lines
 
@@ -36,6 +39,12 @@ NAMES: tuple[str, ...] = (
     "repeated-rebalances",
     "leaked-connections",
     "broad-reader",
+    "strange-program",
+    "mixed-group",
+    "weaker-acks",
+    "records-given-up",
+    "never-acknowledged",
+    "expired-locks",
     "cluster-change",
     "changed-client",
     "unread-topic",
@@ -56,6 +65,9 @@ NAMES: tuple[str, ...] = (
     "hot-partition",
     "hot-broker",
     "traffic-peak",
+    "changed-load",
+    "many-names",
+    "new-topic",
     "tiny-batches",
     "idle-poller",
     "clock-skew",
@@ -68,7 +80,17 @@ MOST_FINDINGS = 500
 """Findings of a report: the most severe ones, if there are more."""
 
 
-CHANGES = (changed_clients, changed_groups, broad_readers)
+CHANGES = (
+    changed_clients,
+    changed_groups,
+    broad_readers,
+    strange_programs,
+    mixed_groups,
+    offsets_set,
+    many_names,
+    new_topics,
+    share_groups,
+)
 
 
 def find(tables: Tables) -> list[Finding]:
@@ -94,7 +116,8 @@ def find_by_minute(tables: Tables, over_all: Sequence[Finding] = ()) -> list[Fin
     found += [*leaked_connections(tables, found), *repeated_rebalances(tables, found), *bulk(tables, [*found, *over_all])]
     found += smaller_batches(tables, over_all)
     found += unusual_traffic(tables, [*found, *over_all])
-    return [*found, *busier_clients(tables, [*found, *over_all]), *unread_topics(tables, found)]
+    found += [*busier_clients(tables, [*found, *over_all]), *unread_topics(tables, found), *weaker_acks(tables)]
+    return [*found, *lasting_steps(tables, [*found, *over_all])]
 
 
 def find_over_all(tables: Tables) -> list[Finding]:

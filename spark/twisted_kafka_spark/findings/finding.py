@@ -23,7 +23,7 @@ _SEVERITIES = {
     ),
     NOTICE: (
         *("hot-topic", "hot-partition", "traffic-peak", "tiny-batches", "idle-poller", "cluster-change", "changed-client"),
-        *("bulk-read", "bulk-write", "new-principal", "new-reader"),
+        *("bulk-read", "bulk-write", "new-principal", "new-reader", "changed-load", "many-names", "new-topic"),
     ),
 }
 

@@ -140,7 +140,7 @@ def busier_clients(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding
         whole = totals["requests"][totals.rows(api=api)[0]]
         peaks = _peaks(counts, whole, limits.CLIENT_PEAK_FLOOR, limits.CLIENT_PEAK_FACTOR)
         if not peaks and api not in _OF_EACH_START:
-            peaks = _newcomers_peaks(counts, whole, limits.NEWCOMERS_FLOOR)
+            peaks = _newcomers_peaks(counts, whole, limits.NEWCOMERS_FLOOR, limits.NEWCOMERS_BEYOND)
         for run in peaks:
             span = span_of_client(grid, row, run)
             who = client_id, principal
@@ -190,7 +190,9 @@ def bulk(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
         whole = grid["bytes"][rows].sum(0) if rows else np.zeros(grid.axis.length)
         for row in rows:
             mine = grid["bytes"][row]
-            peaks = _peaks(mine, whole, limits.BULK_FLOOR_BYTES, limits.BULK_FACTOR) or _newcomers_peaks(mine, whole)
+            peaks = _peaks(mine, whole, limits.BULK_FLOOR_BYTES, limits.BULK_FACTOR) or _newcomers_peaks(
+                mine, whole, limits.BULK_FLOOR_BYTES, limits.NEWCOMERS_BULK
+            )
             for run in peaks:
                 client_id, principal, _ = grid.names[row]
                 span = span_of_client(grid, row, run)
@@ -249,13 +251,13 @@ def _is_peak(mine: Any, whole: Any, run: Run, usual: float, factor: float) -> bo
     return bool(is_long and is_alone and mine[inside].sum() >= limits.PEAK_SHARE * whole[inside].sum())
 
 
-def _newcomers_peaks(mine: Any, whole: Any, floor: float = limits.BULK_FLOOR_BYTES) -> list[Run]:
+def _newcomers_peaks(mine: Any, whole: Any, floor: float, beyond: float) -> list[Run]:
     """Return the runs in which a client without a past does several times as much as all others do, even when they do most."""
     if (mine > 0).sum() * 2 >= len(mine) or len(mine) < limits.LEAST_SLOTS:
         return []
     others = whole - mine
     most = float(np.quantile(others, 0.95)) if len(others) else 0.0
-    found = runs(mine > max(floor, limits.NEWCOMERS_FACTOR * median(others), limits.NEWCOMERS_BEYOND * most), gap=1)
+    found = runs(mine > max(floor, limits.NEWCOMERS_FACTOR * median(others), beyond * most), gap=1)
     return [run for run in found if run[1] > run[0]] if len(found) <= _MOST_PEAKS else []
 
 

@@ -98,6 +98,9 @@ _SLOWER, _NEARLY_ALL = 2.0, 0.75
 """How many times as long as usual requests take in this share of the minutes of a slow span."""
 _LONG_MINUTES, _NOISE, _ABOVE_NOISE = 10, 0.98, 1.5
 """Half of the minutes of a shorter span are this many times as slow as all but a few of the minutes outside of longer spans."""
+_LONGER, _OF_MIXTURE = 1.5, 0.25
+"""How many times as long as at other times a client's requests take, and the part of all time that is beyond that, if a phase is
+slow and not only asked for by others."""
 _PAUSES, _PAUSE_FACTOR, _PAUSE_US, _PAUSE_GAP_MINUTES = 5, 20.0, 100_000.0, 20
 """Short pauses of a broker: how many there are, how many times as long as usual requests take then, at least, on average; and the
 most minutes between them."""
@@ -149,6 +152,7 @@ def slow_phases(tables: Tables) -> Iterator[Finding]:
             found += _Nodes(tables.grids.nodes, slow.phase, api).slow()
         if slow.phase in _IN_CLIENTS:
             found += _slow_clients(tables.grids.persons, slow.phase)
+        found = [one for one in found if one.series.client is not None or not _is_mixture(tables.grids.persons, slow.phase, one)]
         for together in _of_one_cause(found):
             yield _slowness(slow, together, nodes, tables)
         yield from nodes.steadily_slow(slow)
@@ -415,6 +419,34 @@ def client_of(grid: Grid, phase: str, span: Span) -> tuple[Any, ...] | None:
         return None
     worst = int(np.argmax(more))
     return clients.names[worst] if more[worst] >= _SHARE * more.sum() else None
+
+
+def _is_mixture(grid: Grid, phase: str, one: _Slowness) -> bool:
+    """Return whether a phase takes longer only since others send requests: each client's take as long as at other times.
+
+    A client that has no other times is compared with the slowest of the others that call the same API.
+    """
+    if phase not in _IN_CLIENTS or not grid.names:
+        return False
+    rows = [row for row, name in enumerate(grid.names) if _is_counted(name[2], phase, one.series.api)]
+    inside = slice(grid.axis.place(one.span.first), grid.axis.place(one.span.last) + 1)
+    requests, taken = grid["requests"][rows], grid[phase][rows]
+    within, taken_within = requests[:, inside].sum(1), taken[:, inside].sum(1)
+    without, taken_without = requests.sum(1) - within, taken.sum(1) - taken_within
+    known = without >= _CLIENT_REQUESTS
+    usual = np.divide(taken_without, without, out=np.zeros(len(rows)), where=known)
+    apis = np.array([grid.names[row][2] for row in rows])
+    for at in np.flatnonzero(~known & (within > 0)):
+        same = known & (apis == apis[at])
+        usual[at] = usual[same].max() if same.any() else taken_within[at] / within[at]
+    more = np.maximum(taken_within - _LONGER * usual * within, 0).sum()
+    return bool(more < _OF_MIXTURE * taken_within.sum())
+
+
+def _is_counted(api: str, phase: str, wanted: str) -> bool:
+    if phase == "remote_us":
+        return api == "Produce" if wanted == ALL else api == wanted
+    return wanted in (ALL, api)
 
 
 def _place(slow: Slow, node: int | None, client: tuple[Any, ...] | None) -> str:

@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.finding import Finding, equal, from_us
+from twisted_kafka_spark.findings.finding import Finding, Span, equal, from_us, text
+from twisted_kafka_spark.findings.runs import Run, minute_of, runs
 
 if TYPE_CHECKING:
+    from twisted_kafka_spark.cells.grids import Grid
     from twisted_kafka_spark.views import Row, Tables
 
 _MICROSECOND = 1_000_000
+_GAP_SLOTS = 2
+"""The most slots between aborted transactions of one time."""
 
 
 def hanging_transactions(tables: Tables) -> Iterator[Finding]:
@@ -65,7 +69,8 @@ def _is_left(row: Row) -> bool:
 
 
 def mostly_aborts(tables: Tables) -> Iterator[Finding]:
-    """Find producers most of whose transactions are aborted."""
+    """Find producers most of whose transactions are aborted, over all or for some time."""
+    told = set()
     for row in _named(tables):
         ended, aborted = row["begun"] - row["open"], row["aborted"] + row["fenced"]
         if ended < limits.ABORTS_FLOOR or aborted < limits.ABORTS_SHARE * ended:
@@ -78,6 +83,60 @@ def mostly_aborts(tables: Tables) -> Iterator[Finding]:
             "Check its log for the exception that makes it abort; if most are fenced, two instances use one transactional.id.",
             weight=aborted,
         )
+        told.add((row["client_id"], row["principal"]))
+    yield from _abort_for_some_time(tables, told)
+
+
+def _abort_for_some_time(tables: Tables, told: set[tuple[str | None, str | None]]) -> Iterator[Finding]:
+    grid = tables.grids.persons
+    rows = [row for row in grid.rows(api="EndTxn") if grid.names[row][:2] not in told]
+    for principal in dict.fromkeys(grid.names[row][1] for row in rows):
+        mine = [row for row in rows if grid.names[row][1] == principal]
+        aborted, ended = grid["aborted"][mine].sum(0), grid["requests"][mine].sum(0)
+        for run in runs((aborted > 0) & (aborted >= limits.ABORTS_SHARE * ended), gap=_GAP_SLOTS):
+            inside = slice(run[0], run[1] + 1)
+            count, whole = int(aborted[inside].sum()), int(ended[inside].sum())
+            if count < limits.ABORTS_FLOOR or count < limits.ABORTS_SHARE * whole:
+                continue
+            clients = [grid.names[row][0] for row in mine if grid["aborted"][row, inside].sum()]
+            ids = [
+                each["transactional_id"]
+                for each in _named(tables)
+                if (each["client_id"], each["principal"]) in _pairs(clients, principal)
+            ]
+            span = _from_first_to_last(grid, mine, run)
+            yield Finding(
+                "mostly-aborts",
+                f"{count:,} of {whole:,} transactions of {_whose(clients, principal)} were aborted, "
+                f"{text(span.first)} to {text(span.last)}",
+                {
+                    "transactional_id": ids[0] if len(ids) == 1 else None,
+                    "transactional ids": f"{len(ids)}: {', '.join(ids[:3])}" if ids[1:] else None,
+                    "client_id": clients[0] if len(clients) == 1 else None,
+                    "clients": ", ".join(map(str, clients[:3])) if clients[1:] else None,
+                    "principal": principal,
+                    "aborted": count,
+                    "ended": whole,
+                },
+                f"{equal(principal=principal, api='EndTxn')} AND {span.where}",
+                "Check its log for the exception that makes it abort, and what changed at that time.",
+                text(span.first),
+                text(span.last),
+                float(count),
+            )
+
+
+def _pairs(clients: list[str | None], principal: str | None) -> list[tuple[str | None, str | None]]:
+    return [(client, principal) for client in clients]
+
+
+def _whose(clients: list[str | None], principal: str | None) -> str:
+    return str(clients[0]) if len(clients) == 1 else f"{len(clients)} clients of {principal}"
+
+
+def _from_first_to_last(grid: Grid, rows: list[int], run: Run) -> Span:
+    starts, ends = grid["first_us"][rows, run[0]], grid["last_us"][rows, run[1]]
+    return Span(minute_of(starts[starts > 0].min()), minute_of(ends.max()), ())
 
 
 def _named(tables: Tables) -> list[Row]:

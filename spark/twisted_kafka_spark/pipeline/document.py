@@ -76,6 +76,7 @@ def build(tables: Tables, about: About, tick_s: int, findings: Sequence[Values])
         "administration": who.administration(tables),
         "lineage": who.lineage(tables),
         "groups": who.groups(tables),
+        "share_groups": who.share_groups(tables),
         "before": None,
         "time": series.over_time(tables, every, tick_s),
         "apis": _apis(tables),

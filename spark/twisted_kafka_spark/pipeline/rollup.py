@@ -36,7 +36,7 @@ RUN_SLACK = 0.02
 """Several threads may number and write lines in slightly different order; runs that overlap by less are not suspicious."""
 _FOLDED = (
     *("time", *IDENTITY, "error", *AMOUNTS),
-    *("topics", "group_id", "member_id", "resources", "transaction", "sequence", "weight"),
+    *("topics", "acks", "group_id", "member_id", "generation", "share", "resources", "transaction", "sequence", "weight"),
 )
 """The fields of a record from which cells are made."""
 

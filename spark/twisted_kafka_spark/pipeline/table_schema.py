@@ -57,6 +57,7 @@ MEANINGS = {
     "failures": "failed requests by minute, broker, client and address, which `note` has, with the first topic that failed",
     "lineage": "who reads and writes a topic: Produce, Fetch, and commits of groups",
     "members": "what members of groups do; `note` has the member's id",
+    "shares": "what happened to the records of share groups (`event`, as in the field `share`), by member, which `note` has",
     "addresses": "the addresses of principals, which `note` has",
     "administration": "changes of the cluster that clients asked for; `note` names their subjects",
     "clocks": "lines with a wrong time: `note` says whether the broker's clock was `ahead` or `behind`",
@@ -82,13 +83,19 @@ _MEASURE_MEANINGS = {
     "empty": "requests that moved no bytes of records",
     "request_bytes": "bytes of requests on the wire",
     "response_bytes": "bytes of responses on the wire",
-    "records": "records written",
+    "records": "records written; of share groups, records to which it happened",
     "bytes": "bytes of record batches written or read",
     "max_us": "the longest time of one, in microseconds",
     "first_us": "time of the first, in microseconds since 1970",
     "last_us": "time of the last, in microseconds since 1970",
     "timeout_us": "the longest timeout of a transaction, in microseconds",
     "partitions": "highest id of a partition, plus one",
+    "acks_0": "writes with acks=0",
+    "acks_1": "writes with acks=1",
+    "aborted": "transactions that the client aborted",
+    "delivery_count": "the highest delivery count of a record",
+    "first_epoch": "the first generation, or epoch, of the members of a group; 2<sup>40</sup> if none is known",
+    "last_epoch": "the last one; 0 if none is known",
 }
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from twisted_kafka_spark.cells import shares
 from twisted_kafka_spark.pipeline import series
 from twisted_kafka_spark.records.connections import address
 from twisted_kafka_spark.records.kafka_names import LINEAGE_APIS
@@ -15,8 +16,17 @@ if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables
 
 Values = dict[str, Any]
-MOST_LINEAGE, MOST_GROUPS = 300, 200
-"""Rows of readers and writers, and groups: those with the most bytes, or requests."""
+MOST_LINEAGE, MOST_GROUPS, MOST_SHARED = 300, 200, 200
+"""Rows of readers and writers, groups, and share groups' topics and members: those with the most bytes, requests or records."""
+_KINDS = {
+    "ShareGroupHeartbeat": "share",
+    "ShareFetch": "share",
+    "StreamsGroupHeartbeat": "streams",
+    "ConsumerGroupHeartbeat": "consumer",
+    "JoinGroup": "classic",
+    "Heartbeat": "classic",
+}
+"""The kinds of groups by an API that only their members use."""
 _NAMED = ("topic", "client_id", "principal", "api", "group_id")
 _COMMITS = ("OffsetCommit", "TxnOffsetCommit")
 
@@ -71,9 +81,32 @@ def groups(tables: Tables) -> list[Values]:
     return sorted(found, key=lambda each: (-each["requests"], each["group_id"]))[:MOST_GROUPS]
 
 
+def share_groups(tables: Tables) -> Values:
+    """Return what happened to the records of share groups: by group and topic, and by member."""
+    return {
+        "topics": [{"topic": each.topic, **_shared(each)} for each in shares.by_topic(tables["share"])[:MOST_SHARED]],
+        "members": [
+            {"member_id": each.member_id, "client_id": each.client_id, "principal": each.principal, **_shared(each)}
+            for each in shares.by_member(tables["share"])[:MOST_SHARED]
+        ],
+    }
+
+
+def _shared(found: shares.Shared) -> Values:
+    return {
+        "group_id": found.group_id,
+        **found.counts,
+        "delivery_count": found.delivery_count,
+        "first": _moment(found.first_us),
+        "last": _moment(found.last_us),
+    }
+
+
 def _group(group: str, rows: list[Row], topics: list[str]) -> Values:
+    epochs = [row for row in rows if row["last_epoch"]]
     return {
         "group_id": group,
+        "kind": next((kind for api, kind in _KINDS.items() if any(row["api"] == api for row in rows)), None),
         "members": len({row["note"] for row in rows} - {None, ""}),
         "clients": sorted({str(row["client_id"]) for row in rows})[:10],
         "principals": sorted({str(row["principal"]) for row in rows})[:10],
@@ -81,6 +114,7 @@ def _group(group: str, rows: list[Row], topics: list[str]) -> Values:
         "requests": _sum(rows),
         "joins": _sum(row for row in rows if row["api"] == REBALANCE_APIS[0]),
         "leaves": _sum(row for row in rows if row["api"] == REBALANCE_APIS[2]),
+        "rebalances": max(row["last_epoch"] for row in epochs) - min(row["first_epoch"] for row in epochs) if epochs else None,
         "commits": _sum(row for row in rows if row["api"] in _COMMITS),
         "failed": sum(row["failed"] or 0 for row in rows),
         "first": _moment(min((row["first_us"] for row in rows if row["first_us"]), default=None)),

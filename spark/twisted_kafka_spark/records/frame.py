@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
-from twisted_kafka_spark.records.schema import PHASES
+from twisted_kafka_spark.records.schema import PHASES, SHARE_FIELDS
 
 if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -28,6 +28,10 @@ AMOUNTS = ("request_bytes", "response_bytes", *PHASES, "total_us")
 IDENTITY_SCHEMA = pa.schema([(name, pa.int32() if name in ("node", "version") else pa.string()) for name in IDENTITY])
 NO_SEQUENCE = -1
 NO_DURATION = -1
+NO_ACKS = -128
+NO_GENERATION = -(1 << 30)
+SHARE_COUNTS = tuple(field.name for field in SHARE_FIELDS[1:])
+"""What happened to a share group's records."""
 LARGEST_CODE = 1 << 62
 """Codes of combinations must be below this."""
 MOST_CHARACTERS = 400
@@ -72,6 +76,19 @@ class Transactions:
 
 
 @dataclass(slots=True)
+class Shares:
+    """What happened to records of share groups, by topic, in the order of the log; `parent` is the index of each one's record."""
+
+    parent: Numbers
+    topic: Coded
+    counts: dict[str, Numbers]
+    """By the names of `SHARE_COUNTS`."""
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+
+@dataclass(slots=True)
 class Frame:
     """Records as columns of equal length."""
 
@@ -88,6 +105,11 @@ class Frame:
     """The resources of a request besides topics, as text: `type name`, separated by commas; null if a line has none."""
     topics: Topics
     transactions: Transactions
+    acks: Numbers
+    """`NO_ACKS` where the request is no Produce."""
+    generation: Numbers
+    """The generation, or the member's epoch; `NO_GENERATION` where the request names none."""
+    shares: Shares
     origin: object = None
     """What numbers identities, errors and topics: frames of one origin have the same numbers, and later ones more values."""
 
@@ -95,7 +117,7 @@ class Frame:
         return len(self.time_us)
 
     def requests(self) -> Frame:
-        """Return the records that are about a request; the others are about a transaction that ended without one."""
+        """Return the records that are about a request; the others say what happened to a transaction or a member without one."""
         api = self.identities.column("api").combine_chunks()
         return self.chosen(api.is_valid().to_numpy(zero_copy_only=False)[self.identity]) if api.null_count else self
 
@@ -105,6 +127,7 @@ class Frame:
             return self
         topics, kept = self.topics, wanted[self.topics.parent]
         transactions, kept_too = self.transactions, wanted[self.transactions.parent]
+        shares, kept_shares = self.shares, wanted[self.shares.parent]
         new_place = np.cumsum(wanted) - 1
         return Frame(
             self.time_us[wanted],
@@ -131,6 +154,13 @@ class Frame:
                 Coded(transactions.outcome.codes[kept_too], transactions.outcome.values),
                 transactions.duration_ms[kept_too],
                 transactions.timeout_ms[kept_too],
+            ),
+            self.acks[wanted],
+            self.generation[wanted],
+            Shares(
+                new_place[shares.parent[kept_shares]],
+                Coded(shares.topic.codes[kept_shares], shares.topic.values),
+                {name: values[kept_shares] for name, values in shares.counts.items()},
             ),
             self.origin,
         )
@@ -168,6 +198,13 @@ def concatenated(frames: Sequence[Frame]) -> Frame:
             _joined([frame.transactions.outcome for frame in frames], [None] * len(frames)),
             np.concatenate([frame.transactions.duration_ms for frame in frames]),
             np.concatenate([frame.transactions.timeout_ms for frame in frames]),
+        ),
+        np.concatenate([frame.acks for frame in frames]),
+        np.concatenate([frame.generation for frame in frames]),
+        Shares(
+            np.concatenate([frame.shares.parent + start for frame, start in zip(frames, starts, strict=True)]),
+            _joined([frame.shares.topic for frame in frames], [None] * len(frames)),
+            {name: np.concatenate([frame.shares.counts[name] for frame in frames]) for name in SHARE_COUNTS},
         ),
     )
 
@@ -219,6 +256,9 @@ def from_batch(batch: pa.RecordBatch) -> Frame:
         _resources(columns["resources"]),
         _topics(columns["topics"]),
         _transactions(columns["transaction"]),
+        numbers(columns["acks"], NO_ACKS),
+        numbers(columns["generation"], NO_GENERATION),
+        _shares(columns["share"]),
     )
 
 
@@ -296,6 +336,23 @@ def _transactions(column: pa.Array) -> Transactions:
         coded(named.field("outcome")),
         numbers(named.field("duration_ms"), NO_DURATION),
         numbers(named.field("timeout_ms")),
+    )
+
+
+def no_shares() -> Shares:
+    """Return the share groups' records of records that have none."""
+    nothing = np.empty(0, np.int64)
+    return Shares(nothing, Coded(nothing, pa.nulls(0, pa.string())), dict.fromkeys(SHARE_COUNTS, nothing))
+
+
+def _shares(column: pa.Array) -> Shares:
+    if column.null_count == len(column):
+        return no_shares()
+    entries = column.flatten()
+    return Shares(
+        pc.list_parent_indices(column).to_numpy(zero_copy_only=False).astype(np.int64),
+        coded(entries.field("topic")),
+        {name: numbers(entries.field(name)) for name in SHARE_COUNTS},
     )
 
 

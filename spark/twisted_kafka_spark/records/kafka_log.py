@@ -17,6 +17,7 @@ from typing import Any
 
 from twisted_kafka_spark.records.kafka_names import ERROR_NAMES
 from twisted_kafka_spark.records.kafka_resources import group, resources
+from twisted_kafka_spark.records.kafka_shares import SHARE_APIS, shares
 from twisted_kafka_spark.records.schema import ABORTED, COMMITTED, PHASES
 
 _MARK = "Completed request:{"
@@ -203,6 +204,7 @@ def _record(content: dict[str, Any], time: str, topic_ids: dict[str, str]) -> di
         "topics": _topics(request, response) if api in _LISTS_TOPICS else [],
         "acks": request.get("acks") if api == "Produce" else None,
         **group(api, request, response),
+        "share": shares(request, response) if api in SHARE_APIS else None,
         **resources(api, request),
         "transaction": _transaction(api, request, has_failed=error is not None) if api in _TRANSACTIONAL else None,
     }

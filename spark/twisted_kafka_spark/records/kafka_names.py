@@ -92,5 +92,7 @@ ADMINISTRATION = (
 )
 """The APIs by which a client changes the cluster."""
 
+EPOCH_APIS = (*("JoinGroup", "SyncGroup", "Heartbeat", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat"),)
+"""The APIs of a group's members that name its generation, or the epoch of the member."""
 LINEAGE_APIS = ("Produce", "Fetch", "ShareFetch", "OffsetCommit", "TxnOffsetCommit")
 """The APIs that say who writes and who reads a topic; the last two name the reader's group."""

@@ -280,7 +280,8 @@ def _take(batch: pa.RecordBatch, lines: pa.StringArray, found: Records, utc_offs
     import pyarrow.compute as pc
 
     outcome = pc.struct_field(batch.column("transaction"), "outcome")
-    whole = pc.and_(pc.or_(pc.is_valid(batch.column("api")), pc.is_valid(outcome)), _are_times(batch.column("time")))
+    without_request = pc.or_(pc.is_valid(outcome), pc.is_valid(batch.column("share")))
+    whole = pc.and_(pc.or_(pc.is_valid(batch.column("api")), without_request), _are_times(batch.column("time")))
     if not pc.all(whole).as_py():
         _one_by_one(lines.filter(pc.invert(whole)), found, utc_offset_s)
         batch = batch.filter(whole)
@@ -360,7 +361,8 @@ def _own(line: str) -> tuple[dict[str, Any] | None, str]:
 
 
 def _is_ours(values: dict[str, Any]) -> bool:
-    """Return whether the values are about a request, or about a transaction that ended without one."""
+    """Return whether the values are about a request, or about a transaction or a share group's member without one."""
     transaction = values.get("transaction")
     is_end = isinstance(transaction, dict) and isinstance(transaction.get("outcome"), str)
-    return (isinstance(values.get("api"), str) or is_end) and _is_time(values.get("time"))
+    is_of_member = isinstance(values.get("share"), list) and isinstance(values.get("group_id"), str)
+    return (isinstance(values.get("api"), str) or is_end or is_of_member) and _is_time(values.get("time"))

@@ -22,10 +22,13 @@ from twisted_kafka_spark.records.frame import (
     AMOUNTS,
     IDENTITY,
     IDENTITY_SCHEMA,
+    NO_ACKS,
+    NO_GENERATION,
     Coded,
     Frame,
     Topics,
     no_resources,
+    no_shares,
     no_transactions,
 )
 
@@ -54,7 +57,7 @@ _PARTITION_IDS = b',"partition_ids":['
 _IDS = re.compile(rb"\d{1,9}(,\d{1,9})*")
 _MORE = {"acks": int, "group_id": str, "member_id": str, "generation": int}
 """What may be between the topics and the number of a line of version 2, in order, with its types."""
-_GROUP_ID, _MEMBER_ID = tuple(_MORE).index("group_id"), tuple(_MORE).index("member_id")
+_ACKS, _GROUP_ID, _MEMBER_ID, _GENERATION = range(len(_MORE))
 _TOPIC, _PARTITIONS, _RECORDS, _BYTES = b'{"topic":"', b'","partitions":', b',"records":', b',"bytes":'
 _OPEN_LIST, _CLOSE_LIST, _CLOSE_OBJECT, _QUOTE, _COMMA = b'[]}",'
 _MINUTE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
@@ -513,6 +516,24 @@ class _OfMore:
         return Coded(self._of_more[more], pa.array(list(self._values), pa.string()))
 
 
+class _NumberOfMore:
+    """One of the fields of `_MORE` that is a number."""
+
+    def __init__(self, place: int, missing: int) -> None:
+        self._place, self._missing = place, missing
+        self._of_more = np.full(1, missing, np.int64)
+        """The number of each text; of lines without such fields, that is the last."""
+
+    def values(self, more: Numbers, texts: list[Any]) -> Numbers:
+        """Return the number of each line; `more` has the numbers of the texts."""
+        known = len(self._of_more) - 1
+        if len(texts) > known:
+            new = [self._missing if each[self._place] is None else each[self._place] for each in texts[known:]]
+            self._of_more = np.concatenate((self._of_more[:known], np.array([*new, self._missing], np.int64)))
+        found: Numbers = self._of_more[more]
+        return found
+
+
 class QuickReader:
     """Parses blocks of lines; the numbers of texts stay the same from block to block."""
 
@@ -525,6 +546,7 @@ class QuickReader:
         self._partition_ids.values.append(None)
         self._more = _Texts(_more)
         self._groups, self._members = _OfMore(_GROUP_ID), _OfMore(_MEMBER_ID)
+        self._acks, self._generations = _NumberOfMore(_ACKS, NO_ACKS), _NumberOfMore(_GENERATION, NO_GENERATION)
         self._minutes: dict[bytes, int] = {}
 
     def read(self, data: Any, starts: Numbers, stops: Numbers) -> tuple[Frame | None, Numbers]:
@@ -558,6 +580,9 @@ class QuickReader:
             no_resources(len(time_us)),
             topics,
             no_transactions(),
+            self._acks.values(more, self._more.values),
+            self._generations.values(more, self._more.values),
+            no_shares(),
             self,
         )
         return frame.chosen(is_ours), others

@@ -39,6 +39,12 @@ _THROTTLED = (
 )
 
 
+_ACKNOWLEDGED = (
+    *(("accepted", "accept"), ("released", "release"), ("rejected", "reject"), ("refused", "refused")),
+    *(("expired", "expired"), ("returned", "returned"), ("given up", "over_limit")),
+)
+
+
 def as_html(document: Values) -> str:
     """Return the HTML of the page."""
     style = _resource("style.css")
@@ -489,13 +495,30 @@ def _groups(document: Values) -> str:
         return "<p>0 groups.</p>"
     columns = [
         text("group", "group_id"),
+        text("kind", "kind"),
         text("clients", "who"),
         text("topics", "of"),
-        *(count(name, name) for name in ("members", "joins", "leaves", "commits", "failed")),
+        *(count(name, name) for name in ("members", "joins", "leaves", "rebalances", "commits", "failed")),
         text("first", "first"),
         text("last", "last"),
     ]
     return table("Groups", rows, columns, most=_MOST_OF_MANY)
+
+
+def _share_groups(document: Values) -> str:
+    shared = document.get("share_groups") or {"topics": [], "members": []}
+    if not shared["topics"]:
+        return "<p>0 share groups.</p>"
+    counts = [
+        *(count(name, name) for name in ("acquired", "redelivered")),
+        count("highest delivery count", "delivery_count"),
+        *(count(heading, name) for heading, name in _ACKNOWLEDGED),
+    ]
+    group = text("group", "group_id")
+    who = [group, text("member", "member_id"), *_CLIENT]
+    return table(
+        "Records by group and topic", shared["topics"], [group, text("topic", "topic"), *counts], most=_MOST_OF_MANY
+    ) + table("Records by member", shared["members"], [*who, *counts], most=_MOST_OF_MANY)
 
 
 SECTIONS: tuple[tuple[str, str, Callable[[Values], str]], ...] = (
@@ -509,6 +532,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Values], str]], ...] = (
     ("clients", "Clients", _clients),
     ("readers", "Readers and writers", _readers),
     ("groups", "Groups", _groups),
+    ("share-groups", "Share groups", _share_groups),
     ("administration", "Administration", _administration),
     ("transactions", "Transactions", _transactions),
     ("security", "Security", _security),

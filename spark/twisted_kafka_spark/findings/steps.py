@@ -1,0 +1,331 @@
+"""Findings about lasting steps: from some time on a client does far more, or sends far larger requests, or asks for weaker acks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from twisted_kafka_spark import thresholds as limits
+from twisted_kafka_spark.findings.absent import service_of
+from twisted_kafka_spark.findings.detectors import name_of
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, text
+from twisted_kafka_spark.findings.persons import is_about, span_of_client, topics_of
+from twisted_kafka_spark.findings.runs import Run, median, rolling, runs
+
+if TYPE_CHECKING:
+    from twisted_kafka_spark.cells.grids import Grid
+    from twisted_kafka_spark.findings.runs import Marks, Values
+    from twisted_kafka_spark.views import Tables
+
+Who = tuple[Any, Any]
+_INSIDE, _OUTSIDE = 0.85, 0.9
+"""The shares of the slots inside and outside of a step that are on its side of the middle."""
+_NEARLY = 0.7
+"""The part of a step, on a logarithmic scale, that neighbouring slots must have before all is searched."""
+_TOGETHER = 15 * MINUTE
+"""How much the begins of steps of one service differ."""
+_OTHERS_FOLLOW = 0.5
+"""The part of a step, on a logarithmic scale, that the median of the other clients may have, too."""
+_STRONG, _WEAK = 0.1, 0.9
+"""Shares of writes with weak acks before and after a change of acks."""
+_LEAST_WRITES, _LEAST_SLOTS = 5, 3
+_MOST_TOGETHER = 3
+
+
+@dataclass(slots=True)
+class _Step:
+    """A step of one client: its measure, its time and its size."""
+
+    who: Who
+    api: str
+    measure: str
+    span: Span
+    before: float
+    after: float
+    weight: float
+
+    @property
+    def is_up(self) -> bool:
+        return self.after > self.before
+
+    @property
+    def factor(self) -> float:
+        return max(self.after, self.before) / max(min(self.after, self.before), 1e-9)
+
+
+def lasting_steps(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
+    """Find clients that from some time on send far more or fewer requests, or far larger or smaller ones, unlike the others.
+
+    What one of the `known` findings says of the client at that time is left out.
+    """
+    grid = tables.grids.persons
+    steps = [*_steps_in_size(grid), *_steps_in_rate(grid)]
+    steps = [one for one in steps if not any(_is_told(each, one) for each in known)]
+    for together in _of_services(steps):
+        yield _changed_load(tables, together)
+
+
+def _steps_in_size(grid: Grid) -> Iterator[_Step]:
+    rows = grid.rows(api="Produce")
+    sizes = {row: _means(grid, row) for row in rows}
+    for row in rows:
+        means, active = sizes[row]
+        places = np.flatnonzero(active)
+        found = segment(np.log(means[places]), limits.CHANGED_SLOTS, limits.CHANGED_SIZE)
+        if found is None:
+            continue
+        run = int(places[found[0]]), int(places[found[1]])
+        inside = np.zeros(len(means), np.bool_)
+        inside[run[0] : run[1] + 1] = True
+        before, after = median(means[active & ~inside]), median(means[active & inside])
+        others = [_ratio(*sizes[other], inside) for other in _of_others(grid, rows, row)]
+        if _do_others_follow(after / before, others):
+            continue
+        span = _span(grid, row, run)
+        yield _Step(grid.names[row][:2], "Produce", "bytes", span, before, after, float(grid["requests"][row][inside].sum()))
+
+
+def _means(grid: Grid, row: int) -> tuple[Values, Marks]:
+    """Return the mean bytes of a write in each slot, and where there are any."""
+    requests, size = grid["requests"][row] - grid["failed"][row], grid["bytes"][row]
+    active = (requests > 0) & (size > 0)
+    return np.divide(size, requests, out=np.zeros_like(size), where=active), active
+
+
+def _load_of_others(grid: Grid, row: int, inside: Marks) -> float:
+    """Return how many times as many writes and fetches the other services send inside as outside."""
+    rows = _of_others(grid, [*grid.rows(api="Produce"), *grid.rows(api="Fetch")], row)
+    counts = grid["requests"][rows].sum(0) if rows else np.zeros(grid.axis.length)
+    within, without = counts[inside], counts[~inside]
+    return float(within.mean() / without.mean()) if within.any() and without.any() else 1.0
+
+
+def _ratio(means: Values, active: Marks, inside: Marks) -> float:
+    """Return how many times as large the median is inside; 1 if that is not known."""
+    within, without = means[active & inside], means[active & ~inside]
+    return median(within) / median(without) if len(within) and len(without) else 1.0
+
+
+def _of_others(grid: Grid, rows: Sequence[int], row: int) -> list[int]:
+    """Return the rows of other services than that of a row."""
+    mine = service_of(grid.names[row][0]), grid.names[row][1]
+    return [each for each in rows if (service_of(grid.names[each][0]), grid.names[each][1]) != mine]
+
+
+def _do_others_follow(ratio: float, others: Sequence[float]) -> bool:
+    """Return whether what the others do explains a good part of a step: it is the time of day, then."""
+    known = [np.log(each) for each in others if each > 0]
+    usual = float(np.median(known)) if known else 0.0
+    return bool(usual * np.log(ratio) > 0 and abs(usual) >= _OTHERS_FOLLOW * abs(np.log(ratio)))
+
+
+def _steps_in_rate(grid: Grid) -> Iterator[_Step]:
+    for api in dict.fromkeys(name[2] for name in grid.names):
+        rows = grid.rows(api=api)
+        for row in rows:
+            counts = grid["requests"][row]
+            there = np.flatnonzero(counts)
+            if len(there) < 2 * limits.CHANGED_SLOTS:
+                continue
+            begin = int(there[0])
+            found = segment(np.log1p(counts[begin : len(counts) - 1]), limits.CHANGED_SLOTS, limits.CHANGED_FACTOR)
+            if found is None:
+                continue
+            run = found[0] + begin, found[1] + begin
+            inside = np.zeros(len(counts), np.bool_)
+            inside[run[0] : run[1] + 1] = True
+            outside = ~inside
+            outside[:begin] = False
+            before, after = float(counts[outside].mean()), float(counts[inside].mean())
+            missing = abs(after - before) * inside.sum()
+            if max(before, after) < limits.CHANGED_FACTOR * max(min(before, after), 1e-9) or not min(before, after):
+                continue
+            others = [_ratio(grid["requests"][each], grid["requests"][each] > 0, inside) for each in _of_others(grid, rows, row)]
+            if missing < limits.CHANGED_REQUESTS_FLOOR or _do_others_follow(after / before, others):
+                continue
+            if _do_others_follow(after / before, [_load_of_others(grid, row, inside)]):
+                continue
+            yield _Step(grid.names[row][:2], api, "requests", _span(grid, row, run), before, after, missing)
+
+
+def _span(grid: Grid, row: int, run: Run) -> Span:
+    there = np.flatnonzero(grid["requests"][row, run[0] : run[1] + 1]) + run[0]
+    return span_of_client(grid, row, (int(there[0]), int(there[-1])))
+
+
+def segment(values: Values, least: int, factor: float) -> Run | None:
+    """Return the first and the last place of the part of a series that differs most from the rest, by a factor at least.
+
+    `values` are logarithms. Part and rest have at least `least` values each, and are apart: few values are on the other's side.
+    The part does not begin with the series: the beginning is the standard.
+    """
+    count, wanted = len(values), float(np.log(factor))
+    if count < 2 * least:
+        return None
+    smooth = rolling(values, least)[least // 2 : count - least // 2] / least
+    if not len(smooth) or smooth.max() - smooth.min() < _NEARLY * wanted:
+        return None
+    sums = np.concatenate(([0.0], np.cumsum(values)))
+    best, found = 0.0, (0, 0)
+    for first in range(least, count - least + 1):
+        stops = np.arange(first + least, count + 1)
+        sizes = stops - first
+        rest = count - sizes
+        inside, whole = sums[stops] - sums[first], sums[count]
+        scores = np.abs(inside / sizes - (whole - inside) / rest) * np.sqrt(sizes * rest / count)
+        at = int(np.argmax(scores))
+        if scores[at] > best:
+            best, found = float(scores[at]), (first, int(stops[at]) - 1)
+    return found if best and _is_apart(values, found, wanted) else None
+
+
+def _is_apart(values: Values, run: Run, wanted: float) -> bool:
+    marks = np.zeros(len(values), np.bool_)
+    marks[run[0] : run[1] + 1] = True
+    high, low = median(values[marks]), median(values[~marks])
+    if abs(high - low) < wanted:
+        return False
+    above = values > (high + low) / 2
+    beyond = above if high > low else ~above
+    return bool(beyond[marks].mean() >= _INSIDE and 1 - beyond[~marks].mean() >= _OUTSIDE)
+
+
+def _is_told(finding: Finding, one: _Step) -> bool:
+    """Return whether a finding is about a client's requests of this API at this time, or says why they changed."""
+    if not is_about(finding, one.who, one.span) or finding.first is None:
+        return False
+    explains = one.api in finding.explains or one.api in str(finding.evidence.get("apis") or "")
+    return explains and one.measure == "requests"
+
+
+def _of_services(steps: list[_Step]) -> list[list[_Step]]:
+    """Group the steps that begin at the same time: of one client, or of one principal's clients."""
+    groups: list[list[_Step]] = []
+    for one in sorted(steps, key=lambda one: (one.span.first, str(one.who), one.api, one.measure)):
+        for group in groups:
+            is_same = group[0].who == one.who or (group[0].who[1] == one.who[1] and group[0].api == one.api)
+            if is_same and abs(group[0].span.first - one.span.first) <= _TOGETHER:
+                group.append(one)
+                break
+        else:
+            groups.append([one])
+    return groups
+
+
+def _changed_load(tables: Tables, together: list[_Step]) -> Finding:
+    main = max(together, key=lambda one: (one.measure == "bytes", one.factor))
+    rate = next((one for one in together if one.measure == "requests" and one.api == main.api and one.is_up), None)
+    is_split = main.measure == "bytes" and not main.is_up and rate is not None
+    clients = list(dict.fromkeys(one.who for one in together))
+    who = name_of(main.who[0]) if len(clients) == 1 else f"{len(clients)} clients of {main.who[1]}"
+    first, last = min(one.span.first for one in together), max(one.span.last for one in together)
+    when = f"{text(first)} to {text(last)}"
+    more = f"{main.factor:,.0f} times {'as many' if main.is_up else 'fewer'}"
+    if main.measure == "bytes":
+        size = f"{main.factor:,.1f} times {'larger' if main.is_up else 'smaller'} writes"
+        title = f"{who} sent {size}{f', and {rate.factor:,.0f} times as many' if is_split and rate is not None else ''}, {when}"
+    else:
+        title = f"{who} sent {more} {main.api} requests, {when}"
+    topics = topics_of(tables, main.who, main.api)
+    unit = "bytes per request" if main.measure == "bytes" else "requests a minute"
+    scale = 1.0 if main.measure == "bytes" else 60 / tables.grids.persons.axis.step_s
+    return Finding(
+        "tiny-batches" if is_split else "changed-load",
+        title,
+        {
+            "api": main.api,
+            "also": ", ".join(sorted({one.api for one in together} - {main.api})) or None,
+            "client_id": main.who[0] if len(clients) == 1 else None,
+            "clients": f"{len(clients)}: {', '.join(str(each[0]) for each in clients[:_MOST_TOGETHER])}" if clients[1:] else None,
+            "principal": main.who[1],
+            "topic": topics[0] if len(topics) == 1 else None,
+            f"{unit} before": round(main.before * scale, 1),
+            f"{unit} after": round(main.after * scale, 1),
+        },
+        f"{equal(client_id=main.who[0], api=main.api)} AND {main.span.where}",
+        "Look for a change of linger.ms, batch.size or the partitioner: the broker's cost is per request and batch."
+        if is_split
+        else "Look for a deployment at that time: a change of compression, of the records' format, of an interval, or of the work.",
+        text(first),
+        text(last),
+        float(sum(one.weight for one in together)),
+        {one.api for one in together},
+        impact=f"{rate.factor:,.0f} times the requests" if is_split and rate is not None else "",
+    )
+
+
+def weaker_acks(tables: Tables) -> Iterator[Finding]:
+    """Find clients that stop waiting for all replicas (acks=all), from some time on."""
+    grid = tables.grids.persons
+    found: list[tuple[Who, int, Span, float]] = []
+    for row in grid.rows(api="Produce"):
+        requests, weak = grid["requests"][row], grid["acks_0"][row] + grid["acks_1"][row]
+        if not weak.sum() or weak.sum() == requests.sum():
+            continue
+        active = requests > 0
+        share = np.divide(weak, requests, out=np.zeros_like(weak), where=active)
+        places = np.flatnonzero(active)
+        of_active = runs(share[places] > (_STRONG + _WEAK) / 2)
+        if len(of_active) != 1:
+            continue
+        first, last = (int(places[at]) for at in of_active[0])
+        before = slice(0, first)
+        is_clear = share[places[places < first]].mean() <= _STRONG if (places < first).any() else False
+        inside = slice(first, last + 1)
+        if (
+            not is_clear
+            or active[before].sum() < _LEAST_SLOTS
+            or active[inside].sum() < _LEAST_SLOTS
+            or min(requests[before].sum(), weak[inside].sum()) < _LEAST_WRITES
+        ):
+            continue
+        acks = 0 if grid["acks_0"][row].sum() > grid["acks_1"][row].sum() else 1
+        found.append((grid.names[row][:2], acks, span_of_client(grid, row, (first, last)), float(weak[inside].sum())))
+    for together in _of_one_change(found):
+        yield _weaker(tables, together)
+
+
+def _of_one_change(found: list[tuple[Who, int, Span, float]]) -> list[list[tuple[Who, int, Span, float]]]:
+    groups: list[list[tuple[Who, int, Span, float]]] = []
+    for one in sorted(found, key=lambda one: (one[2].first, str(one[0]))):
+        for group in groups:
+            if group[0][0][1] == one[0][1] and group[0][1] == one[1] and one[2].first - group[0][2].first <= 2 * _TOGETHER:
+                group.append(one)
+                break
+        else:
+            groups.append([one])
+    return groups
+
+
+def _weaker(tables: Tables, together: list[tuple[Who, int, Span, float]]) -> Finding:
+    who, acks, _, _ = together[0]
+    first, last = min(each[2].first for each in together), max(each[2].last for each in together)
+    names = [each[0][0] for each in together]
+    topics = sorted({topic for each in together for topic in topics_of(tables, each[0], "Produce")})
+    whose = name_of(who[0]) if len(together) == 1 else f"{len(together)} clients of {who[1]}"
+    writes = sum(each[3] for each in together)
+    return Finding(
+        "weaker-acks",
+        f"{whose} changed from acks=all to acks={acks}, {text(first)}",
+        {
+            "client_id": who[0] if len(together) == 1 else None,
+            "clients": f"{len(names)}: {', '.join(map(str, names[:_MOST_TOGETHER]))}" if names[1:] else None,
+            "principal": who[1],
+            "topic": topics[0] if len(topics) == 1 else None,
+            "topics": f"{len(topics)}: {', '.join(topics[:3])}" if topics[1:] else None,
+            "acks before": "all",
+            "acks after": acks,
+            "writes since": round(writes),
+        },
+        f"{equal(client_id=who[0], api='Produce')} AND acks = {acks}"
+        if len(together) == 1
+        else f"{equal(principal=who[1])} AND acks = {acks}",
+        "Set acks=all again unless it was meant: a broker that fails loses records that no other replica has.",
+        text(first),
+        text(last),
+        writes,
+        impact=f"{writes:,.0f} writes that a failing broker may lose",
+    )

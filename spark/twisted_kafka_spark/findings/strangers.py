@@ -1,0 +1,246 @@
+"""Findings about who uses what belongs to others: accounts, groups, and names of topics and groups without end."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from twisted_kafka_spark import thresholds as limits
+from twisted_kafka_spark.findings.absent import service_of
+from twisted_kafka_spark.findings.detectors import name_of
+from twisted_kafka_spark.findings.finding import Finding, equal, from_us
+from twisted_kafka_spark.records.kafka_names import EPOCH_APIS
+
+if TYPE_CHECKING:
+    from twisted_kafka_spark.views import Row, Tables
+
+_MINUTE_US, _HOUR_US = 60_000_000, 3_600_000_000
+_ANONYMOUS = "User:ANONYMOUS"
+_COMMITS = ("OffsetCommit",)
+
+
+def strange_programs(tables: Tables) -> Iterator[Finding]:
+    """Find accounts that another program uses, with another library and from another network than before."""
+    by_principal: dict[str, list[Row]] = defaultdict(list)
+    for row in tables["software_of"]:
+        if row["principal"] not in (None, _ANONYMOUS) and row["software"] not in (None, "unknown") and row["first_us"]:
+            by_principal[row["principal"]].append(row)
+    addresses: dict[str, list[Row]] = defaultdict(list)
+    for row in tables["address"]:
+        if row["note"] and row["first_us"]:
+            addresses[row["principal"]].append(row)
+    for principal, rows in sorted(by_principal.items()):
+        begin = min(row["first_us"] for row in rows)
+        old = [row for row in rows if row["first_us"] < begin + limits.ACCOUNT_KNOWN_US]
+        libraries, services = {row["software"] for row in old}, {service_of(row["client_id"]) for row in old}
+        known = {_network(row["note"]) for row in addresses[principal] if row["first_us"] < begin + limits.ACCOUNT_KNOWN_US}
+        for row in rows:
+            is_new = row["software"] not in libraries and service_of(row["client_id"]) not in services
+            if row in old or not is_new or row["requests"] < limits.CHANGED_REQUESTS:
+                continue
+            since = row["first_us"]
+            there = [
+                each["note"]
+                for each in addresses[principal]
+                if abs(each["first_us"] - since) <= _MINUTE_US and _network(each["note"]) not in known
+            ]
+            if there:
+                yield _strange(tables, row, sorted(there), sorted(libraries))
+
+
+def _network(address: str | None) -> str | None:
+    """Return the /16 or /48 of an address."""
+    try:
+        found = ipaddress.ip_address((address or "").strip("[]"))
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network(f"{found}/{16 if found.version == 4 else 48}", strict=False))
+
+
+def _strange(tables: Tables, row: Row, addresses: list[str], libraries: list[str]) -> Finding:
+    who = row["client_id"], row["principal"]
+    mine = [each for each in tables["lineage"] if (each["client_id"], each["principal"]) == who and each["topic"]]
+    topics = sorted({each["topic"] for each in mine})
+    does = sorted({"writes" if each["api"] == "Produce" else "reads" for each in mine})
+    return Finding(
+        "strange-program",
+        f"Account {who[1]} was used from another address by {name_of(who[0])[:1].lower() + name_of(who[0])[1:]}, a new program, "
+        f"{from_us(row['first_us'])} to {from_us(row['last_us'])}",
+        {
+            "principal": who[1],
+            "client_id": who[0],
+            "address": addresses[0] if len(addresses) == 1 else None,
+            "addresses": ", ".join(addresses[:3]) if addresses[1:] else None,
+            "software": f"{row['software']} {row['software_version']}",
+            "software before": ", ".join(libraries),
+            "does": ", ".join(does) or None,
+            "topic": topics[0] if len(topics) == 1 else None,
+            "topics": f"{len(topics)}: {', '.join(topics[:3])}" if topics[1:] else None,
+            "requests": row["requests"],
+        },
+        equal(principal=who[1], client_id=who[0]),
+        "Find out who it is. If nobody knows, change the account's credentials, and look at what was read and written.",
+        from_us(row["first_us"]),
+        from_us(row["last_us"]),
+        float(row["requests"]),
+    )
+
+
+def mixed_groups(tables: Tables) -> Iterator[Finding]:
+    """Find groups with members of several principals: two applications that share a group id share its records."""
+    groups: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in tables["member"]:
+        if row["api"] in EPOCH_APIS and row["group_id"] is not None and row["principal"] is not None and row["first_us"]:
+            groups[row["group_id"]][row["principal"]].append(row)
+    for group, by_principal in sorted(groups.items()):
+        some = {who: rows for who, rows in by_principal.items() if sum(row["requests"] for row in rows) >= limits.CHANGED_REQUESTS}
+        if len(some) < 2:
+            continue
+        newest = max(some, key=lambda who: (min(row["first_us"] for row in some[who]), who))
+        rows = some[newest]
+        first, last = min(row["first_us"] for row in rows), max(row["last_us"] for row in rows)
+        others = [row for who in some if who != newest for row in some[who]]
+        if max(row["last_us"] for row in others) < first:
+            continue  # it has got another account
+        clients = sorted({str(row["client_id"]) for row in rows})
+        yield Finding(
+            "mixed-group",
+            f"{newest} joined group {group} of {_owners(some, newest)}, {from_us(first)} to {from_us(last)}",
+            {
+                "group_id": group,
+                "principal": newest,
+                "client_id": clients[0] if len(clients) == 1 else None,
+                "clients": f"{len(clients)}: {', '.join(clients[:3])}" if clients[1:] else None,
+                "other members": ", ".join(sorted({str(row["client_id"]) for row in others})[:3]),
+                "requests": sum(row["requests"] for row in rows),
+            },
+            f"{equal(group_id=group, principal=newest)}",
+            "Give each application a group.id of its own: each record goes to one member of a group only.",
+            from_us(first),
+            from_us(last),
+            float(sum(row["requests"] for row in rows)),
+            {"JoinGroup", "SyncGroup"},
+            impact="each application gets a part of the records only",
+        )
+
+
+def _owners(principals: Iterable[str], newest: str) -> str:
+    return " and ".join(sorted(set(principals) - {newest})[:2])
+
+
+def offsets_set(tables: Tables) -> Iterator[Finding]:
+    """Find principals that set the offsets of a group without being a member, as kafka-consumer-groups --reset-offsets does."""
+    members: dict[str, set[Any]] = defaultdict(set)
+    for row in tables["member"]:
+        if row["note"] and row["api"] in EPOCH_APIS:
+            members[row["group_id"]].add(row["client_id"])
+    for row in tables["member"]:
+        is_outsider = row["api"] in _COMMITS and not row["note"] and row["client_id"] not in members[row["group_id"]]
+        if not is_outsider or not members[row["group_id"]] or not row["first_us"]:
+            continue
+        yield Finding(
+            "cluster-change",
+            f"{row['principal']} set the offsets of group {row['group_id']}, {from_us(row['first_us'])}",
+            {
+                "principal": row["principal"],
+                "client_id": row["client_id"],
+                "group_id": row["group_id"],
+                "apis": row["api"],
+                "requests": row["requests"],
+                "failed": row["failed"],
+            },
+            equal(principal=row["principal"], api=row["api"], group_id=row["group_id"]),
+            "Check that this was intended: the group reads records again, or skips some.",
+            from_us(row["first_us"]),
+            from_us(row["last_us"]),
+            float(row["requests"]),
+        )
+
+
+def many_names(tables: Tables) -> Iterator[Finding]:
+    """Find principals that create topics, or use groups, without end."""
+    created: dict[Any, list[Row]] = defaultdict(list)
+    for row in tables["change"]:
+        if row["api"] == "CreateTopics" and row["error"] is None and row["first_us"]:
+            created[row["principal"]].append(row)
+    for principal, rows in sorted(created.items(), key=str):
+        names = sorted({part for row in rows for part in (row["note"] or "").split(", ") if part.startswith("topic ")})
+        yield from _sprawl(principal, rows, names, ("created", "topics", "CreateTopics"))
+    used: dict[Any, list[Row]] = defaultdict(list)
+    for row in tables["member"]:
+        if row["group_id"] is not None and row["api"] in EPOCH_APIS and row["first_us"]:
+            used[row["principal"], service_of(row["client_id"])].append(row)
+    for (principal, _), rows in sorted(used.items(), key=str):
+        yield from _sprawl(principal, rows, sorted({row["group_id"] for row in rows}), ("used", "groups", "JoinGroup"))
+
+
+def _sprawl(principal: Any, rows: list[Row], names: list[str], what: tuple[str, str, str]) -> Iterator[Finding]:
+    first, last = min(row["first_us"] for row in rows), max(row["last_us"] for row in rows)
+    if len(names) < limits.MANY_NAMES or last - first < limits.MANY_NAMES_US:
+        return
+    did, kind, api = what
+    clients = sorted({str(row["client_id"]) for row in rows})
+    yield Finding(
+        "many-names",
+        f"{principal} {did} {len(names):,} {kind}, {from_us(first)} to {from_us(last)}",
+        {
+            "principal": principal,
+            "client_id": clients[0] if len(clients) == 1 else None,
+            "clients": f"{len(clients)}: {', '.join(clients[:3])}" if clients[1:] else None,
+            "api": api,
+            kind: f"{len(names):,}: {', '.join(name.removeprefix('topic ') for name in names[:3])} ...",
+            "an hour": round(len(names) / max((last - first) / _HOUR_US, 1 / 60), 1),
+        },
+        f"{equal(principal=principal, api=api)}",
+        "Use a fixed number of topics, with the name in the record's key: each partition costs files and memory."
+        if kind == "topics"
+        else "Use one group.id: the offsets of each group are kept for offsets.retention.minutes.",
+        from_us(first),
+        from_us(last),
+        float(len(names)),
+        {api},
+    )
+
+
+def new_topics(tables: Tables) -> Iterator[Finding]:
+    """Find clients that have written other topics for hours, and begin to write a topic that nobody has used before."""
+    used: dict[str, int] = {}
+    by_client: dict[tuple[Any, Any], list[Row]] = defaultdict(list)
+    for row in tables["lineage"]:
+        if row["topic"] is None or not row["first_us"]:
+            continue
+        used[row["topic"]] = min(row["first_us"], used.get(row["topic"], row["first_us"]))
+        if row["api"] == "Produce":
+            by_client[row["client_id"], row["principal"]].append(row)
+    begun: dict[tuple[str, Any], list[tuple[Any, Row, list[str]]]] = defaultdict(list)
+    for (client_id, principal), rows in sorted(by_client.items(), key=str):
+        begin = min(row["first_us"] for row in rows)
+        for row in rows:
+            is_new = row["first_us"] >= begin + limits.ACCOUNT_KNOWN_US and row["first_us"] <= used[row["topic"]] + _MINUTE_US
+            before = [each for each in rows if each["first_us"] < begin + limits.ACCOUNT_KNOWN_US]
+            if is_new and sum(each["requests"] for each in before) >= limits.STEADY_SLOTS:
+                begun[row["topic"], principal].append((client_id, row, sorted({each["topic"] for each in before})))
+    for (topic, principal), found in sorted(begun.items(), key=str):
+        rows = [row for _, row, _ in found]
+        first, last = min(row["first_us"] for row in rows), max(row["last_us"] for row in rows)
+        clients, old = [each[0] for each in found], sorted({name for each in found for name in each[2]})
+        who = name_of(clients[0]) if len(clients) == 1 else f"{len(clients)} clients of {principal}"
+        yield Finding(
+            "new-topic",
+            f"{who} began to write topic {topic}, which nobody used before, {from_us(first)}",
+            {
+                "topic": topic,
+                "client_id": clients[0] if len(clients) == 1 else None,
+                "clients": ", ".join(map(str, clients[:3])) if clients[1:] else None,
+                "principal": principal,
+                "topics before": ", ".join(old[:3]),
+                "requests": sum(row["requests"] for row in rows),
+            },
+            f"api = 'Produce' AND exists(topics, t -> t.topic = '{topic}')",
+            "Check the name: with auto.create.topics.enable a wrong one makes a topic that nobody reads.",
+            from_us(first),
+            from_us(last),
+            float(sum(row["requests"] for row in rows)),
+        )
