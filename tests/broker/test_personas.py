@@ -52,7 +52,7 @@ def test_it_tells_its_kafkas_versions_as_far_as_the_broker_has_them(played: Any)
     expected = {  # Produce, Fetch, LeaderAndIsr, DescribeCluster, and how many
         "0.11": ((0, 3), (0, 5), (0, 0), None, 34),
         "2.8": ((0, 9), (0, 12), (0, 5), (0, 0), 56),
-        "3.9": ((0, 11), (0, 17), (0, 7), (0, 1), 61),
+        "3.9": ((0, 11), (0, 17), (0, 7), (0, 1), 62),
         "4.1": ((0, 13), (4, 18), None, (0, 2), 57),  # without a metrics.listener no client metrics
         "4.2": ((0, 13), (4, 18), None, (0, 2), 71),
         "4.4": ((0, 13), (4, 18), None, (0, 2), 72),

@@ -95,13 +95,6 @@ NEWER = {
 }
 """APIs of which more is served than by Apache Kafka 3.9 with ZooKeeper, by key: the last version."""
 
-NOT_YET: dict[str, dict[int, str]] = {
-    "a migration to KRaft": {
-        58: "Envelope",
-    },
-}
-"""APIs of Apache Kafka 3.9 with ZooKeeper that are not served, by what they are for."""
-
 
 def reason(where: str) -> Difference | None:
     """Return why a difference at this place is expected, or None."""

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from tests.oracle.documented_errors import DOCUMENTED
-from tests.oracle.expected_differences import DENIED, EXPECTED, NEWER, NOT_YET
+from tests.oracle.expected_differences import DENIED, EXPECTED, NEWER
 from twisted_kafka.protocol.api import ApiKey
 
 TEXT = (Path(__file__).parents[2] / "docs" / "compatibility.md").read_text()
@@ -19,13 +19,6 @@ def test_every_expected_difference_is_explained() -> None:
     explained = [cells[0].strip("`") for cells in rows("differences")]
     assert sorted(explained) == sorted({difference.name for difference in (*EXPECTED, *DENIED)})
     assert all(len(cells) == 4 and all(cells) for cells in rows("differences"))
-
-
-def test_what_is_not_served_yet_is_listed() -> None:
-    assert {cells[0]: cells[1].split(", ") for cells in rows("not yet")} == {
-        purpose: list(apis.values()) for purpose, apis in NOT_YET.items()
-    }
-    assert all(ApiKey(key).title == name for apis in NOT_YET.values() for key, name in apis.items())
 
 
 def test_what_goes_beyond_is_named() -> None:

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from tests.oracle.error_cases import cases
-from tests.oracle.expected_differences import NEWER, NOT_YET
+from tests.oracle.expected_differences import NEWER
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
 from twisted_kafka.protocol.api import ApiKey
@@ -13,8 +13,6 @@ from twisted_kafka.protocol.headers import request_header_version
 from twisted_kafka.tools.compare.talk import Talk
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(300)]
-
-UNSERVED = {key for apis in NOT_YET.values() for key in apis}
 
 
 def header(key: int, version: int, flexible: bool) -> bytes:
@@ -40,7 +38,7 @@ def differing(kafka: ApacheKafka, ours: ServedBroker, frames: dict[str, bytes]) 
 def test_bodies_that_end_too_early_or_too_late(kafka: ApacheKafka, ours: ServedBroker) -> None:
     frames = {}
     for key, version, body in cases():
-        if key in UNSERVED or key in NEWER or key > ApiKey.DESCRIBE_CLUSTER:
+        if key in NEWER or key > ApiKey.DESCRIBE_CLUSTER:
             continue
         if key == ApiKey.PRODUCE and body == cases_without_answer(version):
             continue
@@ -59,7 +57,7 @@ def cases_without_answer(version: int) -> bytes:
 def test_apis_and_versions_that_are_not_there(kafka: ApacheKafka, ours: ServedBroker) -> None:
     frames = {f"key {key} v0": header(key, 0, False) for key in (-1, 52, 55, 59, 62, 64, 70, 76, 93, 1000)}
     last = {key: version for key, version, _ in cases()}
-    for key in last.keys() - UNSERVED - NEWER.keys() - {ApiKey.API_VERSIONS}:
+    for key in last.keys() - NEWER.keys() - {ApiKey.API_VERSIONS}:
         for version in (-1, 50, 32767):
             frames[f"{ApiKey(key).title} v{version}"] = header(key, version, True) + b"\0" * 50
     frames["nothing"] = b""

@@ -24,6 +24,7 @@ from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION, FeatureCache
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, TopicPartition
@@ -43,6 +44,7 @@ from twisted_kafka.server.apis.administration.scram_credentials import ScramCred
 from twisted_kafka.server.apis.administration.topics import TopicApis
 from twisted_kafka.server.apis.brokers.api_versions import VersionsApis
 from twisted_kafka.server.apis.brokers.control import ControlApis
+from twisted_kafka.server.apis.brokers.envelope import EnvelopeApis
 from twisted_kafka.server.apis.brokers.metadata import MetadataApis
 from twisted_kafka.server.apis.brokers.producer_id_blocks import ProducerIdBlockApis
 from twisted_kafka.server.apis.brokers.sasl import SaslApis
@@ -66,6 +68,7 @@ from twisted_kafka.server.apis.transactions.transactional_offsets import Transac
 from twisted_kafka.server.apis.transactions.transactions import TransactionApis
 from twisted_kafka.server.authorization import authorization_of
 from twisted_kafka.server.fetch_session import FetchSessionCache
+from twisted_kafka.server.inner_requests import InnerRequests
 from twisted_kafka.share.share_partition_manager import SharePartitionManager
 from twisted_kafka.share_coordinator.share_coordinator import ShareCoordinator
 from twisted_kafka.timing.clock import IClock
@@ -80,6 +83,10 @@ SHARE_APIS: Final = frozenset(int(key) for key in ApiKey if "SHARE" in key.name)
 
 STREAMS_APIS: Final = frozenset(int(key) for key in ApiKey if key.name.startswith("STREAMS_"))
 """The APIs that ApiVersions lists only if streams groups are enabled."""
+
+
+def _no_inner_requests(connection: ConnectionInfo) -> InnerRequests:
+    raise AssertionError("the handlers have not started")
 
 
 class ApiDependencies(NamedTuple):
@@ -113,6 +120,8 @@ class ApiDependencies(NamedTuple):
     """Provides ``IAuthorizer``; None: everybody may do everything."""
     tokens: DelegationTokenManager | None = None
     """None: there is no secret for delegation tokens."""
+    make_inner: Callable[[ConnectionInfo], InnerRequests] = _no_inner_requests
+    """Returns a way into this broker for a client without a connection."""
 
     def serves_consumer_groups(self) -> bool:
         """Return whether the consumer group protocol is enabled, by the configuration or by the level of ``group.version``."""
@@ -191,6 +200,7 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
         DelegationTokenApis(dependencies.tokens, authorization),
         ClientQuotaApis(ClientQuotas(dependencies.configs), authorization),
         ProducerIdBlockApis(dependencies.controller, ProducerIdBlocks(dependencies.store).take, authorization),
+        EnvelopeApis(dependencies.make_inner, lambda: config.inter_broker_listener_name, authorization),
         ControlApis(dependencies.control, dependencies.controller, config, dependencies.broker_epoch, authorization),
     ]
 

@@ -166,9 +166,12 @@ class KafkaServer:
         return self._running.groups
 
     def local_broker(self) -> "LocalBroker":
-        """Return what asks this broker in process, as any principal. The broker has started."""
+        """Return what asks this broker in process, and through it the others, as any principal. The broker has started."""
         assert self.metadata is not None
-        return self._serving.local_broker(self._running.access_log, self.metadata, self._running.authorizer)
+        running = self._running
+        if running.console_client is None:
+            running.console_client = self._make_client("ConsoleSendThread", "console")
+        return self._serving.local_broker(self.metadata, running.authorizer, running.console_client)
 
     def live(self) -> "Live":
         """Return what only this broker knows: requests, connections, threads. The broker has started."""
@@ -277,6 +280,7 @@ class KafkaServer:
         """
         running = self._running.take()
         stop_part(running.console, self._close_console)
+        stop_part(running.console_client, InterBrokerClient.stop)
         stop_part(running.cluster, partial(_give_up_leaderships, running))
         stop_part(running.sockets, self._close_ports)
         stop_part(running.timer, Timer.keep)
@@ -431,6 +435,7 @@ class KafkaServer:
             running.share_client,
             running.marker_client,
             running.add_partitions_client,
+            running.console_client,
             running.cluster,
             running.replication,
         ):

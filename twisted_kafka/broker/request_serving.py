@@ -1,10 +1,11 @@
 """RequestServing: the parts that answer a broker's requests, and the observers of answered requests."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from twisted_kafka.access_log.access_log import AccessLog
 from twisted_kafka.broker.api_families import ApiDependencies, make_families
+from twisted_kafka.broker.peers.inter_broker_client import InterBrokerClient
 from twisted_kafka.broker.personas import Persona
 from twisted_kafka.broker.running import Running
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -18,6 +19,7 @@ from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.server.authorization import TrustingAuthorizer
 from twisted_kafka.server.diagnoses import AdvertisedAddresses, Diagnoses, advertised_to_others
 from twisted_kafka.server.dispatch import ApiRegistry
+from twisted_kafka.server.inner_requests import InnerRequests, Serving
 from twisted_kafka.server.interception import IRequestHandling, IRequestInterceptor
 from twisted_kafka.server.kafka_apis import KafkaApis
 from twisted_kafka.server.large_requests import MOST_BROKER_ELEMENTS, MOST_ELEMENTS
@@ -58,6 +60,7 @@ class RequestServing:
         self.diagnoses = Diagnoses(clock, None if self._interceptor is None else self._interceptor.own_client_id)
         self._disabled_apis: Callable[[], frozenset[int]] = frozenset
         self._data_plane: RequestPlane | None = None
+        self._serving: Serving | None = None
         self._handling: IRequestHandling | None = None
         self.supported_apis: dict[int, tuple[int, int]] = {}
         """The versions of each API that are served, from the start of the handlers on."""
@@ -83,23 +86,24 @@ class RequestServing:
         disabled = self._disabled_apis()
         return {key: versions for key, versions in told.items() if key not in disabled} if disabled else told
 
-    def local_broker(self, access_log: AccessLog | None, metadata: MetadataCache, authorizer: Any) -> "LocalBroker":
-        """Return what asks this broker in process, for the console. Called once the handlers have started."""
-        from twisted_kafka.console.cluster.in_process import KeptResults, LocalBroker  # few brokers have a console
+    def local_broker(self, metadata: MetadataCache, authorizer: Any, client: InterBrokerClient) -> "LocalBroker":
+        """Return what asks this broker in process, for the console, and others with ``client``.
 
-        assert self._data_plane is not None, "the handlers have started"
+        Called once the handlers have started.
+        """
+        from twisted_kafka.console.cluster.in_process import KeptResults, LocalBroker  # few brokers have a console
+        from twisted_kafka.console.cluster.other_brokers import OtherBrokers
+
+        assert self._serving is not None, "the handlers have started"
         name = self._config.inter_broker_listener_name
         listener = name, self._config.security_protocol_map[name]
-        observers = [*self.observers, *([] if access_log is None else [access_log])]
-        channel = self._data_plane.request_channel
+        others = OtherBrokers(client.send, lambda broker: metadata.node(broker, name), has_authorizer=authorizer is not None)
 
         def state() -> tuple[object, ...] | None:
             generation = 0 if authorizer is None else getattr(authorizer, "generation", None)
             return None if generation is None else (metadata.snapshot, generation)
 
-        return LocalBroker(
-            lambda: self._config.broker_id, channel, self.told_apis, observers, listener, self._clock, state, KeptResults()
-        )
+        return LocalBroker(lambda: self._config.broker_id, self._serving, self.told_apis, listener, others, state, KeptResults())
 
     def live(self, running: Running, in_flight: Callable[[str], list[InFlightRow]]) -> "Live":
         """Return what only this broker knows, for the console. Called once the handlers have started."""
@@ -125,7 +129,11 @@ class RequestServing:
         running: Running,
     ) -> KafkaRequestHandlerPool:
         """Start the handlers of the data plane and, where there is one, of the control plane; return the former."""
-        registry = self._make_registry(dependencies)
+        data_plane, control_plane = planes
+        access_log = dependencies.access_log
+        observers = [*self.observers, *([] if access_log is None else [access_log])]
+        self._serving = serving = Serving(data_plane.request_channel, observers, self._clock)
+        registry = self._make_registry(dependencies._replace(make_inner=partial(InnerRequests, serving)))
         self._disabled_apis = dependencies.disabled_apis
         self.supported_apis = registry.supported
         self._request_metrics.register(self.supported_apis)
@@ -143,7 +151,6 @@ class RequestServing:
             self._handling = self._handling or apis
             return KafkaRequestHandlerPool(plane, apis.handle, threads, self._clock, self._metrics, self._on_fatal, apis)
 
-        data_plane, control_plane = planes
         self._data_plane = data_plane
         running.handlers = handlers = make_pool(data_plane, self._config.int("num.io.threads"))
         handlers.start()

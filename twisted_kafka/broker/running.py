@@ -78,6 +78,8 @@ class Running:
     control_plane_handlers: KafkaRequestHandlerPool | None = None
     metrics_listener: "MetricsListener | None" = None
     console: "WebConsole | None" = None
+    console_client: InterBrokerClient | None = None
+    """Asks other brokers for the console's users."""
     quotas: QuotaManagers | None = None
 
     def take(self) -> Self:

@@ -78,8 +78,8 @@ def test_an_api_of_the_controller_is_refused(guarded: twisted_kafka.Broker) -> N
     assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_another_broker_is_not_asked(guarded: twisted_kafka.Broker) -> None:
-    with pytest.raises(CommandError, match="only broker 77 can answer"):
+def test_a_broker_that_is_not_there(guarded: twisted_kafka.Broker) -> None:
+    with pytest.raises(TryAgainError, match="broker 77 is not there"):
         session_in(guarded, "root").ask(ApiVersionsRequest(), 77)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from twisted_kafka.console.cluster.coordinators import GROUP, coordinators_of
 from twisted_kafka.console.cluster.offsets import LATEST, offsets_at
 from twisted_kafka.console.cluster.problems import CommandError, TryAgainError, problem, unknown
-from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.cluster.session import Session, each_broker
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.errors import ErrorCode
@@ -73,8 +73,13 @@ class ShareOffset(NamedTuple):
     lag: int | None
 
 
-def listed(session: Session, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:
-    """Return the groups of all brokers, by id. Raises CommandError."""
+def listed(
+    session: Session, states: Sequence[str] = (), types: Sequence[str] = (), silent: list[CommandError] | None = None
+) -> list[ListedGroup]:
+    """Return the groups of all brokers, by id. With ``silent`` it gets the errors of brokers whose groups are missing.
+
+    Raises CommandError; with ``silent`` only if no broker answers.
+    """
     found: list[ListedGroup] = []
     version = session.version(ListGroupsRequest)
     if (states and version < _WITH_STATE) or (types and version < _WITH_TYPE):
@@ -88,8 +93,8 @@ def listed(session: Session, states: Sequence[str] = (), types: Sequence[str] = 
         return response
 
     session.metadata([])
-    for node in sorted(session.brokers):
-        found += session.retrying(lambda node=node: ask(node)).groups  # type: ignore[misc]
+    for response in each_broker(session, ask, silent):
+        found += response.groups
     found.sort(key=lambda group: group.group_id)
     return found
 

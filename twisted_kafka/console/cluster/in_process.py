@@ -1,45 +1,34 @@
 """Questions to this broker without a socket.
 
-A request takes the path of any client's: the request queue, a handler, the gate of KafkaApis, the authorizer, quotas, metrics and
-the access log. Only the bytes do not leave the process. So a user of the console may do what the same user may do with a client.
+A request takes the path of any client's (``server/inner_requests.py``); only the bytes do not leave the process. So a user of the
+console may do what the same user may do with a client. What another broker leads or coordinates, this one asks it for.
 """
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
-
-from twisted.logger import Logger
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from twisted_kafka.client.node_api_versions import NodeApiVersions
+from twisted_kafka.console.cluster.other_brokers import Asker, OtherBrokers
 from twisted_kafka.console.cluster.problems import CommandError, TryAgainError
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
-from twisted_kafka.network.requests.request import SEND, START_THROTTLING, Request, ThrottlingResponse
-from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
-from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.protocol.api import ApiKey, response_class
 from twisted_kafka.protocol.compiler.codec import Message
-from twisted_kafka.protocol.compiler.wire import join
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.headers import parse_response_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersion
+from twisted_kafka.server.inner_requests import InnerRequests, QueueFullError, Serving
 from twisted_kafka.system import machine
-from twisted_kafka.timing.clock import IClock
-
-if TYPE_CHECKING:
-    from twisted_kafka.network.loop.processor import Processor
 
 CLIENT_ID: Final = "twisted-kafka-console"
 """The client id of all requests of the console: quotas and the access log know it by that."""
 TIMEOUT_S: Final = 10.0
 """The longest time of one operation with its retries."""
-
-_SIZE_BYTES: Final = 4
-
-_log = Logger()
 
 
 _Kept = TypeVar("_Kept")
@@ -75,29 +64,28 @@ class LocalBroker(NamedTuple):
     """What sessions in process need of this broker."""
 
     node_id: Callable[[], int]
-    channel: RequestChannel
+    serving: Serving
     served: Callable[[], Mapping[int, tuple[int, int]]]
     """The versions of each API that ApiVersions reports."""
-    observers: Sequence[IRequestObserver]
     listener: tuple[str, str]
     """The name and the security protocol of a listener: its addresses of brokers are in the answers to Metadata."""
-    clock: IClock
+    others: OtherBrokers
     state: Callable[[], tuple[object, ...] | None]
     """The objects that decide which topics a user sees; None if their changes cannot be seen."""
     kept: KeptResults
 
     def session(self, principal: KafkaPrincipal, client_address: str, timeout_s: float = TIMEOUT_S) -> Session:
         """Return a session of this principal, which comes from this IP address. It costs nothing until it asks."""
-        return Session(InProcess(self, principal, client_address), self.clock, timeout_s)
+        return Session(InProcess(self, principal, client_address), self.serving.clock, timeout_s)
 
 
 _numbers = itertools.count(1)
 
 
 class InProcess:
-    """One client's requests to this broker, without a connection. It blocks; other threads bring the answers.
+    """One client's requests to this broker, and through it to the others, without a connection.
 
-    To the request channel it is the processor that owns the client's connection.
+    It blocks; other threads bring the answers.
     """
 
     def __init__(self, broker: LocalBroker, principal: KafkaPrincipal, client_address: str) -> None:
@@ -110,20 +98,15 @@ class InProcess:
             ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in broker.served().items()
         )
         self._correlation_ids = itertools.count(1)
-        self._answers: dict[Request, Future[bytes | None]] = {}
-        self._unmuted = machine.Condition()
-        self._throttles = 0
-
-    # For a session.
+        self._inner = InnerRequests(broker.serving, self._connection)
+        self._asker = Asker(principal, client_address, CLIENT_ID)
 
     def close(self) -> None:
         """Close the connection for the handlers, which release its state."""
-        self._connection.is_closed = True
-        if self._connection.on_closed is not None:
-            self._broker.channel.send_callback(self._connection.on_closed)
+        self._inner.close()
 
     def know(self, brokers: Mapping[int, Any]) -> None:
-        """Take the brokers of the cluster: only this one is asked."""
+        """Take the brokers of the cluster: this broker knows where they are."""
 
     def forget(self, node: int | None) -> None:
         """There is no connection to close."""
@@ -137,18 +120,19 @@ class InProcess:
 
     def ask(self, request: Message, node: int | None, latest: int | None, left_s: float) -> Any:
         """Return the response. Raises CommandError, or TryAgainError after ``left_s``."""
-        if node not in (None, self._broker.node_id()):
-            raise CommandError(f"only broker {node} can answer this: use its console, or the command with -b and its address")
         try:
             version = self._versions.usable(request, latest)
         except UnsupportedVersionError:
             raise CommandError(f"this broker does not serve {ApiKey(request.KEY).title}") from None
-        self._wait_until_unmuted(left_s)
+        if node not in (None, self._broker.node_id()):
+            return self._broker.others.ask(node, request, version, self._asker, left_s)
+        if not self._inner.wait_until_unmuted(left_s):
+            raise TryAgainError(f"a quota holds the console's requests back: see the quotas of {self._connection.principal}")
         pending, future = self._queue(request, version)
         try:
             body = machine.result_of(future, left_s)
         except TimeoutError:
-            self._give_up(pending)
+            self._inner.give_up(pending)
             raise TryAgainError(f"the broker has not answered {ApiKey(request.KEY).title} within {left_s:g} s") from None
         if body is None:
             raise CommandError(f"the broker refused {ApiKey(request.KEY).title}: its log has the reason")
@@ -169,59 +153,7 @@ class InProcess:
 
     def _queue(self, request: Message, version: int) -> "tuple[Request, Future[bytes | None]]":
         context = RequestContext(request.KEY, version, next(self._correlation_ids), CLIENT_ID, self._connection)
-        owner = cast("Processor", self)  # the channel calls only the methods below
-        pending = Request(context, request.encode(version), 0, owner, self._broker.clock.monotonic_ns())
-        future: Future[bytes | None] = Future()
-        self._answers[pending] = future
-        if not self._broker.channel.send_request(pending):
-            del self._answers[pending]
-            raise TryAgainError("the broker's request queue is full")
-        self._broker.channel.wake_handler()
-        return pending, future
-
-    def _wait_until_unmuted(self, timeout_s: float) -> None:
-        with self._unmuted:
-            if not self._unmuted.wait_for(lambda: not self._throttles, timeout_s):
-                raise TryAgainError(f"a quota holds the console's requests back: see the quotas of {self._connection.principal}")
-
-    def _give_up(self, pending: Request) -> None:
-        self._answers.pop(pending, None)
-        if pending.context.give_up is not None:
-            self._broker.channel.send_callback(pending.context.give_up)
-
-    # For the request channel, from any thread.
-
-    def append_response(self, response: Request | ThrottlingResponse) -> None:
-        """Take a response, as a processor does."""
-        if isinstance(response, ThrottlingResponse):
-            with self._unmuted:
-                self._throttles += 1 if response.response_kind == START_THROTTLING else -1
-                self._unmuted.notify_all()
-            return
-        now_ns = self._broker.clock.monotonic_ns
-        response.response_dequeued_ns = now_ns()
-        future = self._answers.pop(response, None)
         try:
-            body = join(list(response.parts)) if response.response_kind == SEND and future is not None else None
-        except (OSError, EOFError) as error:
-            _log.warn("The console could not read records from the log: {error}", error=error)
-            body = None
-        response.parts = ()
-        response.sent_ns = now_ns()
-        for observer in self._broker.observers:
-            try:
-                observer.request_completed(response)
-            except Exception:  # noqa: BLE001 an observer's failure must not affect the client
-                _log.failure("An observer of completed requests failed")
-        if future is not None:
-            future.set_result(None if body is None else body[_SIZE_BYTES:])
-
-    def wake_for_responses(self) -> None:
-        """Responses are taken at once."""
-
-    def request_queue_drained(self) -> None:
-        """A full queue is an error for the caller: nothing waits for room."""
-
-    def has_channel(self, connection: ConnectionInfo) -> bool:
-        """Whether the client still waits."""
-        return connection is self._connection and not connection.is_closed
+            return self._inner.queue(context, request.encode(version), 0)
+        except QueueFullError:
+            raise TryAgainError("the broker's request queue is full") from None

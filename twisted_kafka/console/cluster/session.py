@@ -230,6 +230,24 @@ class Session:
         return max(1.0, (self._deadline_ns - self._clock.monotonic_ns()) / 1e9)
 
 
+def each_broker(session: Session, ask: Callable[[int], _T], silent: list[CommandError] | None = None) -> list[_T]:
+    """Return the answers of the brokers of the last metadata, by id. With ``silent`` it gets the errors of those without one.
+
+    Raises CommandError; with ``silent`` only if no broker answers.
+    """
+    found: list[_T] = []
+    for node in sorted(session.brokers):
+        try:
+            found.append(session.retrying(lambda node=node: ask(node)))  # type: ignore[misc]
+        except CommandError as error:
+            if silent is None:
+                raise
+            silent.append(error)
+    if silent and not found:
+        raise silent[0]
+    return found
+
+
 def _matching(topics: Sequence[MetadataResponseTopic], names: Sequence[str]) -> list[MetadataResponseTopic]:
     found: dict[str, MetadataResponseTopic] = {}
     for name in names:

@@ -83,14 +83,15 @@ def groups(session: Session, asked: Asked, *, kinds: Sequence[str] = (), states:
 
     Raises CommandError, and ValueError for another order.
     """
+    silent: list[CommandError] = []
     found = [
         each
-        for each in listed(session)
+        for each in listed(session, silent=silent)
         if asked.finds(each.group_id)
         and (not kinds or each.group_type.lower() in kinds)
         and (not states or each.group_state in states)
     ]
-    page = paged(found, asked, _ORDERS)
+    page = paged(found, asked, _ORDERS, f"because {silent[0]}" if silent else "")
     return page.of(*_rows(session, page.items))
 
 

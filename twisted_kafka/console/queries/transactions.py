@@ -7,7 +7,7 @@ from typing import Any, Final
 from twisted_kafka.console.cluster.coordinators import TRANSACTION, ask_coordinator
 from twisted_kafka.console.cluster.offsets import by_topic, partition_answers
 from twisted_kafka.console.cluster.problems import CommandError, problem, unknown
-from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.cluster.session import Session, each_broker
 from twisted_kafka.console.queries.paging import Asked, Page, paged
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transaction_admin import (
@@ -81,23 +81,27 @@ class Hanging:
 
 def transactions(session: Session, asked: Asked, *, states: Sequence[str] = ()) -> Page[TransactionName]:
     """Return a page of transactional ids, sorted by ``name``, ``state`` or ``producer_id``. Raises CommandError."""
-    found = listed(session, ListTransactionsRequest(state_filters=list(states)))
-    return paged([each for each in found if asked.finds(each.transactional_id)], asked, _ORDERS)
+    silent: list[CommandError] = []
+    found = listed(session, ListTransactionsRequest(state_filters=list(states)), silent)
+    stopped = f"because {silent[0]}" if silent else ""
+    return paged([each for each in found if asked.finds(each.transactional_id)], asked, _ORDERS, stopped)
 
 
-def listed(session: Session, request: ListTransactionsRequest) -> list[TransactionName]:
-    """Return the transactional ids of all brokers, by id. Raises CommandError; ValueError for an unknown state."""
+def listed(session: Session, request: ListTransactionsRequest, silent: list[CommandError] | None = None) -> list[TransactionName]:
+    """Return the transactional ids of all brokers, by id. With ``silent`` it gets the errors of brokers whose ids are missing.
+
+    Raises CommandError, with ``silent`` only if no broker answers; ValueError for an unknown state.
+    """
     found: list[TransactionName] = []
 
-    def ask(node: int) -> Any:
+    def ask(node: int) -> tuple[int, Any]:
         response = session.ask(request, node)
         if response.error_code:
             raise problem("transactions", response.error_code)
-        return response
+        return node, response
 
     session.retrying(lambda: session.metadata([]))
-    for node in sorted(session.brokers):
-        response = session.retrying(lambda node=node: ask(node))  # type: ignore[misc]
+    for node, response in each_broker(session, ask, silent):
         if response.unknown_state_filters:
             raise ValueError(f"unknown state {response.unknown_state_filters[0]!r}: Ongoing, PrepareCommit, CompleteAbort are some")
         found += [

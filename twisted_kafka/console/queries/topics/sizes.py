@@ -30,11 +30,21 @@ def extent(session: Session, partitions: Sequence[TopicPartition]) -> Extent:
         return Extent(offsets_at(session, partitions, EARLIEST), offsets_at(session, partitions, LATEST))
     first: dict[TopicPartition, int] = {}
     end: dict[TopicPartition, int] = {}
+    silent: set[int] = set()  # asking each for every topic would take too long
     for name, indexes in by_topic(partitions).items():
-        mine = [TopicPartition(name, index) for index in indexes]
-        with suppress(CommandError):
-            first |= offsets_at(session, mine, EARLIEST)
-            end |= offsets_at(session, mine, LATEST)
+        try:
+            leaders = session.by_leader([TopicPartition(name, index) for index in indexes])
+        except CommandError:
+            continue
+        for leader, mine in leaders.items():
+            if leader in silent:
+                continue
+            try:
+                first |= offsets_at(session, mine, EARLIEST)
+                end |= offsets_at(session, mine, LATEST)
+            except CommandError as error:
+                if error.code is None:
+                    silent.add(leader)
     return Extent(first, end)
 
 

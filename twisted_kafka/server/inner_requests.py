@@ -1,0 +1,136 @@
+"""Requests that come over no connection of their own: from this broker's console, or in an Envelope of another broker.
+
+Such a request takes the path of any client's: the request queue, a handler, the gate of KafkaApis, the authorizer, quotas, metrics
+and the access log.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from twisted.logger import Logger
+
+from twisted_kafka.network.requests.request import SEND, START_THROTTLING, Request, ThrottlingResponse
+from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
+from twisted_kafka.network.requests.request_observer import IRequestObserver
+from twisted_kafka.protocol.compiler.wire import join
+from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.system import machine
+from twisted_kafka.timing.clock import IClock
+
+if TYPE_CHECKING:
+    from twisted_kafka.network.loop.processor import Processor
+
+_SIZE_BYTES: Final = 4
+
+_log = Logger()
+
+
+class QueueFullError(Exception):
+    """The request queue has no room."""
+
+
+class Serving(NamedTuple):
+    """The parts of a broker that serve requests."""
+
+    channel: RequestChannel
+    observers: Sequence[IRequestObserver]
+    clock: IClock
+
+
+class InnerRequests:
+    """The requests of one client without a connection. To the request channel it is the processor that owns the connection."""
+
+    def __init__(self, serving: Serving, connection: ConnectionInfo) -> None:
+        self._serving = serving
+        self._connection = connection
+        self._answers: dict[Request, Future[bytes | None]] = {}
+        self._unmuted = machine.Condition()
+        self._throttles = 0
+        self._held: Callable[[], object] | None = None
+
+    def close(self) -> None:
+        """Close the connection for the handlers, which release its state."""
+        self._connection.is_closed = True
+        if self._connection.on_closed is not None:
+            self._serving.channel.send_callback(self._connection.on_closed)
+
+    def queue(self, context: RequestContext, data: Buffer, body_offset: int) -> "tuple[Request, Future[bytes | None]]":
+        """Queue a request; return it and the future of the response with its header, None if the broker refuses to answer.
+
+        Raises QueueFullError.
+        """
+        owner = cast("Processor", self)  # the channel calls only the methods below
+        request = Request(context, data, body_offset, owner, self._serving.clock.monotonic_ns())
+        future: Future[bytes | None] = Future()
+        self._answers[request] = future
+        if not self._serving.channel.send_request(request):
+            del self._answers[request]
+            raise QueueFullError
+        self._serving.channel.wake_handler()
+        return request, future
+
+    def give_up(self, request: Request) -> None:
+        """Wait no longer for a response."""
+        self._answers.pop(request, None)
+        if request.context.give_up is not None:
+            self._serving.channel.send_callback(request.context.give_up)
+
+    def wait_until_unmuted(self, timeout_s: float) -> bool:
+        """Wait until no quota holds the client back; return whether that was in time."""
+        with self._unmuted:
+            return self._unmuted.wait_for(lambda: not self._throttles, timeout_s)
+
+    def when_unmuted(self, action: Callable[[], object]) -> None:
+        """Call ``action``, one at a time, as soon as no quota holds the client back: now, or on the thread that ends it."""
+        with self._unmuted:
+            if self._throttles:
+                self._held = action
+                return
+        action()
+
+    # For the request channel, from any thread.
+
+    def append_response(self, response: Request | ThrottlingResponse) -> None:
+        """Take a response, as a processor does."""
+        if isinstance(response, ThrottlingResponse):
+            self._mute(1 if response.response_kind == START_THROTTLING else -1)
+            return
+        now_ns = self._serving.clock.monotonic_ns
+        response.response_dequeued_ns = now_ns()
+        future = self._answers.pop(response, None)
+        try:
+            body = join(list(response.parts)) if response.response_kind == SEND and future is not None else None
+        except (OSError, EOFError) as error:
+            _log.warn("Records of an answer without a connection could not be read from the log: {error}", error=error)
+            body = None
+        response.parts = ()
+        response.sent_ns = now_ns()
+        for observer in self._serving.observers:
+            try:
+                observer.request_completed(response)
+            except Exception:  # noqa: BLE001 an observer's failure must not affect the client
+                _log.failure("An observer of completed requests failed")
+        if future is not None:
+            future.set_result(None if body is None else body[_SIZE_BYTES:])
+
+    def _mute(self, change: int) -> None:
+        held = None
+        with self._unmuted:
+            self._throttles += change
+            self._unmuted.notify_all()
+            if not self._throttles:
+                held, self._held = self._held, None
+        if held is not None:
+            held()
+
+    def wake_for_responses(self) -> None:
+        """Responses are taken at once."""
+
+    def request_queue_drained(self) -> None:
+        """A full queue is an error for the caller: nothing waits for room."""
+
+    def has_channel(self, connection: ConnectionInfo) -> bool:
+        """Whether the client still waits."""
+        return connection is self._connection and not connection.is_closed
