@@ -72,7 +72,7 @@ def test_groups_and_offsets_survive_a_restart(tmp_path: Path, clock: ManualClock
     broker.lead(epoch=1)
     listed: Any = broker.groups.list_groups((), ())
     error, listings = listed
-    assert (error, len(listings), {one.state for one in listings}) == (0, 20, {"Stable"})
+    assert (error, len(listings), {one.group_state for one in listings}) == (0, 20, {"Stable"})
     for index in range(20):
         group_id = f"group-{index}"
         answer: Any = broker.groups.fetch_offsets(OffsetFetch(Sender(group_id), None, False))
@@ -82,7 +82,7 @@ def test_groups_and_offsets_survive_a_restart(tmp_path: Path, clock: ManualClock
     clock.advance_ms(10_001)
     broker.timer.expire_due()
     broker.scheduler.run_due()
-    assert {one.state for one in broker.groups.list_groups((), ())[1]} == {"Empty"}
+    assert {one.group_state for one in broker.groups.list_groups((), ())[1]} == {"Empty"}
     broker.stop()
 
 

@@ -143,7 +143,7 @@ def run(seed: int, members: list[Any], spare: list[Any], steps: int, settings: d
         look(members)
         bench.advance(1000)
     assert sorted(part for member in members for part in member.used) == sorted(parts)
-    states = {listing.state for listing in bench.groups.list_groups((), ())[1]}
+    states = {listing.group_state for listing in bench.groups.list_groups((), ())[1]}
     assert states == {"Stable"}
     return bench
 

@@ -378,7 +378,7 @@ class Cluster:
         """Return the states of the groups with offsets; one whose last transaction was aborted may be known to one broker only."""
         state = self.log.states[-1]
         known = {group_id for group_id, _ in state.committed}
-        return {each.group_id: each.state for each in self.brokers[0].groups.list_groups((), ())[1] if each.group_id in known}
+        return {each.group_id: each.group_state for each in self.brokers[0].groups.list_groups((), ())[1] if each.group_id in known}
 
     def offsets(self, bench: Bench, group_id: str) -> dict[TopicPartition, int]:
         answer: Any = bench.groups.fetch_offsets(OffsetFetch(Sender(group_id), None))

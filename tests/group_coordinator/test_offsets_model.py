@@ -153,7 +153,7 @@ class Comparison:
             assert self.fetched(group, PARTITIONS, False) == {each: offsets.get(each) for each in PARTITIONS}
             assert self.fetched(group, PARTITIONS, True) == stable
             assert self.fetched(group, None, True) == {each: stable[each] for each in offsets}
-        listed = {listing.group_id: listing.state for listing in bench.groups.list_groups((), ())[1]}
+        listed = {listing.group_id: listing.group_state for listing in bench.groups.list_groups((), ())[1]}
         assert listed == dict.fromkeys(model.groups, "Empty")
         bench.clock.advance_ms(1000)  # the gauges are counted anew each second
         value = bench.metrics.value

@@ -202,7 +202,9 @@ def test_groups_of_other_types_keep_their_ids() -> None:
         share.ask("m", 0, ["t"], group_id="classic")
     assert share.described("classic").error_message == "Group classic is not a share group."
     listings = groups.list_groups((), ("share",))[1]
-    assert [(each.group_id, each.protocol_type, each.state, each.type) for each in listings] == [(G, "share", "Stable", "share")]
+    assert [(each.group_id, each.protocol_type, each.group_state, each.group_type) for each in listings] == [
+        (G, "share", "Stable", "share")
+    ]
     assert groups.list_groups(("empty",), ("share",))[1] == []
 
 

@@ -169,7 +169,7 @@ def test_groups_of_other_types_keep_their_ids() -> None:
         streams.join("m", group_id="classic")
     assert streams.described("classic").error_message == "Group classic is not a streams group."
     listings = groups.list_groups((), ("streams",))[1]
-    assert [(each.group_id, each.protocol_type, each.state, each.type) for each in listings] == [
+    assert [(each.group_id, each.protocol_type, each.group_state, each.group_type) for each in listings] == [
         (G, "streams", "Stable", "streams")
     ]
     assert groups.list_groups(("empty",), ("streams",))[1] == []

@@ -198,5 +198,5 @@ def simulate(seed: int) -> None:
     standby = Counter(task for member in members for task in member.used["standby"])
     has_others = len({member.process_id for member in members}) > 1
     assert standby == Counter({task: 1 for task in every if task[0] == "0" and has_others})
-    assert {listing.state for listing in bench.groups.list_groups((), ())[1]} == {"Stable"}
+    assert {listing.group_state for listing in bench.groups.list_groups((), ())[1]} == {"Stable"}
     bench.groups.shutdown()

@@ -54,14 +54,16 @@ class GroupQueries:
             known = {group.group_id for group in groups}
             # Only an empty group is deleted.
             listings.extend(
-                group.listing()._replace(state=EMPTY.value)
+                group.listing()._replace(group_state=EMPTY.value)
                 for group_id, group in before.items()
                 if group is not None and group_id not in known
             )
         if not states and not types:
             return listings
         return [
-            each for each in listings if (not states or each.state.lower() in states) and (not types or each.type.lower() in types)
+            each
+            for each in listings
+            if (not states or each.group_state.lower() in states) and (not types or each.group_type.lower() in types)
         ]
 
     def counts(self) -> GroupCounts:

@@ -44,12 +44,12 @@ class LeftMember(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """One group in ListGroups."""
+    """One group in ListGroups, with the names of its message's fields."""
 
     group_id: str
     protocol_type: str
-    state: str
-    type: str
+    group_state: str
+    group_type: str
 
 
 class MemberDescription(NamedTuple):

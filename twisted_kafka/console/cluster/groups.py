@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from twisted_kafka.console.cluster.coordinators import GROUP, coordinators_of
@@ -95,7 +96,7 @@ def listed(
     session.metadata([])
     for response in each_broker(session, ask, silent):
         found += response.groups
-    found.sort(key=lambda group: group.group_id)
+    found.sort(key=attrgetter("group_id"))
     return found
 
 

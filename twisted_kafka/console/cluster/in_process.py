@@ -16,13 +16,13 @@ from twisted_kafka.console.cluster.problems import CommandError, TryAgainError
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request import Request
-from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey, response_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.headers import parse_response_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersion
-from twisted_kafka.server.inner_requests import InnerRequests, QueueFullError, Serving
+from twisted_kafka.server.inner_requests import InnerConnection, InnerRequests, QueueFullError, Serving
 from twisted_kafka.system import machine
 
 CLIENT_ID: Final = "twisted-kafka-console"
@@ -91,7 +91,8 @@ class InProcess:
     def __init__(self, broker: LocalBroker, principal: KafkaPrincipal, client_address: str) -> None:
         self._broker = broker
         name, protocol = broker.listener
-        self._connection = ConnectionInfo(f"console-{next(_numbers)}", name, protocol, client_address)
+        self._connection = InnerConnection(f"console-{next(_numbers)}", name, protocol, client_address)
+        self._connection.groups = []
         self._connection.principal = principal
         self._connection.software_name = CLIENT_ID
         self._versions = NodeApiVersions(
@@ -136,7 +137,10 @@ class InProcess:
             raise TryAgainError(f"the broker has not answered {ApiKey(request.KEY).title} within {left_s:g} s") from None
         if body is None:
             raise CommandError(f"the broker refused {ApiKey(request.KEY).title}: its log has the reason")
-        return response_class(request.KEY).decode(body, version, parse_response_header(request.KEY, version, body)[1])
+        response: Any = response_class(request.KEY).decode(body, version, parse_response_header(request.KEY, version, body)[1])
+        if request.KEY == ApiKey.LIST_GROUPS:
+            response.groups = self._connection.groups
+        return response
 
     def derived(self, request: Message, convert: Callable[[Any], _Kept], left_s: float) -> _Kept:
         """Return ``convert`` of the response, or the result for the same user and state of the broker."""

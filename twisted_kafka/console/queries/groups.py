@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 from twisted_kafka.console.cluster.groups import (
@@ -27,7 +28,7 @@ MOST_PARTITIONS: Final = 2_000
 """Most partitions of a page whose lag is computed, and most of one group that are listed."""
 
 _ORDERS: Final[Mapping[str, Callable[[ListedGroup], Any]]] = {
-    "name": lambda each: each.group_id,
+    "name": attrgetter("group_id"),
     "kind": lambda each: (each.group_type, each.group_id),
     "state": lambda each: (each.group_state, each.group_id),
 }
