@@ -9,6 +9,8 @@ import pytest
 import twisted_kafka
 from tests.support.console import make_topic, session_in, write
 from tests.support.eventually import eventually
+from twisted_kafka.console.actions.offsets import ResetOffsets
+from twisted_kafka.console.cluster.groups import listed
 from twisted_kafka.console.cluster.in_process import MOST_KEPT, KeptResults
 from twisted_kafka.console.cluster.problems import CommandError, TryAgainError
 from twisted_kafka.console.cluster.record_forms import Written
@@ -81,6 +83,13 @@ def test_an_api_of_the_controller_is_refused(guarded: twisted_kafka.Broker) -> N
 def test_a_broker_that_is_not_there(guarded: twisted_kafka.Broker) -> None:
     with pytest.raises(TryAgainError, match="broker 77 is not there"):
         session_in(guarded, "root").ask(ApiVersionsRequest(), 77)
+
+
+def test_groups_pass_every_gate_though_not_as_bytes(guarded: twisted_kafka.Broker) -> None:
+    root = session_in(guarded, "root")
+    ResetOffsets("billing", ("secret",), "earliest").do(root)
+    assert [(each.group_id, each.group_state, each.group_type) for each in listed(root)] == [("billing", "Empty", "classic")]
+    assert listed(session_in(guarded, "alice")) == []
 
 
 def test_a_wait_ends(guarded: twisted_kafka.Broker) -> None:

@@ -17,7 +17,7 @@ from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import InvalidRequestError, KafkaError
 from twisted_kafka.security.authorizer.acl_binding import AclBinding, AclBindingFilter, ResourcePattern
-from twisted_kafka.security.authorizer.acl_index import AclIndex, Entries
+from twisted_kafka.security.authorizer.acl_index import AclIndex, Decisions, Entries
 from twisted_kafka.security.authorizer.acl_store import AclStore, AclStoreError, Change
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.security.authorizer.audit_log import AuditLog
@@ -97,12 +97,20 @@ class AclAuthorizer:
         # Taken before the index is read: a change replaces it after the index, so no permission outlives its ACLs.
         remembered = self._remembered
         remembers = len(actions) <= REMEMBERED_AT_ONCE_MAX
+        is_super_user = principal[:2] in self._super_users
+        allows_others = self._allows_others
+        decisions: Decisions | None = None
         results = []
         for operation, resource_type, name, logs_denied in actions:
             asked = (principal, host, operation, resource_type, name)
-            allowed = asked in remembered
+            allowed = remembers and asked in remembered
             if not allowed:
-                allowed = self._decide(principal, host, operation, resource_type, name)
+                allowed = is_super_user
+                if not is_super_user:
+                    if decisions is None:
+                        decisions = self._index.decisions(str(principal), host)
+                    found = decisions.decide(operation, resource_type, name)
+                    allowed = allows_others if found is None else found
                 if allowed and remembers and len(name) <= REMEMBERED_NAME_MAX:
                     if len(remembered) >= REMEMBERED_MAX:
                         remembered.clear()
@@ -114,14 +122,6 @@ class AclAuthorizer:
                 audit.allowed(context, operation, resource_type, name)
             results.append(allowed)
         return results
-
-    def _decide(
-        self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource_type: ResourceType, name: str
-    ) -> bool:
-        if principal[:2] in self._super_users:
-            return True
-        found = self._index.decide(str(principal), host, operation, resource_type, name)
-        return self._allows_others if found is None else found
 
     def authorize_by_resource_type(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Decide (``IAuthorizer``)."""

@@ -6,7 +6,7 @@ whole.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from twisted_kafka.security.authorizer.acl_binding import AccessControlEntry, ResourcePattern
@@ -116,40 +116,13 @@ class AclIndex:
             if not self._networks[host]:
                 del self._networks[host]
 
-    def matching(self, resource_type: ResourceType, name: str) -> Iterator[_ByPrincipal]:
-        """Yield the entries of each pattern that matches a resource, by principal."""
-        literal = self._literal[resource_type]
-        for each in (name, WILDCARD):
-            found = literal.get(each)
-            if found is not None:
-                yield found
-        prefixed = self._prefixed[resource_type]
-        for length in self._lengths[resource_type]:
-            if length > len(name):
-                return
-            found = prefixed.get(name[:length])
-            if found is not None:
-                yield found
+    def decisions(self, principal: str, host: str) -> "Decisions":
+        """Return what decides for one principal at one host, for one request."""
+        return Decisions(principal, normal_host(host), self._literal, self._prefixed, self._lengths)
 
     def decide(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str) -> bool | None:
-        """Return whether the entries allow the operation; None if no entry is about the resource.
-
-        A denial goes before any permission. Entries of other principals and hosts are about the resource, too.
-        """
-        host = normal_host(host)
-        implying = IMPLYING[operation]
-        is_known = is_allowed = False
-        for by_principal in self.matching(resource_type, name):
-            is_known = True
-            for who in (principal, WILDCARD_PRINCIPAL):
-                for entry in by_principal.get(who, ()):
-                    if entry.host not in (WILDCARD, host) and not (is_network(entry.host) and is_in_network(host, entry.host)):
-                        continue
-                    if entry.permission_type is PermissionType.ALLOW:
-                        is_allowed = is_allowed or entry.operation in implying
-                    elif entry.operation in (operation, AclOperation.ALL):
-                        return False
-        return is_allowed if is_known else None
+        """Return whether the entries allow the operation; None if no entry is about the resource."""
+        return self.decisions(principal, host).decide(operation, resource_type, name)
 
     def decide_by_type(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, *, allows_others: bool
@@ -184,6 +157,88 @@ class AclIndex:
             for what in (operation, AclOperation.ALL)
         )
         return [each for each in found if each is not None]
+
+
+class Decisions:
+    """Decides for one principal at one host. It looks at a pattern's entries once, however many resources the pattern matches.
+
+    A denial goes before any permission. Entries of other principals and hosts are about the resource, too.
+    """
+
+    def __init__(
+        self,
+        principal: str,
+        host: str,
+        literal: Mapping[ResourceType, Mapping[str, _ByPrincipal]],
+        prefixed: Mapping[ResourceType, Mapping[str, _ByPrincipal]],
+        lengths: Mapping[ResourceType, tuple[int, ...]],
+    ) -> None:
+        """``host`` is in its normal form. The tables are those of the index, which may change meanwhile."""
+        self._principals = principal, WILDCARD_PRINCIPAL
+        self._host = host
+        self._tables = literal, prefixed, lengths
+        self._asked: tuple[AclOperation, ResourceType] | None = None
+        self._verdicts: dict[int, tuple[_ByPrincipal, bool | None]] = {}
+        """By the identity of a pattern's entries, which therefore stay in memory: denied, allowed, or None for neither."""
+
+    def decide(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool | None:
+        """Return whether the entries allow the operation; None if no entry is about the resource."""
+        asked = self._asked
+        if asked is None or asked[0] is not operation or asked[1] is not resource_type:
+            self._turn_to(operation, resource_type)
+        is_known = is_allowed = False
+        for found in self._matching(name):
+            is_known = True
+            verdict = self._verdict(found)
+            if verdict is False:
+                return False
+            is_allowed = is_allowed or bool(verdict)
+        return is_allowed if is_known else None
+
+    def _turn_to(self, operation: AclOperation, resource_type: ResourceType) -> None:
+        self._asked = operation, resource_type
+        self._verdicts.clear()
+        literal, prefixed, lengths = self._tables
+        self._literal, self._prefixed, self._lengths = literal[resource_type], prefixed[resource_type], lengths[resource_type]
+
+    def _matching(self, name: str) -> list[_ByPrincipal]:
+        """Return the entries of each pattern that matches a resource, by principal."""
+        found = []
+        literal, prefixed = self._literal, self._prefixed
+        if literal:
+            found = [each for each in (literal.get(name), literal.get(WILDCARD)) if each is not None]
+        for length in self._lengths:
+            if length > len(name):
+                break
+            by_principal = prefixed.get(name[:length])
+            if by_principal is not None:
+                found.append(by_principal)
+        return found
+
+    def _verdict(self, by_principal: _ByPrincipal) -> bool | None:
+        known = self._verdicts.get(id(by_principal))
+        if known is None:
+            known = self._verdicts[id(by_principal)] = by_principal, self._judged(by_principal)
+        return known[1]
+
+    def _judged(self, by_principal: _ByPrincipal) -> bool | None:
+        """Return False if an entry denies the operation, True if one allows it, and None otherwise."""
+        assert self._asked is not None
+        operation = self._asked[0]
+        implying = IMPLYING[operation]
+        verdict = None
+        for who in self._principals:
+            for entry in by_principal.get(who, ()):
+                if entry.host not in (WILDCARD, self._host) and not (
+                    is_network(entry.host) and is_in_network(self._host, entry.host)
+                ):
+                    continue
+                if entry.permission_type is not PermissionType.ALLOW:
+                    if entry.operation in (operation, AclOperation.ALL):
+                        return False
+                elif entry.operation in implying:
+                    verdict = True
+        return verdict
 
 
 def _type_key(resource_type: ResourceType, entry: AccessControlEntry) -> _TypeKey:
