@@ -1,20 +1,23 @@
 """The broker under test: its records, its requests and its faults, with real clients over TCP."""
 
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.eventually import eventually
+from tests.support.eventually import WAIT_S, eventually
 from twisted_kafka.broker.errors import StartError
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.coordinator import runtime
+from twisted_kafka.coordinator.loader import load_partition
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
+from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest, HeartbeatRequest, HeartbeatResponse
 from twisted_kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -70,7 +73,7 @@ def send(broker: Broker, *values: bytes, **settings: object) -> list[Any]:
     sender = producer(broker, **settings)
     for value in values:
         sender.produce("orders", value, on_delivery=lambda error, message: errors.append(error and error.name()))
-        sender.flush(20)
+        sender.flush(30)
     return errors
 
 
@@ -128,6 +131,20 @@ def test_waits_say_what_there_was_instead(broker: Broker) -> None:
         broker.requests.of("Fetch").where(topic="orders").wait_for(timeout_s=0.01)
 
 
+def test_a_broker_that_loads_the_groups_coordinates_none_yet(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_load = threading.Event()
+
+    def load(*arguments: Any) -> Any:
+        may_load.wait(WAIT_S)
+        return load_partition(*arguments)
+
+    monkeypatch.setattr(runtime, "load_partition", load)
+    broker.wait_for(lambda: broker.ask(FindCoordinatorRequest(key="g")).node_id, lambda seen: seen >= 0, "a leader")
+    assert broker.coordinator_id("g") == -1
+    may_load.set()
+    broker.wait_for(lambda: broker.coordinator_id("g"), lambda seen: seen == broker.broker_id, "a coordinator")
+
+
 def test_a_state_that_no_group_has_is_refused(broker: Broker) -> None:
     with pytest.raises(ValueError, match=r"^no group is ever 'stable': the states are Stable, Empty, Dead, "):
         broker.wait_for_group("g", "stable")
@@ -144,7 +161,7 @@ def test_a_group_is_waited_for(broker: Broker) -> None:
     settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
     consumer = confluent_kafka.Consumer(settings)
     consumer.subscribe(["orders"])
-    assert consumer.poll(20).value() == b"1"
+    assert consumer.poll(30).value() == b"1"
     broker.wait_for_group("g")
     consumer.commit(asynchronous=False)
     broker.wait_for_commit("g", "orders", 0, 1)
@@ -194,7 +211,7 @@ def test_a_delay_follows_the_broker_s_clock(broker: Broker) -> None:
         # The records are there before the answer waits.
         eventually(lambda: broker.clock.advance(hours=1) or broker.requests.of("Produce"))
         assert broker.requests.of("Produce")[0].answered_ms >= 3_600_000
-        assert sender.flush(20) == 0
+        assert sender.flush(30) == 0
 
 
 def test_an_answer_is_spoiled_throttled_or_right(broker: Broker) -> None:
@@ -289,8 +306,8 @@ def test_a_consumer_hears_of_the_error_of_its_partition(broker: Broker) -> None:
     consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "-"})
     with broker.faults.inject(api="Fetch", topic="orders", error="TOPIC_AUTHORIZATION_FAILED"):
         consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
-        assert consumer.poll(20).error().name() == "TOPIC_AUTHORIZATION_FAILED"
-    assert consumer.poll(20).value() == b"1"
+        assert consumer.poll(30).error().name() == "TOPIC_AUTHORIZATION_FAILED"
+    assert consumer.poll(30).value() == b"1"
     consumer.close()
 
 
@@ -317,7 +334,7 @@ def test_another_leader_is_claimed(broker: Broker) -> None:
         sender.produce("orders", b"1")
         broker.requests.of("Metadata").where(client_id="shop", topic="orders").wait_for(2)
         assert values(broker) == []
-    assert sender.flush(20) == 0
+    assert sender.flush(30) == 0
     assert values(broker) == [b"1"]
 
 
@@ -331,9 +348,9 @@ def test_a_full_disk_refuses_what_appends_and_keeps_what_is_there(broker: Broker
         admin = confluent_kafka_admin.AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         refused = admin.create_topics([confluent_kafka_admin.NewTopic("bills", 1)])["bills"]
         with pytest.raises(confluent_kafka.KafkaException, match="KAFKA_STORAGE_ERROR"):
-            refused.result(20)
+            refused.result(30)
         assert broker.topics() == ["orders"]
-    assert sender.flush(20) == 0
+    assert sender.flush(30) == 0
     assert (fault.fired > 0, values(broker)) == (True, [b"before", b"1"])
 
 
@@ -344,7 +361,7 @@ def test_a_stalled_disk_appends_when_it_works_again(broker: Broker) -> None:
         broker.wait_for(lambda: fault.fired, bool, "a stalled produce")
         assert (values(broker), len(broker.requests.of("Produce"))) == ([], 0)
         assert str(broker.faults) == "api=Produce disk=stalled: fired 1 of 1 times"
-    assert sender.flush(20) == 0
+    assert sender.flush(30) == 0
     assert values(broker) == [b"1"]
 
 
@@ -364,14 +381,14 @@ def test_what_a_stalled_disk_holds_is_stored_also_when_its_client_has_gone(broke
 def test_a_connection_alone_is_closed(broker: Broker) -> None:
     named, other = producer(broker, client_id="named"), producer(broker, client_id="other")
     named.produce("orders", b"1")
-    assert named.flush(20) == 0
+    assert named.flush(30) == 0
     # Of Produce alone: a client asks for metadata when it likes.
     with broker.faults.inject(api="Produce", connection=broker.requests.of("Produce").last.connection, close="before") as fault:
         other.produce("orders", b"2")
-        assert other.flush(20) == 0
+        assert other.flush(30) == 0
         assert fault.fired == 0
         named.produce("orders", b"3")
-        assert named.flush(20) == 0
+        assert named.flush(30) == 0
         assert fault.fired == 1
     assert values(broker) == [b"1", b"2", b"3"]
 

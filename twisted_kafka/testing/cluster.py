@@ -39,14 +39,13 @@ from twisted_kafka.testing.fault_rules.rules_file import Rules, checked_faults, 
 from twisted_kafka.testing.kafka import REQUEST_TIMEOUT_S, BrokerError, Kafka, check
 from twisted_kafka.testing.recorded.requests import Requests
 from twisted_kafka.testing.recorded.subjects import groups_of, partitions_of
-from twisted_kafka.testing.waiting import check_may_block
+from twisted_kafka.testing.waiting import WAIT_S, check_may_block
 from twisted_kafka.timing.clock import SystemClock
 
 __tracebackhide__ = True
 
 MAX_BROKERS: Final = 20
 _MOST_COPIES: Final = 3
-_WAIT_S: Final = 15.0
 _LISTENER: Final = "PLAINTEXT://127.0.0.1:{port}"
 _METADATA: Final = "metadata"
 _TRANSACTION: Final = 1
@@ -146,7 +145,7 @@ class Cluster(Kafka):
                     self._each[broker_id].start()
             self._is_starting = False
             self.settle()
-            self._wait(self._out_of_sync, lambda seen: not seen, "all replicas in sync", _WAIT_S)
+            self._wait(self._out_of_sync, lambda seen: not seen, "all replicas in sync", WAIT_S)
         except BaseException:
             self.stop()
             raise
@@ -303,7 +302,7 @@ class Cluster(Kafka):
     @override
     def leader(self, topic: str, partition: int = 0) -> Broker:
         self._check_known(topic, partition)
-        return self[self._led_by(topic, partition, _WAIT_S)]
+        return self[self._led_by(topic, partition, WAIT_S)]
 
     @override
     def coordinator(self, group: str) -> Broker:
@@ -313,7 +312,7 @@ class Cluster(Kafka):
             found[0] = self.coordinator_id(group)
             return found[0]
 
-        self._wait(coordinators, lambda seen: seen in self.brokers, f"a coordinator of group {group!r}", _WAIT_S)
+        self._wait(coordinators, lambda seen: seen in self.brokers, f"a coordinator of group {group!r}", WAIT_S)
         return self[found[0]]
 
     @override
@@ -326,7 +325,7 @@ class Cluster(Kafka):
             found[:] = [broker.controller_id() for broker in self._connected]
             return found
 
-        self._wait(controllers, lambda seen: len(set(seen)) == 1 and self._acts(seen[0]), "a controller", _WAIT_S)
+        self._wait(controllers, lambda seen: len(set(seen)) == 1 and self._acts(seen[0]), "a controller", WAIT_S)
         return self[found[0]]
 
     @override
@@ -359,7 +358,7 @@ class Cluster(Kafka):
         until it is in sync. Raises BrokerError and TimeoutError.
         """
         self._check_known(topic, partition)
-        old, state = self._led_by(topic, partition, _WAIT_S), self.partition_state(topic, partition)
+        old, state = self._led_by(topic, partition, WAIT_S), self.partition_state(topic, partition)
         replicas = list(state.replica_nodes)
         others = [each for each in replicas if each != old and each in state.isr_nodes and each in self.brokers]
         if to is None and not others:
@@ -372,17 +371,17 @@ class Cluster(Kafka):
             lambda: (list(self.partition_state(topic, partition).replica_nodes), self.isr_of(topic, partition)),
             lambda seen: seen[0] == wanted and new in seen[1],
             f"{topic}-{partition} on {wanted}",
-            _WAIT_S,
+            WAIT_S,
         )
         self.elect(topic, partition)
-        self._wait(lambda: self._led_by(topic, partition, _WAIT_S), lambda seen: seen == new, f"{new} as its leader", _WAIT_S)
+        self._wait(lambda: self._led_by(topic, partition, WAIT_S), lambda seen: seen == new, f"{new} as its leader", WAIT_S)
         return new
 
     def move_coordinator(self, group: str, to: int | None = None) -> int:
         """Make another running broker the coordinator of a group, as ``move_leader`` does; return its id."""
         partition = self.coordinator(group).embedded.partition_of_group(group)
         new = self.move_leader(GROUP_METADATA_TOPIC, partition, to)
-        self._wait(lambda: self.coordinator_id(group), lambda seen: seen == new, f"{new} as coordinator of {group!r}", _WAIT_S)
+        self._wait(lambda: self.coordinator_id(group), lambda seen: seen == new, f"{new} as coordinator of {group!r}", WAIT_S)
         return new
 
     def _reassign(self, topic: str, partition: int, replicas: list[int]) -> None:
@@ -393,7 +392,7 @@ class Cluster(Kafka):
         for found in answer.responses[0].partitions if answer.responses else ():
             check(found.error_code, f"{topic}-{partition} cannot move to {replicas}", found.error_message)
 
-    def wait_for_leader(self, topic: str, partition: int = 0, timeout_s: float = _WAIT_S) -> int:
+    def wait_for_leader(self, topic: str, partition: int = 0, timeout_s: float = WAIT_S) -> int:
         """Wait until all brokers report the same running leader of a partition; return its id. Raises TimeoutError."""
         check_may_block("kafka.wait_for_leader")
         return self._led_by(topic, partition, timeout_s)
@@ -428,7 +427,7 @@ class Cluster(Kafka):
         assert found[0] is not None
         return found[0]
 
-    def wait_for_isr(self, topic: str, partition: int, brokers: Iterable[int], timeout_s: float = _WAIT_S) -> None:
+    def wait_for_isr(self, topic: str, partition: int, brokers: Iterable[int], timeout_s: float = WAIT_S) -> None:
         """Wait until exactly these replicas of a partition are in sync. Raises TimeoutError, which says which were."""
         check_may_block("kafka.wait_for_isr")
         wanted = sorted(brokers)
@@ -449,7 +448,7 @@ class Cluster(Kafka):
         def agree(seen: list[_Seen]) -> bool:
             return all(each == seen[0] and connected <= set(each.brokers) <= set(self.brokers) for each in seen)
 
-        self._wait(lambda: [_seen_by(broker) for broker in self._connected], agree, "brokers that report the same", _WAIT_S)
+        self._wait(lambda: [_seen_by(broker) for broker in self._connected], agree, "brokers that report the same", WAIT_S)
 
     @property
     def _connected(self) -> list[Broker]:
@@ -533,5 +532,5 @@ class _Router:
             found[0] = int(self._cluster.any().ask(request).node_id)
             return found[0]
 
-        self._cluster.wait_for(look, lambda seen: seen in self._cluster.brokers, f"a coordinator of {transactional_id!r}", _WAIT_S)
+        self._cluster.wait_for(look, lambda seen: seen in self._cluster.brokers, f"a coordinator of {transactional_id!r}", WAIT_S)
         return self._cluster[found[0]]

@@ -101,7 +101,7 @@ from twisted_kafka.testing.recorded.recorder import RequestRecorder
 from twisted_kafka.testing.recorded.requests import Requests
 from twisted_kafka.testing.records import Headers, Record, Value, Values, batches_of, records_of
 from twisted_kafka.testing.snapshot import Snapshot, SnapshotError, first_line
-from twisted_kafka.testing.waiting import LOOK_S, Aio, check_may_block
+from twisted_kafka.testing.waiting import LOOK_S, WAIT_S, Aio, check_may_block
 
 __tracebackhide__ = True
 
@@ -109,7 +109,6 @@ REQUEST_TIMEOUT_S: Final = 30.0
 _FORKED: Final = "the broker runs in the process from which this one was forked: here, clients can use its bootstrap_servers"
 NOT_RUNNING: Final = "the broker does not run: start() it, or use it inside its with block, and a fixture in its own test"
 _TIMEOUT_MS: Final = int(REQUEST_TIMEOUT_S * 1000)
-_SETTLE_S: Final = 15.0
 _TOPIC_RESOURCE: Final = 2
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -406,7 +405,7 @@ class Kafka(abc.ABC):
 
     def _apply_config_changes(self) -> None:
         for broker in self.brokers.values():
-            broker.embedded.apply_config_changes(_SETTLE_S)
+            broker.embedded.apply_config_changes(WAIT_S)
 
     def partitions(self, topic: str) -> list[int]:
         """Return the numbers of a topic's partitions, sorted. Raises BrokerError."""
@@ -507,7 +506,7 @@ class Kafka(abc.ABC):
                 found[:] = [ErrorCode(each.error_code) for topic in answer.topics for each in topic.partitions]
                 return found
 
-            self._wait(commit, lambda codes: not set(codes) & set(_NO_COORDINATOR), f"a coordinator of group {group!r}", _SETTLE_S)
+            self._wait(commit, lambda codes: not set(codes) & set(_NO_COORDINATOR), f"a coordinator of group {group!r}", WAIT_S)
             for code in found:
                 why = "it has members, which commit themselves" if code == ErrorCode.UNKNOWN_MEMBER_ID else None
                 check(code, f"the offsets of group {group!r} cannot be set", why)
@@ -603,8 +602,12 @@ class Kafka(abc.ABC):
         return found
 
     def coordinator_id(self, group: str) -> int:
-        """Return the id of the broker that coordinates a group; -1 if none does yet."""
-        return int(self.any().ask(FindCoordinatorRequest(key=group)).node_id)
+        """Return the id of the broker that coordinates a group; -1 if none does yet, for example while it loads the groups."""
+        found = int(self.any().ask(FindCoordinatorRequest(key=group)).node_id)
+        if found not in self.brokers:
+            return -1
+        (told,) = self.brokers[found].ask(DescribeGroupsRequest(groups=[group])).groups
+        return -1 if told.error_code in _NO_COORDINATOR else found
 
     def lag(self, group: str, topic: str | None = None) -> int | None:
         """Return how many records a group still has to read, in one topic or in all topics that it has committed offsets of.
@@ -706,7 +709,7 @@ class Kafka(abc.ABC):
         def known() -> list[int]:
             return [len(broker.ask(wanted).resources) for broker in self.brokers.values()]
 
-        self._wait(known, is_there, "the ACLs everywhere", _SETTLE_S)
+        self._wait(known, is_there, "the ACLs everywhere", WAIT_S)
 
     def add_user(self, name: str, password: str) -> None:
         """Add a user for SASL/SCRAM, with SHA-256 and SHA-512, or give it another password. Raises BrokerError."""
@@ -731,7 +734,7 @@ class Kafka(abc.ABC):
         """The waits for an asyncio loop: ``await kafka.aio.wait_for_commit("g", "orders", 0, 3)``."""
         return Aio(self)
 
-    def wait_for(self, look: Callable[[], Any], is_there: Callable[[Any], bool], wanted: str, timeout_s: float = 10.0) -> None:
+    def wait_for(self, look: Callable[[], Any], is_there: Callable[[Any], bool], wanted: str, timeout_s: float = WAIT_S) -> None:
         """Wait until ``is_there(look())`` is true; check it after each request, too.
 
         Raises TimeoutError, which names ``wanted``, the last value of ``look``, and the last requests.
@@ -739,7 +742,7 @@ class Kafka(abc.ABC):
         check_may_block("kafka.wait_for")
         self._wait(look, is_there, wanted, timeout_s)
 
-    def wait_for_offset(self, topic: str, partition: int, offset: int, timeout_s: float = 10.0) -> None:
+    def wait_for_offset(self, topic: str, partition: int, offset: int, timeout_s: float = WAIT_S) -> None:
         """Wait until ``end_offset`` is at least ``offset``. Raises TimeoutError, which reports the last end offset."""
         check_may_block("kafka.wait_for_offset")
         check_whole("offset", offset)
@@ -750,14 +753,14 @@ class Kafka(abc.ABC):
             timeout_s,
         )
 
-    def wait_for_group(self, group: str, state: str = "Stable", timeout_s: float = 10.0) -> None:
+    def wait_for_group(self, group: str, state: str = "Stable", timeout_s: float = WAIT_S) -> None:
         """Wait until a group is in this state. Raises TimeoutError with its last state, and ValueError for an unknown state."""
         check_may_block("kafka.wait_for_group")
         check_state(state)
         self._wait(lambda: self.group_state(group), lambda seen: seen == state, f"group {group!r} {state}", timeout_s)
 
     def wait_for_share_group(
-        self, group: str, state: str = "Stable", timeout_s: float = 10.0, *, offsets: Mapping[tuple[str, int], int] | None = None
+        self, group: str, state: str = "Stable", timeout_s: float = WAIT_S, *, offsets: Mapping[tuple[str, int], int] | None = None
     ) -> None:
         """Wait until a share group is in this state, and has at least these ``offsets``, by topic and partition.
 
@@ -777,7 +780,7 @@ class Kafka(abc.ABC):
 
         self._wait(look, is_there, wanted, timeout_s)
 
-    def wait_for_streams_group(self, group: str, state: str = "Stable", timeout_s: float = 10.0) -> None:
+    def wait_for_streams_group(self, group: str, state: str = "Stable", timeout_s: float = WAIT_S) -> None:
         """Wait until a streams group is in this state.
 
         Raises TimeoutError with the last state, and ValueError for an unknown state.
@@ -787,7 +790,7 @@ class Kafka(abc.ABC):
         wanted = f"streams group {group!r} {state}"
         self._wait(lambda: self.streams_group(group).state, lambda seen: seen == state, wanted, timeout_s)
 
-    def wait_for_commit(self, group: str, topic: str, partition: int, offset: int, timeout_s: float = 10.0) -> None:
+    def wait_for_commit(self, group: str, topic: str, partition: int, offset: int, timeout_s: float = WAIT_S) -> None:
         """Wait until a group has committed at least this offset. Raises TimeoutError, which reports the committed offset."""
         check_may_block("kafka.wait_for_commit")
         check_whole("offset", offset)
@@ -798,7 +801,7 @@ class Kafka(abc.ABC):
             timeout_s,
         )
 
-    def wait_for_lag(self, group: str, most: int = 0, topic: str | None = None, timeout_s: float = 10.0) -> None:
+    def wait_for_lag(self, group: str, most: int = 0, topic: str | None = None, timeout_s: float = WAIT_S) -> None:
         """Wait until ``lag`` is at most ``most``. Raises TimeoutError, which reports the last lag."""
         check_may_block("kafka.wait_for_lag")
         check_whole("lag", most)

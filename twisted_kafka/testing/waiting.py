@@ -14,6 +14,9 @@ __tracebackhide__ = True
 
 LOOK_S: Final = 0.05
 """The interval of a wait's checks, besides the one after each request: a group also changes when time passes."""
+WAIT_S: Final = 30.0
+"""How long a wait may last without another limit. It ends as soon as its condition holds, so that only a failure takes so long. A
+busy machine may need seconds for what takes milliseconds."""
 
 _cancelled: contextvars.ContextVar[machine.Event | None] = contextvars.ContextVar("cancelled", default=None)
 

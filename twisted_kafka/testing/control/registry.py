@@ -7,7 +7,8 @@ from twisted_kafka.schema_registry.errors import RegistryError
 from twisted_kafka.testing.control.call import Call
 from twisted_kafka.testing.control.errors import ControlError, bad
 from twisted_kafka.testing.control.faults import fault_form
-from twisted_kafka.testing.control.waits import MAX_WAIT_S, USUAL_WAIT_S
+from twisted_kafka.testing.control.waits import MAX_WAIT_S
+from twisted_kafka.testing.waiting import WAIT_S
 
 MAX_REQUESTS: Final = 1000
 """An answer has at most this many requests."""
@@ -87,9 +88,9 @@ def clear_requests(call: Call) -> Any:
 
 
 def wait(call: Call) -> Any:
-    """Wait at most ``timeout_s`` (10) for at least ``count`` (1) ``requests``, selected like the query of GET."""
+    """Wait at most ``timeout_s`` (30) for at least ``count`` (1) ``requests``, selected like the query of GET."""
     given = call.given
-    timeout_s, count = given.take("timeout_s", float, USUAL_WAIT_S), given.number("count", 1)
+    timeout_s, count = given.take("timeout_s", float, WAIT_S), given.number("count", 1)
     filters = given.take("requests", dict, {})
     given.end()
     if not 0 <= timeout_s <= MAX_WAIT_S:

@@ -9,22 +9,22 @@ from twisted_kafka.testing.control.errors import ControlError, bad
 from twisted_kafka.testing.control.requests import selected
 from twisted_kafka.testing.control.target import Target
 from twisted_kafka.testing.groups import check_state
+from twisted_kafka.testing.waiting import WAIT_S
 
 MAX_WAIT_S: Final = 300.0
-USUAL_WAIT_S: Final = 10.0
 _LOOK_S: Final = 0.05
 _SHOWN_REQUESTS: Final = 20
 
 
 def wait(call: Call) -> Any:
-    """Wait at most ``timeout_s`` (10) for one of these conditions; return the final state as ``seen``.
+    """Wait at most ``timeout_s`` (30) for one of these conditions; return the final state as ``seen``.
 
     ``state`` of a ``group``; at least ``offset`` as the end of ``topic`` and ``partition``; at least ``committed`` by ``group`` for
     ``topic`` and ``partition``; at most ``lag`` of a ``group`` (in ``topic``); a running leader of the topic ``leader_of`` and
     ``partition``, whose id is ``seen``; at least ``count`` (1) ``requests``, selected like the query of GET /requests.
     """
     given = call.given
-    timeout_s = given.take("timeout_s", float, USUAL_WAIT_S)
+    timeout_s = given.take("timeout_s", float, WAIT_S)
     if not 0 <= timeout_s <= MAX_WAIT_S:
         raise bad(f"timeout_s is {timeout_s}: expected 0 to {MAX_WAIT_S:g}")
     chosen = [kind for kind in _CONDITIONS if given.has(kind)]

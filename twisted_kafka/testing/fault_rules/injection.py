@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 from typing_extensions import override
 
 from twisted_kafka.system import machine
-from twisted_kafka.testing.waiting import LOOK_S, Aio, check_may_block, is_cancelled
+from twisted_kafka.testing.waiting import LOOK_S, WAIT_S, Aio, check_may_block, is_cancelled
 from twisted_kafka.timing.clock import SystemClock
 
 __tracebackhide__ = True
@@ -201,7 +201,7 @@ class Fault(Generic[R]):
         """Whether it takes no further request."""
         return self._most is not None and self._taken >= self._most
 
-    def wait_for(self, fired: int = 1, timeout_s: float = 10.0) -> None:
+    def wait_for(self, fired: int = 1, timeout_s: float = WAIT_S) -> None:
         """Wait until ``fired`` is this number. The requests are then held, or their delays are on the clock.
 
         Raises TimeoutError, which says how often it has fired.

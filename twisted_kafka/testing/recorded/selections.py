@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, overload
 from typing_extensions import override
 
 from twisted_kafka.system import machine
-from twisted_kafka.testing.waiting import LOOK_S, Aio, check_may_block, is_cancelled
+from twisted_kafka.testing.waiting import LOOK_S, WAIT_S, Aio, check_may_block, is_cancelled
 from twisted_kafka.timing.clock import SystemClock
 
 __tracebackhide__ = True
@@ -123,7 +123,7 @@ class BaseSelection(Sequence[Q], abc.ABC):
         """The request that was answered last; None if there is no request."""
         return next(reversed(list(self)), None)
 
-    def wait_for(self, count: int = 1, timeout_s: float = 10.0) -> list[Q]:
+    def wait_for(self, count: int = 1, timeout_s: float = WAIT_S) -> list[Q]:
         """Wait for at least ``count`` requests; return them. Raises TimeoutError, with the number seen, after ``timeout_s``."""
         check_may_block("kafka.requests.wait_for")
         found: list[Q] = []
