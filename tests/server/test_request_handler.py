@@ -264,6 +264,9 @@ class Bundles:
         layer.channel.bundled = self.bundled
         self.act = act
 
+    def handle(self, request: Request) -> None:
+        raise AssertionError("the handler has a function for a request alone")
+
     def handle_bundle(self, bundle: RequestBundle) -> None:
         self.act(bundle)
 

@@ -20,10 +20,10 @@ from twisted_kafka.server.authorization import TrustingAuthorizer
 from twisted_kafka.server.diagnoses import AdvertisedAddresses, Diagnoses, advertised_to_others
 from twisted_kafka.server.dispatch import ApiRegistry
 from twisted_kafka.server.inner_requests import InnerRequests, Serving
-from twisted_kafka.server.interception import IRequestHandling, IRequestInterceptor
+from twisted_kafka.server.interception import IRequestInterceptor
 from twisted_kafka.server.kafka_apis import KafkaApis
 from twisted_kafka.server.large_requests import MOST_BROKER_ELEMENTS, MOST_ELEMENTS
-from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
+from twisted_kafka.server.request_handler import IRequestHandling, KafkaRequestHandlerPool
 from twisted_kafka.server.request_throttler import RequestThrottler
 from twisted_kafka.timing.clock import IClock
 

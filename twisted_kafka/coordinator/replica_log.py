@@ -1,13 +1,10 @@
 """Appends to and reads from the coordinators' internal topics, through the replica manager."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future
-from typing import TypeVar
 
 from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagePolicy
 from twisted_kafka.coordinator.interfaces import Appended
-from twisted_kafka.coordinator.runtime import CoordinatorRuntime
-from twisted_kafka.coordinator.shard import CoordinatorShard
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.validation.log_validator import AppendOrigin
@@ -20,8 +17,6 @@ from twisted_kafka.replication.operations.delayed_delete_records import DeleteRe
 from twisted_kafka.replication.operations.delayed_produce import PendingResults
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.waiting.futures import completed, then, when_done
-
-S = TypeVar("S", bound=CoordinatorShard)
 
 
 class ReplicaWriter:
@@ -96,22 +91,6 @@ class ReplicaReader:
             else:
                 yield chunk
                 position = whole.end
-
-
-def follow_leadership(replica_manager: ReplicaManager, runtime: CoordinatorRuntime[S]) -> None:
-    """Load and unload the shards of the runtime's topic as the leaders of its partitions change."""
-
-    def on_change(led: Sequence[TopicPartition], not_led: Sequence[TopicPartition]) -> None:
-        def with_epochs(partitions: Sequence[TopicPartition]) -> list[tuple[int, int]]:
-            return [
-                (partition.partition, replica_manager.current_leader(partition)[1])
-                for partition in partitions
-                if partition.topic == runtime.topic
-            ]
-
-        runtime.on_leadership_change(with_epochs(led), with_epochs(not_led))
-
-    replica_manager.add_leadership_listener(on_change)
 
 
 class _Whole:

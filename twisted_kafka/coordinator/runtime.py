@@ -23,7 +23,7 @@ from concurrent.futures import Future
 from enum import Enum
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
+from typing import Final, Generic, NoReturn, TypeVar, cast
 
 from twisted.logger import Logger
 
@@ -33,6 +33,7 @@ from twisted_kafka.coordinator.effects import Effects, EndTransaction, Send, Sha
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.coordinator.interfaces import Appended, ShardFactory
 from twisted_kafka.coordinator.loader import load_partition
+from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter
 from twisted_kafka.coordinator.settlers import Settlers
 from twisted_kafka.coordinator.shard import CoordinatorShard
 from twisted_kafka.coordinator.shared_append import TOO_LARGE, OpenBatch, Operation, Together, settle
@@ -47,14 +48,12 @@ from twisted_kafka.protocol.errors import (
 )
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 from twisted_kafka.timing.timer import Timer
 from twisted_kafka.waiting.futures import and_then, forward, recover
-
-if TYPE_CHECKING:
-    from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter
 
 R = TypeVar("R")
 S = TypeVar("S", bound=CoordinatorShard)
@@ -271,8 +270,8 @@ class CoordinatorRuntime(Generic[S]):
         self,
         settings: RuntimeSettings,
         shards: ShardFactory[S],
-        writer: "ReplicaWriter",
-        reader: "ReplicaReader",
+        writer: ReplicaWriter,
+        reader: ReplicaReader,
         scheduler: IScheduler,
         timer: Timer,
         clock: IClock,
@@ -857,3 +856,19 @@ class CoordinatorRuntime(Generic[S]):
 
 def _in_doubt(partition: TopicPartition) -> UncommittedStateError:
     return UncommittedStateError(f"The last write to {partition} is not known to be committed.")
+
+
+def follow_leadership(replica_manager: ReplicaManager, runtime: CoordinatorRuntime[S]) -> None:
+    """Load and unload the shards of the runtime's topic as the leaders of its partitions change."""
+
+    def on_change(led: Sequence[TopicPartition], not_led: Sequence[TopicPartition]) -> None:
+        def with_epochs(partitions: Sequence[TopicPartition]) -> list[tuple[int, int]]:
+            return [
+                (partition.partition, replica_manager.current_leader(partition)[1])
+                for partition in partitions
+                if partition.topic == runtime.topic
+            ]
+
+        runtime.on_leadership_change(with_epochs(led), with_epochs(not_led))
+
+    replica_manager.add_leadership_listener(on_change)

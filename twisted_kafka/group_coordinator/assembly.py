@@ -6,8 +6,8 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.coordinator.damage import SKIP_KEY, DamagePolicy
 from twisted_kafka.coordinator.interfaces import IBrokerClient
-from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter, follow_leadership
-from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter
+from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings, follow_leadership
 from twisted_kafka.group_coordinator.assignors.loading import (
     AssignorError,
     load_assignors,

@@ -3,20 +3,12 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.server.kafka_apis import KafkaApis
-from twisted_kafka.server.request_handler import IBundleHandling
+from twisted_kafka.server.request_handler import IRequestHandling
 
 MakeApis = Callable[[RequestChannel], KafkaApis]
 """Makes what handles requests, and answers them through this channel."""
-
-
-class IRequestHandling(IBundleHandling, Protocol):
-    """The interface that request handlers call; KafkaApis provides it."""
-
-    def handle(self, request: Request) -> None:
-        """Answer a request exactly once, now or later."""
 
 
 class IRequestInterceptor(Protocol):

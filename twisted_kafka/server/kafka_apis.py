@@ -86,7 +86,7 @@ class KafkaApis:
         self._channel = request_channel
         self._clock = clock
         self.bundled = frozenset(key for key, api in registry.apis.items() if api.together is not None)
-        """Keys of the APIs whose requests are handled together (``IBundleHandling.bundled``)."""
+        """Keys of the APIs whose requests are handled together (``IRequestHandling.bundled``)."""
         self._refusals = LogRateLimit(clock.monotonic_ns)
         self._large = LargeRequests(request_channel, clock.monotonic_ns)
         # A controller's requests do not wait for those of clients, one of which may be stuck at a disk.
@@ -159,7 +159,7 @@ class KafkaApis:
     def sort(self, requests: Sequence[Request]) -> list[RequestBundle]:
         """Group requests that can be handled together into bundles; every other request is alone in its bundle.
 
-        No request overtakes a lone one that arrived earlier. (``IBundleHandling.sort``.)
+        No request overtakes a lone one that arrived earlier. (``IRequestHandling.sort``.)
         """
         sorted_bundles: list[RequestBundle] = []
         bundles: dict[Hashable, RequestBundle] = {}
@@ -252,7 +252,7 @@ class KafkaApis:
         self._channel.send_response(request, parts, size_bytes, AUTHENTICATION_FAILED)
 
     def handle_bundle(self, bundle: RequestBundle) -> None:
-        """Answer each request exactly once, now or later (``IBundleHandling.handle_bundle``)."""
+        """Answer each request exactly once, now or later (``IRequestHandling.handle_bundle``)."""
         requests = bundle.requests
         api = self._apis[requests[0].context.api_key]
         together, items = api.together, bundle.items

@@ -1,7 +1,7 @@
 """The threads that handle requests (Kafka: KafkaRequestHandler, KafkaRequestHandlerPool)."""
 
 from collections.abc import Callable, Container, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from twisted.logger import Logger
 
@@ -15,14 +15,14 @@ from twisted_kafka.network.requests.request_channel import MAX_PARK_S, CallbackR
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
-if TYPE_CHECKING:
-    from twisted_kafka.server.interception import IRequestHandling
-
 _log = Logger()
 
 
-class IBundleHandling(Protocol):
-    """Handles requests together."""
+class IRequestHandling(Protocol):
+    """The interface that request handlers call: KafkaApis, or an interceptor before it, provides it."""
+
+    def handle(self, request: Request) -> None:
+        """Answer a request exactly once, now or later."""
 
     @property
     def bundled(self) -> Container[int]:
@@ -54,7 +54,7 @@ class KafkaRequestHandler:
         handle: Callable[[Request], None],
         name: str,
         fatal: Callable[[str], object] = _log_fatal,
-        bundles: IBundleHandling | None = None,
+        bundles: IRequestHandling | None = None,
     ) -> None:
         """``handle`` answers one request; ``fatal`` gets the reason why the handler ended.
 
@@ -70,7 +70,7 @@ class KafkaRequestHandler:
         self.has_ended = False
         """Whether it takes no more requests."""
 
-    def redirect(self, handle: Callable[[Request], None], bundles: IBundleHandling | None) -> None:
+    def redirect(self, handle: Callable[[Request], None], bundles: IRequestHandling | None) -> None:
         """Call these from the next request on."""
         self._handle, self._bundles = handle, bundles
 
@@ -181,7 +181,7 @@ class KafkaRequestHandlerPool:
         clock: IClock,
         metrics: MetricsRegistry,
         fatal: Callable[[str], object] = _log_fatal,
-        bundles: IBundleHandling | None = None,
+        bundles: IRequestHandling | None = None,
     ) -> None:
         self._plane = plane
         self._bundles = bundles
@@ -232,7 +232,7 @@ class KafkaRequestHandlerPool:
                 self._channel.send_shutdown_request()
             self._size = num_threads
 
-    def redirect(self, handling: "IRequestHandling") -> None:
+    def redirect(self, handling: IRequestHandling) -> None:
         """Let all handlers call this object, which handles the same APIs together, from their next request on."""
         with self._lock:
             self._handle, self._bundles = handling.handle, handling

@@ -2,8 +2,8 @@
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.coordinator.damage import SKIP_KEY, DamagePolicy
-from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter, follow_leadership
-from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter
+from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings, follow_leadership
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import SHARE_TOPIC
 from twisted_kafka.replication.replica_manager import ReplicaManager

@@ -5,8 +5,8 @@ from typing import NamedTuple
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.coordinator.damage import SKIP_KEY, DamagePolicy
 from twisted_kafka.coordinator.interfaces import IBrokerClient
-from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter, follow_leadership
-from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter
+from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings, follow_leadership
 from twisted_kafka.metadata.features import TRANSACTION_VERSION, FeatureCache
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metrics.registry import MetricsRegistry

@@ -1,8 +1,8 @@
 """Questions to a Kafka cluster: routing to the right broker, and retries."""
 
 import fnmatch
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from twisted_kafka.console.cluster.problems import CommandError, TryAgainError, problem, unknown
 from twisted_kafka.protocol.compiler.codec import Message
@@ -17,10 +17,6 @@ from twisted_kafka.protocol.messages.metadata import (
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
-
-if TYPE_CHECKING:
-    from twisted_kafka.console.cluster.connections import Connections
-    from twisted_kafka.console.cluster.in_process import InProcess
 
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 1.0
@@ -37,10 +33,39 @@ PartitionAnswer = tuple[TopicPartition, int, str | None, Any]
 """A partition, its error code and message, and its part of the response."""
 
 
+class IBrokers(Protocol):
+    """The brokers of one cluster: ``Connections`` to any Kafka, or ``InProcess`` this broker.
+
+    Calls block, for one thread at a time. ``node`` is a broker's id, or None for any one. ``left_s`` limits a call. Calls raise
+    TryAgainError if there is no answer, and CommandError if no answer can be expected.
+    """
+
+    def close(self) -> None:
+        """Close all connections."""
+
+    def know(self, brokers: Mapping[int, MetadataResponseBroker]) -> None:
+        """Take the addresses of the cluster's brokers, by id."""
+
+    def forget(self, node: int | None) -> None:
+        """Drop the connection to a broker, which did not answer."""
+
+    def version(self, kind: type[Message], node: int | None, left_s: float) -> int:
+        """Return the version in which a broker is asked; -1 if it does not support this API."""
+
+    def ask(self, request: Message, node: int | None, latest: int | None, left_s: float) -> Any:
+        """Return a broker's response. ``latest`` limits the version."""
+
+    def derived(self, request: Message, convert: Callable[[Any], _T], left_s: float) -> _T:
+        """Return ``convert`` of any broker's response."""
+
+    def send(self, request: Message, node: int, latest: int | None, left_s: float) -> None:
+        """Send a request that has no response."""
+
+
 class Session:
     """Asks the brokers of one cluster, over connections or in process. It blocks, and belongs to one thread at a time."""
 
-    def __init__(self, brokers: "Connections | InProcess", clock: IClock, timeout_s: float) -> None:
+    def __init__(self, brokers: IBrokers, clock: IClock, timeout_s: float) -> None:
         """``timeout_s`` limits each operation with its retries."""
         self._asked = brokers
         self._clock = clock

@@ -16,8 +16,7 @@ from twisted_kafka.network.requests.request_channel import RequestBundle
 from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.regions import FileRegion
-from twisted_kafka.server.interception import IRequestHandling
-from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
+from twisted_kafka.server.request_handler import IRequestHandling, KafkaRequestHandlerPool
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 

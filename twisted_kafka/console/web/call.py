@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.web.context import ConsoleContext
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
-
-if TYPE_CHECKING:
-    from twisted_kafka.console.web.context import ConsoleContext
 
 _MOST_NUMBER_DIGITS: Final = 19
 
@@ -42,7 +40,7 @@ class Call:
     path: str
     query: Mapping[str, str]
     form: Mapping[str, str]
-    context: "ConsoleContext"
+    context: ConsoleContext
 
     def text(self, name: str, default: str = "") -> str:
         """Return a field of the query, without spaces around it."""

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import ConsoleAddress
@@ -15,11 +15,9 @@ from twisted_kafka.console.web.passwords import FailedLogins, Passwords
 from twisted_kafka.console.web.places import Places
 from twisted_kafka.console.web.report_run import ReportRuns
 from twisted_kafka.console.web.sessions import FormTokens, Sessions
+from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
-
-if TYPE_CHECKING:
-    from twisted_kafka.console.web.call import Call
 
 MOST_NOTICES: Final = 1_000
 MOST_COUNTS: Final = 150
@@ -142,18 +140,18 @@ class ConsoleContext:
                 self._counts.append(latest)
             return list(self._counts)
 
-    def findings(self, call: "Call") -> tuple[Finding, ...]:
-        """Return the findings for the viewer, some seconds old. Raises CommandError."""
-        key, now_ns = str(call.viewer.principal), self.clock.monotonic_ns()
+    def findings(self, viewer: KafkaPrincipal, session: Session) -> tuple[Finding, ...]:
+        """Return the findings that the viewer may see, some seconds old; ``session`` is the viewer's. Raises CommandError."""
+        key, now_ns = str(viewer), self.clock.monotonic_ns()
         with self._lock:
             known = self._findings.get(key)
         if known is not None and now_ns < known.due_ns:
             return known.found
         try:
-            own = self.live.diagnoses(call.session), self.live.certificates(call.session)
+            own = self.live.diagnoses(session), self.live.certificates(session)
         except CommandError:  # not for this viewer
             own = (), []
-        found = findings(call.session, *own)
+        found = findings(session, *own)
         with self._lock:
             self._findings[key] = _Findings(now_ns + FINDINGS_NS, found)
             while len(self._findings) > MOST_FINDINGS:

@@ -18,7 +18,8 @@ from twisted_kafka.protocol.headers import encode_response_header, parse_respons
 from twisted_kafka.protocol.regions import Part
 from twisted_kafka.server.error_counts import error_places, first_error
 from twisted_kafka.server.error_responses import answers_each, error_response, merge_answers, version_of_each
-from twisted_kafka.server.interception import IRequestHandling, MakeApis
+from twisted_kafka.server.interception import MakeApis
+from twisted_kafka.server.request_handler import IRequestHandling
 from twisted_kafka.system import machine
 from twisted_kafka.testing.fault_rules.answers import DISK_ERRORS, claim_leader, spoil_fetch, spoil_offsets
 from twisted_kafka.testing.fault_rules.faults import Arrival, Call, Faults, Rule

@@ -21,7 +21,7 @@ _LINES: Final = (
 def show(call: Call) -> Page:
     """Show the overview. Rates are for users with Describe on the cluster."""
     found = overview(call.session)
-    findings = [each for each in call.context.findings(call) if each.kind != OK]
+    findings = [each for each in call.context.findings(call.viewer.principal, call.session) if each.kind != OK]
     try:
         counts = call.context.counts(call.session)
     except CommandError:

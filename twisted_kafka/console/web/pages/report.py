@@ -17,7 +17,12 @@ _POLICY: Final = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-sr
 def show(call: Call) -> Page:
     """Show all findings, and the state of the report."""
     runs = call.context.reports
-    values = {"title": "Report", "findings": call.context.findings(call), "hours": HOURS, "why_not": runs.why_not}
+    values = {
+        "title": "Report",
+        "findings": call.context.findings(call.viewer.principal, call.session),
+        "hours": HOURS,
+        "why_not": runs.why_not,
+    }
     try:
         check(call.session)
     except CommandError as error:
