@@ -70,7 +70,7 @@ class Server:
 
         self.pool = KafkaRequestHandlerPool(plane, handle, io_threads, self.clock, self.metrics)
         self.reactor = SelectReactor()
-        self.server = SocketServer(config, self.reactor, plane, self.clock, self.metrics, [self.observer])
+        self.server = SocketServer(config, self.reactor, plane, [self.observer])
         self.server.start()
         self.server.enable_request_processing()
         self.pool.start()

@@ -154,7 +154,9 @@ EFFECTS: dict[str, Effect] = {
     "max.connections.per.ip.overrides": Effect("127.0.0.1:0", is_answered, False),
     "num.io.threads": Effect("3", threads("data-plane-kafka-request-handler-"), 3),
     "num.network.threads": Effect("3", threads("data-plane-kafka-network-thread-3-"), 3),
-    "producer.id.expiration.ms": Effect("1005", lambda running, wait_s: logs_of(running)._environment.producer_expiration_ms, 1005),
+    "producer.id.expiration.ms": Effect(
+        "1005", lambda running, wait_s: logs_of(running)._environment.producers.expiration_ms, 1005
+    ),
 }
 
 TLS_EFFECTS = {

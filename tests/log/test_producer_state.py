@@ -504,9 +504,9 @@ class TestVerification:
 
     def test_one_that_nothing_followed_is_forgotten_with_the_producers(self, log: UnifiedLog, bench: Bench) -> None:
         guard = log.start_verification(7, 0, 0)
-        log.remove_expired_producers(NOW_MS + bench.environment.producer_expiration_ms - 1)
+        log.remove_expired_producers(NOW_MS + bench.environment.producers.expiration_ms - 1)
         assert log.start_verification(7, 0, 0) is guard
-        log.remove_expired_producers(NOW_MS + bench.environment.producer_expiration_ms)
+        log.remove_expired_producers(NOW_MS + bench.environment.producers.expiration_ms)
         assert log.start_verification(7, 0, 0) is not guard
 
     def test_where_it_is_off_no_batch_needs_it(self, log: UnifiedLog, bench: Bench) -> None:

@@ -42,7 +42,7 @@ class Running:
         ]
         self.reactor: Any = SelectReactor()
         plane = RequestPlane(DATA_PLANE, self.channel, clock, self.metrics)
-        self.server = SocketServer(self.config, self.reactor, plane, clock, self.metrics, observers, reactor_factory)
+        self.server = SocketServer(self.config, self.reactor, plane, observers, reactor_factory)
         self.slow = threading.Event()
         self.slow_is_handled = threading.Event()
         self.under_way = 0

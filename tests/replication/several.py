@@ -122,8 +122,7 @@ class Member(Apis):
         max_lag_ms = self.config.long("replica.lag.time.max.ms")
         self.replicas.set_in_sync_replicas(
             AlterPartitionManager(
-                Proposer(broker_id, lambda: 1000 + broker_id, knows_epochs=True),
-                cluster.channel(self),
+                Proposer(broker_id, lambda: 1000 + broker_id, knows_epochs=True, channel=cluster.channel(self)),
                 self.replicas.partitions,
                 self.replicas.purgatories,
                 self.timer,

@@ -45,16 +45,9 @@ def ask(
     epoch: int = -1,
     last_epoch: int = -1,
 ) -> PartitionFetch:
-    return PartitionFetch(
-        topic_partition,
-        topic_uuid,
-        0,
-        offset,
-        max_bytes,
-        current_leader_epoch=epoch,
-        last_fetched_epoch=last_epoch,
-        log_start_offset=0,
-    )
+    fetch = PartitionFetch(topic_partition, topic_uuid, 0, offset, max_bytes, epoch, last_epoch)
+    fetch.log_start_offset = 0
+    return fetch
 
 
 def fetch(h: Harness, *fetches: Any, **how: Any) -> Any:

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.logs import batch
-from tests.support.replication_harness import BROKER, OTHER, TP, Harness, follower_fetches
+from tests.support.replication_harness import BROKER, OTHER, Harness, follower_fetch, follower_fetches
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import NotLeaderOrFollowerError
-from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch
+from twisted_kafka.replication.partition.fetch_data import FetchParams
 from twisted_kafka.replication.partition.replica import UNKNOWN_OFFSET, Replica
 
 BOTH = (BROKER, OTHER)
@@ -69,7 +69,7 @@ def test_a_fetch_says_whether_it_moved_a_watermark(h: Harness) -> None:
     params = FetchParams(OTHER, 0, 1, 1 << 20, FetchIsolation.LOG_END, 12)
 
     def fetched(offset: int, start: int) -> bool:
-        return partition.follower_fetched(params, PartitionFetch(TP, bytes(16), 0, offset, 1 << 20, start), 2)
+        return partition.follower_fetched(params, follower_fetch(offset, log_start_offset=start), 2)
 
     assert fetched(0, 0), "the low watermark was not known before"
     assert not fetched(0, 0)
@@ -84,7 +84,7 @@ def test_a_fetch_that_was_read_before_two_changes_of_the_leader_commits_nothing(
     partition = h.lead(replicas=BOTH, epoch=1)
     h.append(b"a", b"b")
     params = FetchParams(OTHER, 0, 1, 1 << 20, FetchIsolation.LOG_END, 12)
-    fetch = PartitionFetch(TP, bytes(16), 0, 2, 1 << 20, log_start_offset=0, current_leader_epoch=1)
+    fetch = follower_fetch(2, epoch=1)
     read = partition.read(fetch, params, 1 << 20, min_one_message=True)
     # The handler stands still here. The other broker leads meanwhile, and has other records than these two.
     h.order(leader=OTHER, replicas=BOTH, epoch=2, version=1)

@@ -101,8 +101,7 @@ def with_controller(h: Harness, *, knows_epochs: bool = True) -> Controller:
     replicas = h.replicas
     replicas.set_in_sync_replicas(
         AlterPartitionManager(
-            Proposer(BROKER, lambda: BROKER_EPOCH, knows_epochs),
-            controller,
+            Proposer(BROKER, lambda: BROKER_EPOCH, knows_epochs, controller),
             replicas.partitions,
             replicas.purgatories,
             h.timer,

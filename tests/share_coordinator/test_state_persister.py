@@ -12,6 +12,7 @@ from twisted_kafka.metadata.cache import Node
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.share import share_state as wire
 from twisted_kafka.protocol.topic_partition import SHARE_TOPIC, TopicPartition
+from twisted_kafka.share.other_threads import OtherThreads
 from twisted_kafka.share_coordinator import state_persister
 from twisted_kafka.share_coordinator.state_persister import MAX_ATTEMPTS, StatePersister
 
@@ -63,10 +64,9 @@ class Persisters:
             self.cluster,
             "PLAINTEXT",
             self.cluster,
-            self.bench.timer,
+            OtherThreads(self.bench.timer, lambda function: self.later.append(function)),
             self.bench.clock,
             self.cluster.create_topic,
-            lambda function: self.later.append(function),
         )
 
     def resume(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.loading.log_loader import LastStop
+from twisted_kafka.log.producer_state.producer_state_manager import ProducerStateManagerConfig
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
@@ -45,7 +46,7 @@ class Bench:
             self.clock,
             self.scheduler,
             on_storage_failure=lambda _path, error: self.failures.append(error),
-            are_transactions_verified=lambda: self.are_transactions_verified,
+            producers=ProducerStateManagerConfig(are_transactions_verified=lambda: self.are_transactions_verified),
         )
         self._log = UnifiedLog.open(self.directory, PARTITION, self.config, self.environment, LastStop(**known))
         return self._log

@@ -250,8 +250,15 @@ def in_thread(action: Callable[[], Any]) -> Any:
     return outcome[0] if outcome else None
 
 
+def follower_fetch(offset: int, epoch: int = -1, log_start_offset: int = 0) -> PartitionFetch:
+    """Return a follower's fetch from TP."""
+    fetch = PartitionFetch(TP, bytes(16), 0, offset, 1 << 20, epoch)
+    fetch.log_start_offset = log_start_offset
+    return fetch
+
+
 def follower_fetches(h: Harness, offset: int, *, replica: int = OTHER, epoch: int = -1) -> Any:
     params = FetchParams(replica, 0, 1, 1 << 20, FetchIsolation.LOG_END, 12)
-    fetch = PartitionFetch(TP, bytes(16), 0, offset, 1 << 20, log_start_offset=0, current_leader_epoch=epoch)
+    fetch = follower_fetch(offset, epoch)
     read: Any = h.replicas.reader.fetch(params, [fetch])
     return read[0]

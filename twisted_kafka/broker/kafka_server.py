@@ -1,6 +1,6 @@
 """KafkaServer: makes, starts and stops the parts of a broker, in the order of Kafka's ``KafkaServer.startup`` and ``shutdown``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -80,8 +80,9 @@ from twisted_kafka.server.apis.transactions.transaction_notes import end_note, t
 from twisted_kafka.server.diagnoses import Diagnoses
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
 from twisted_kafka.server.request_throttler import RequestThrottler
-from twisted_kafka.share.assembly import Letters, OtherThreads, make_share_partition_manager
+from twisted_kafka.share.assembly import Letters, make_share_partition_manager
 from twisted_kafka.share.dead_letter_queue import DEAD_LETTERS_SINCE, ENABLE_KEY, DeadLetterTopics
+from twisted_kafka.share.other_threads import OtherThreads
 from twisted_kafka.share.share_partition_manager import OnLost, SharePartitionManager
 from twisted_kafka.share_coordinator.assembly import make_share_coordinator
 from twisted_kafka.share_coordinator.share_coordinator import ShareCoordinator
@@ -235,7 +236,6 @@ class KafkaServer:
         shares.startup()
         warn_of_stray_logs(logs, store)
         administration, authorizer = self._start_administration(running, store, configs, broker_configs)
-        topics = self._make_topics(running, store, controller, administration)
         dependencies = ApiDependencies(
             config=config,
             clock=clock,
@@ -253,7 +253,7 @@ class KafkaServer:
             added_partitions=added_partitions,
             controller=controller,
             administration=administration,
-            topics=topics,
+            topics=self._make_topics(running, store, controller, administration),
             timer=timer,
             quotas=quotas,
             control=control,
@@ -270,7 +270,8 @@ class KafkaServer:
         self._start_web_listeners(running, main)
         sockets.enable_request_processing()
         main.start()
-        broker_configs.follow(self._reconfigurables(main, registrar, replication, logs, controller, sockets, scheduler, handlers))
+        pools = _pools(scheduler, handlers, replication)
+        broker_configs.follow(self._reconfigurables(main, registrar, logs, controller, sockets, pools))
 
     def stop(self) -> None:
         """Stop the running parts, in the order of Kafka's ``KafkaServer.shutdown``; does nothing if no part runs.
@@ -400,8 +401,6 @@ class KafkaServer:
             self.config,
             main.reactor,
             data_plane,
-            self._clock,
-            self.metrics,
             observers,
             make_reactor,
             builder_of=channel_builders(self.metrics, sasl_resources),
@@ -452,15 +451,13 @@ class KafkaServer:
         running.shares = shares = make_share_coordinator(self.config, replicas, scheduler, timer, self.metrics)
         running.share_client = client = self._make_client("PersisterStateManager", "share-coordinator-client")
         listener_name = self.config.inter_broker_listener_name
-        resume = data_plane.request_channel.send_callback
+        threads = OtherThreads(timer, data_plane.request_channel.send_callback)
 
         def create_topic() -> None:
             if running.topics is not None:
                 running.topics.create_internal_topic(SHARE_TOPIC)
 
-        running.persister = StatePersister(
-            shares, replicas.metadata, listener_name, client, timer, self._clock, create_topic, resume
-        )
+        running.persister = StatePersister(shares, replicas.metadata, listener_name, client, threads, self._clock, create_topic)
         return shares
 
     def _make_share_partitions(
@@ -663,12 +660,10 @@ class KafkaServer:
         self,
         main: MainReactor,
         registrar: BrokerRegistrar,
-        replication: Replication,
         logs: LogManager,
         controller: KafkaController,
         sockets: SocketServer,
-        scheduler: KafkaScheduler,
-        handlers: KafkaRequestHandlerPool,
+        pools: Sequence[ThreadPool],
     ) -> list[IReconfigurable]:
         """Return the parts that react to changed settings, in the order in which they are reconfigured."""
         return [
@@ -676,14 +671,21 @@ class KafkaServer:
             NetworkThreads(sockets, main),
             ListenerSecurity(sockets, BROKER_KEYS),
             Listeners(sockets, main, registrar.register),
-            ThreadPool("background.threads", scheduler.resize),
-            ThreadPool("num.io.threads", handlers.resize),
-            ThreadPool("num.recovery.threads.per.data.dir"),
-            ThreadPool("num.replica.fetchers", replication.resize),
+            *pools,
             LogDefaults(self.config, logs, controller),
             CordonedDirectories(logs),
             *([] if logs.cleaner is None else [LogCleaning(logs.cleaner)]),
         ]
+
+
+def _pools(scheduler: KafkaScheduler, handlers: KafkaRequestHandlerPool, replication: Replication) -> list[ThreadPool]:
+    """Return the pools of threads whose sizes are settings."""
+    return [
+        ThreadPool("background.threads", scheduler.resize),
+        ThreadPool("num.io.threads", handlers.resize),
+        ThreadPool("num.recovery.threads.per.data.dir"),
+        ThreadPool("num.replica.fetchers", replication.resize),
+    ]
 
 
 def _on_end(access_log: AccessLog | None) -> OnEnd:

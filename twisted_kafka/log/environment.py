@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from twisted_kafka.log.files import sync_directory
+from twisted_kafka.log.producer_state.producer_state_manager import ProducerStateManagerConfig
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 
 if TYPE_CHECKING:
     from twisted_kafka.log.unified_log import UnifiedLog
-
-DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
 
 
 def _ignore(_directory: Path, _error: OSError) -> None:
@@ -20,10 +19,6 @@ def _ignore(_directory: Path, _error: OSError) -> None:
 
 def _ignore_flush(_took_ms: float) -> None:
     pass
-
-
-def _never() -> bool:
-    return False
 
 
 class Checkpoints(Protocol):
@@ -62,16 +57,15 @@ class LogEnvironment:
     ``on_storage_failure`` gets the log directory and the error, before the failed operation raises KafkaStorageError.
     ``on_flush_ms`` gets the duration of a flush.
     ``sync_names`` makes the names of the logs in a log directory durable; a log calls it at its first flush.
-    ``are_transactions_verified`` returns whether a leader's append that begins a transaction needs a VerificationGuard (KIP-890).
+    ``producers`` are the settings of producer states; its expiration may change.
     """
 
     __slots__ = (
-        "are_transactions_verified",
         "checkpoints",
         "clock",
         "on_flush_ms",
         "on_storage_failure",
-        "producer_expiration_ms",
+        "producers",
         "scheduler",
         "sync_names",
     )
@@ -82,11 +76,10 @@ class LogEnvironment:
         scheduler: IScheduler,
         *,
         on_storage_failure: Callable[[Path, OSError], None] = _ignore,
-        producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
+        producers: ProducerStateManagerConfig | None = None,
         on_flush_ms: Callable[[float], None] = _ignore_flush,
         checkpoints: Checkpoints = _NO_CHECKPOINTS,
         sync_names: Callable[[Path], None] = sync_directory,
-        are_transactions_verified: Callable[[], bool] = _never,
     ) -> None:
         self.clock = clock
         self.scheduler = scheduler
@@ -94,5 +87,4 @@ class LogEnvironment:
         self.on_flush_ms = on_flush_ms
         self.checkpoints = checkpoints
         self.sync_names = sync_names
-        self.are_transactions_verified = are_transactions_verified
-        self.producer_expiration_ms = producer_expiration_ms
+        self.producers = producers or ProducerStateManagerConfig()

@@ -24,6 +24,7 @@ from twisted_kafka.log.files import (
 )
 from twisted_kafka.log.log_metrics import LogMetrics
 from twisted_kafka.log.log_tasks import LogTasks
+from twisted_kafka.log.producer_state.producer_state_manager import ProducerStateManagerConfig
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError
@@ -78,11 +79,12 @@ class LogManager:
             clock,
             scheduler,
             on_storage_failure=self.storage_failed,
-            producer_expiration_ms=config.int("producer.id.expiration.ms"),
             on_flush_ms=self._metrics.flushed,
             checkpoints=self._all,
             sync_names=self._all.sync_names,
-            are_transactions_verified=partial(config.boolean, VERIFICATION_KEY),
+            producers=ProducerStateManagerConfig(
+                config.int("producer.id.expiration.ms"), partial(config.boolean, VERIFICATION_KEY)
+            ),
         )
         self._tasks = LogTasks(self)
         self._remover = LogRemover(scheduler, self.storage_failed)
@@ -332,7 +334,7 @@ class LogManager:
     def reconfigure(self, config: KafkaConfig) -> None:
         """Apply a new broker config, which has the defaults of topics."""
         self._config = config
-        self._environment.producer_expiration_ms = config.int("producer.id.expiration.ms")
+        self._environment.producers.expiration_ms = config.int("producer.id.expiration.ms")
         configs: dict[str, LogConfig] = {}
         for log in self.all_logs():
             topic = log.topic_partition.topic

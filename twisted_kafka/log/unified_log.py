@@ -943,7 +943,7 @@ class UnifiedLog:
     def remove_expired_producers(self, now_ms: int) -> int:
         """Remove the state of producers that wrote nothing for ``producer.id.expiration.ms``; returns how many."""
         with self._lock:
-            return self.producer_state.remove_expired(now_ms, self._environment.producer_expiration_ms)
+            return self.producer_state.remove_expired(now_ms, self._environment.producers.expiration_ms)
 
     # Topic id and config.
 

@@ -36,8 +36,8 @@ class RequestPlane:
         self.metric_prefix = METRIC_PREFIXES[name]
         self.request_channel = request_channel
         self.threads: tuple[NetworkThread, ...] = ()
-        self._clock = clock
-        self._metrics = metrics
+        self.clock = clock
+        self.metrics = metrics
         self._processor_metrics: dict[int, ProcessorMetrics] = {}
         self._expired_before = 0
         self._register_metrics()
@@ -46,7 +46,7 @@ class RequestPlane:
         """Add a thread and register its metrics."""
         self.threads = (*self.threads, thread)
         number = thread.processor.number
-        self._processor_metrics[number] = ProcessorMetrics(self._metrics, self._clock, thread.processor, self.metric_prefix)
+        self._processor_metrics[number] = ProcessorMetrics(self.metrics, self.clock, thread.processor, self.metric_prefix)
 
     def remove(self, thread: NetworkThread) -> None:
         """Remove a thread that is about to end, and its metrics. Call ``forget`` when it has ended."""
@@ -64,10 +64,10 @@ class RequestPlane:
         return [thread.processor for thread in self.threads]
 
     def _register_metrics(self) -> None:
-        gauge, prefix = self._metrics.gauge, self.metric_prefix
+        gauge, prefix = self.metrics.gauge, self.metric_prefix
         gauge("RequestChannel", f"{prefix}RequestQueueSize", lambda: self.request_channel.size)
         gauge("RequestChannel", f"{prefix}ResponseQueueSize", lambda: sum(each.response_queue_size for each in self.processors))
-        idle = IdleRatio(self._clock, lambda: sum(each.waited_ns() for each in self.processors), lambda: len(self.threads))
+        idle = IdleRatio(self.clock, lambda: sum(each.waited_ns() for each in self.processors), lambda: len(self.threads))
         gauge("SocketServer", f"{prefix}NetworkProcessorAvgIdlePercent", idle)
         gauge("SocketServer", f"{prefix}ExpiredConnectionsKilledCount", self._expired)
 

@@ -15,7 +15,6 @@ from twisted.logger import Logger
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.accepting.acceptor import Acceptor, BindError, SocketOptions
 from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas
 from twisted_kafka.network.connection.channel_builder import BuilderOf, IChannelBuilder, plaintext_builder
@@ -52,12 +51,12 @@ class SocketServer:
         config: KafkaConfig,
         reactor: Any,
         data_plane: RequestPlane,
-        clock: IClock,
-        metrics: MetricsRegistry,
         observers: Sequence[IRequestObserver] = (),
         reactor_factory: ReactorFactory = make_reactor,
         builder_of: BuilderOf = plaintext_builder,
     ) -> None:
+        """The server has the clock and the metrics of ``data_plane``."""
+        clock, metrics = data_plane.clock, data_plane.metrics
         self._config = config
         self._reactor = reactor
         self._clock = clock

@@ -43,11 +43,15 @@ _Proposals = dict[TopicPartition, tuple[Partition, IsrProposal]]
 
 
 class Proposer(NamedTuple):
-    """The broker that proposes: its id, a function that returns its epoch, and whether brokers know each other's (KIP-903)."""
+    """The broker that proposes."""
 
     broker_id: int
     epoch: Callable[[], int]
+    """Returns the broker's epoch."""
     knows_epochs: bool
+    """Whether brokers know each other's epochs (KIP-903)."""
+    channel: IControllerChannel
+    """Leads to the controller."""
 
 
 class AlterPartitionManager:
@@ -56,7 +60,6 @@ class AlterPartitionManager:
     def __init__(
         self,
         proposer: Proposer,
-        channel: IControllerChannel,
         partitions: PartitionTable,
         purgatories: Purgatories,
         retries: Timer,
@@ -66,7 +69,6 @@ class AlterPartitionManager:
     ) -> None:
         """``max_lag_ms`` is ``replica.lag.time.max.ms``. ``run`` calls an action on a thread that does not wait for disks."""
         self._proposer = proposer
-        self._channel = channel
         self._partitions = partitions
         self._purgatories = purgatories
         self._retries = retries
@@ -135,7 +137,7 @@ class AlterPartitionManager:
                 return
             sent = self._in_flight = dict(self._unanswered)
         request, version = self._request(sent)
-        self._channel.send(request, version).add_done_callback(partial(self._answered, sent))
+        self._proposer.channel.send(request, version).add_done_callback(partial(self._answered, sent))
 
     def _request(self, proposals: _Proposals) -> tuple[AlterPartitionRequest, int]:
         """Return a request, and its latest version."""

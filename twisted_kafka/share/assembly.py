@@ -9,12 +9,12 @@ from twisted_kafka.coordinator.interfaces import IBrokerClient
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.share.dead_letter_queue import DeadLetterQueue, DeadLetterSettings, DeadLetterTopics
+from twisted_kafka.share.other_threads import OtherThreads
 from twisted_kafka.share.persister import IPersister
 from twisted_kafka.share.share_metrics import ShareGroupMetrics
 from twisted_kafka.share.share_partition import SharePartitionEnvironment
 from twisted_kafka.share.share_partition_manager import OnLost, SharePartitionManager
 from twisted_kafka.share.share_sessions import ShareSessionCache
-from twisted_kafka.timing.timer import Timer
 
 
 class Letters(NamedTuple):
@@ -23,13 +23,6 @@ class Letters(NamedTuple):
     is_supported: Callable[[], bool]
     topics: DeadLetterTopics
     client: IBrokerClient
-
-
-class OtherThreads(NamedTuple):
-    """Run functions on threads that may read from logs and append: at a time, and at once."""
-
-    timer: Timer
-    later: Callable[[Callable[[], None]], None]
 
 
 def make_share_partition_manager(
@@ -46,7 +39,6 @@ def make_share_partition_manager(
 
     ``configs_of`` returns a group's configs. ``lost`` is called for records that members lose without a request.
     """
-    timer, later = threads
     clock = registry.clock
     settings = DeadLetterSettings(
         lambda: config.string("errors.deadletterqueue.topic.name.prefix"),
@@ -54,12 +46,12 @@ def make_share_partition_manager(
         config.inter_broker_listener_name,
         config.int("request.timeout.ms"),
     )
-    queue = DeadLetterQueue(replicas, configs_of, settings, letters.topics, letters.client, clock, timer, later)
+    queue = DeadLetterQueue(replicas, configs_of, settings, letters.topics, letters.client, clock, threads)
 
     def has_dead_letters(group_id: str) -> bool:
         return letters.is_supported() and bool(configs_of(group_id).dead_letter_topic)
 
     sessions = ShareSessionCache(config.int("group.share.max.share.sessions"), registry)
-    environment = SharePartitionEnvironment(clock, timer, persister, configs_of, has_dead_letters)
+    environment = SharePartitionEnvironment(clock, threads.timer, persister, configs_of, has_dead_letters)
     metrics = ShareGroupMetrics(registry)
-    return SharePartitionManager(replicas, environment, sessions, metrics, later, queue.undeliverable, lost)
+    return SharePartitionManager(replicas, environment, sessions, metrics, threads.later, queue.undeliverable, lost)

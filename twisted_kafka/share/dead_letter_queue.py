@@ -26,11 +26,11 @@ from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.operations.delayed_produce import PendingResults
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.share.other_threads import OtherThreads
 from twisted_kafka.share.share_partition import SharePartition
 from twisted_kafka.share.share_partition_key import SharePartitionKey
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.timing.timer import Timer
 from twisted_kafka.waiting.futures import completed, then
 
 MAX_LETTERS: Final = 100
@@ -106,18 +106,16 @@ class DeadLetterQueue:
         topics: DeadLetterTopics,
         client: IBrokerClient,
         clock: IClock,
-        timer: Timer,
-        later: Callable[[Callable[[], None]], None],
+        threads: OtherThreads,
     ) -> None:
-        """``client`` sends to other brokers. ``timer`` and ``later`` run functions on threads that may read and append."""
+        """``client`` sends to other brokers."""
         self._replicas = replicas
         self._configs_of = configs_of
         self._settings = settings
         self._topics = topics
         self._client = client
         self._clock = clock
-        self._timer = timer
-        self._later = later
+        self._threads = threads
         self._lock = machine.Lock()
         self._busy: set[SharePartitionKey] = set()
         self._failures = LogRateLimit(clock.monotonic_ns)
@@ -128,7 +126,7 @@ class DeadLetterQueue:
             if share.key in self._busy:
                 return
             self._busy.add(share.key)
-        self._later(partial(self._next, share, name))
+        self._threads.later(partial(self._next, share, name))
 
     def _next(self, share: SharePartition, name: TopicPartition) -> None:
         """Write the next letters, if there are some."""
@@ -156,7 +154,7 @@ class DeadLetterQueue:
         error, last = done.result() if failure is None else (ErrorCode.NETWORK_EXCEPTION, sending.last_offset)
         if error in _RETRIABLE and sending.attempt < MAX_ATTEMPTS:
             again = sending._replace(attempt=sending.attempt + 1)
-            self._timer.add(FIRST_BACKOFF_MS << (sending.attempt - 1), partial(self._send, again))
+            self._threads.timer.add(FIRST_BACKOFF_MS << (sending.attempt - 1), partial(self._send, again))
             return
         if error and self._failures.allow():
             _log.error(
@@ -170,7 +168,7 @@ class DeadLetterQueue:
                 more=self._failures.take_suppressed(),
             )
         sending.share.archive_dead(sending.first_offset, last)
-        self._later(partial(self._next, sending.share, sending.name))
+        self._threads.later(partial(self._next, sending.share, sending.name))
 
     def _produce(self, sending: _Sending) -> "Future[tuple[ErrorCode, int]]":
         """Write letters; return the outcome, and the last offset that has one. Raises KafkaError."""

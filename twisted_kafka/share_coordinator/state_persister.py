@@ -19,12 +19,12 @@ from twisted_kafka.protocol.compiler.wire import EncodeError
 from twisted_kafka.protocol.errors import ErrorCode, UnsupportedVersionError, error_class, error_of
 from twisted_kafka.protocol.messages.share import share_state as wire
 from twisted_kafka.protocol.topic_partition import SHARE_TOPIC, TopicPartition
+from twisted_kafka.share.other_threads import OtherThreads
 from twisted_kafka.share.persister import IPersister
 from twisted_kafka.share.share_partition_key import coordinator_key
 from twisted_kafka.share_coordinator.share_coordinator import ShareCoordinator
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.timing.timer import Timer
 
 _log = Logger()
 
@@ -157,22 +157,17 @@ class StatePersister(IPersister):
         metadata: MetadataCache,
         listener_name: str,
         client: IBrokerClient,
-        timer: Timer,
+        threads: OtherThreads,
         clock: IClock,
         create_topic: Callable[[], object],
-        resume: Callable[[Callable[[], None]], None],
     ) -> None:
-        """``client`` sends to the brokers' end points of this listener. ``create_topic`` begins to create the internal topic.
-
-        ``timer`` and ``resume`` run functions on threads that may append to logs.
-        """
+        """``client`` sends to the brokers' end points of this listener. ``create_topic`` begins to create the internal topic."""
         self._coordinator = coordinator
         self._metadata = metadata
         self._listener_name = listener_name
         self._client = client
-        self._timer = timer
+        self._threads = threads
         self._create_topic = create_topic
-        self._resume = resume
         self._lock = machine.Lock()
         self._calls: dict[_Call, None] = {}
         self._waiting = 0
@@ -267,7 +262,7 @@ class StatePersister(IPersister):
                     failure=failure,
                     more=self._failures.take_suppressed(),
                 )
-            self._resume(lambda: answered(_results(call, items, finished)))
+            self._threads.later(lambda: answered(_results(call, items, finished)))
 
         self._client.send(node, call.request(items)).add_done_callback(done)
 
@@ -293,7 +288,7 @@ class StatePersister(IPersister):
             is_done = call.left == 0 and self._calls.pop(call, self) is None
         if again:
             delay_ms = min(FIRST_BACKOFF_MS << (attempt - 1), MAX_BACKOFF_MS)
-            self._timer.add(delay_ms, partial(self._attempt, call, again, attempt + 1))
+            self._threads.timer.add(delay_ms, partial(self._attempt, call, again, attempt + 1))
         elif is_done:
             call.answer.set_result(call.response())
 

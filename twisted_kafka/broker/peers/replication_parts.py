@@ -186,8 +186,7 @@ class Replication:
                 if found is None:
                     self._checks = SerialWorker("isr-expiration-thread", threaded=not self._is_stopped)
                     found = self._in_sync = AlterPartitionManager(
-                        Proposer(config.broker_id, parts.epoch, is_at_least(config, _EPOCHS_OF_BROKERS)),
-                        parts.channel,
+                        Proposer(config.broker_id, parts.epoch, is_at_least(config, _EPOCHS_OF_BROKERS), parts.channel),
                         replicas.partitions,
                         replicas.purgatories,
                         parts.retries,

@@ -99,7 +99,7 @@ class LogLoader:
         self._topic_partition = topic_partition
         self._config = config
         self._clock = environment.clock
-        self._are_transactions_verified = environment.are_transactions_verified
+        self._are_transactions_verified = environment.producers.are_transactions_verified
         self._on_segment = on_segment
         self._snapshots = SnapshotFiles(directory)
         self._damaged: list[LogSegment] = []

@@ -6,6 +6,7 @@ Snapshots of it (``producer_snapshot``) save reading the whole log at a start. C
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -170,6 +171,20 @@ class OpenOffsets:
     def first(self) -> int | None:
         """The lowest offset; None if there is no offset."""
         return self._ascending[0] if self._ascending else None
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(slots=True)
+class ProducerStateManagerConfig:
+    """The settings of producer states (Kafka: ``ProducerStateManagerConfig``)."""
+
+    expiration_ms: int = 86_400_000
+    """An idle producer is forgotten after this time; ``producer.id.expiration.ms``, which may change."""
+    are_transactions_verified: Callable[[], bool] = _never
+    """Returns whether a leader's append that begins a transaction needs a VerificationGuard (KIP-890)."""
 
 
 class ProducerStateManager:

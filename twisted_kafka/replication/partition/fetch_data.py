@@ -74,7 +74,8 @@ class FetchParams:
 class PartitionFetch:
     """The parameters of a fetch for one partition; an incremental session keeps them between requests.
 
-    ``topic_partition`` is None while the topic id is unknown to this broker.
+    ``topic_partition`` is None while the topic id is unknown to this broker. ``log_start_offset`` is that of a follower, which sets
+    it; -1 for a consumer.
     """
 
     __slots__ = (
@@ -95,7 +96,6 @@ class PartitionFetch:
         partition: int,
         fetch_offset: int,
         max_bytes: int,
-        log_start_offset: int = -1,
         current_leader_epoch: int = NO_EPOCH,
         last_fetched_epoch: int = NO_EPOCH,
     ) -> None:
@@ -104,7 +104,7 @@ class PartitionFetch:
         self.partition = partition
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
-        self.log_start_offset = log_start_offset
+        self.log_start_offset = -1
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
 

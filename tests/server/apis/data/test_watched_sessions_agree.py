@@ -84,7 +84,8 @@ class World:
         if found is None:
             return
         params = FetchParams(OTHER, 0, 1, 1 << 20, FetchIsolation.LOG_END, 12)
-        fetch = PartitionFetch(found.topic_partition, bytes(16), partition, found.log.log_end_offset, 1 << 20, log_start_offset=0)
+        fetch = PartitionFetch(found.topic_partition, bytes(16), partition, found.log.log_end_offset, 1 << 20)
+        fetch.log_start_offset = 0
         self.apis.replicas.reader.fetch(params, [fetch])
 
     def delete_records(self, partition: int) -> None:

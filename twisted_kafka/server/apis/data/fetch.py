@@ -390,16 +390,17 @@ class _Measured(Measured):
 def _fetch_of(name: str | None, topic_id: bytes, asked: FetchPartition | OneFetch) -> PartitionFetch:
     """Return the fetch of a partition; without a name, the topic's id is unknown."""
     index = asked.partition
-    return PartitionFetch(
+    fetch = PartitionFetch(
         None if name is None else topic_partition_of((name, index)),
         topic_id,
         index,
         asked.fetch_offset,
         asked.partition_max_bytes,
-        asked.log_start_offset,
         asked.current_leader_epoch,
         asked.last_fetched_epoch,
     )
+    fetch.log_start_offset = asked.log_start_offset
+    return fetch
 
 
 def _client_of(context: RequestContext, rack_id: str) -> ClientMetadata:
