@@ -8,6 +8,7 @@ import pytest
 from tests.support.controller_cluster import Cluster
 from twisted_kafka.controller.context.context import ReplicaAssignment
 from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.znodes import TopicNode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
@@ -62,6 +63,22 @@ def test_new_partitions_do_not_look_at_their_topic_one_by_one(cluster: Cluster) 
     cluster.make_topic("large", *[[1]] * 50)
     assert lists.take() == few
     assert cluster.state("large", 49).leader == 1
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_the_nodes_of_new_partitions_are_written_once_and_together(cluster: Cluster, count: int) -> None:
+    cluster.start(1)
+    cluster.store.batch = writes = Counted(cluster.store.batch)
+    cluster.make_topic("t", *[[1]] * count)
+    assert writes.take() == 1
+    found = cluster.store.get(znodes.topic_path("t"))
+    assert found is not None
+    node = TopicNode.decode(found[0])
+    larger = node._replace(partitions={**node.partitions, count: [1]})
+    cluster.store.set(znodes.topic_path("t"), larger.encode())
+    cluster.pump()
+    assert writes.take() == 1
+    assert [cluster.state("t", partition).leader for partition in range(count + 1)] == [1] * (count + 1)
 
 
 def test_reassignments_that_are_not_there_cost_nothing(cluster: Cluster) -> None:

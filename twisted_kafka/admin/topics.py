@@ -165,7 +165,6 @@ class TopicManager:
         if topic.name == CLUSTER_TOPIC:
             raise InvalidRequestError(f"Creation of internal topic {topic.name} is not allowed")
         ensure_no_null(topic.configs)
-        brokers = self._metadata.snapshot.brokers
         if topic.assignments:
             if topic.num_partitions != DEFAULT_COUNT or topic.replication_factor != DEFAULT_COUNT:
                 raise InvalidRequestError(
@@ -180,9 +179,10 @@ class TopicManager:
         if topic.assignments:
             ensure_valid_assignment(assignment)
         result.configs = validated_overrides(self._config, topic.configs)
-        # Kafka in ZooKeeper mode accepts partitions without brokers, and unknown brokers.
-        ensure_some_brokers(assignment.values())
-        ensure_known_brokers(assignment.values(), brokers)
+        if topic.assignments:
+            # Kafka in ZooKeeper mode accepts partitions without brokers, and unknown brokers.
+            ensure_some_brokers(assignment.values())
+            ensure_known_brokers(assignment.values(), self._metadata.snapshot.brokers)
         result.num_partitions = len(assignment)
         result.replication_factor = len(assignment[0])
         self._policies.ensure_topic(_order(topic, result))

@@ -54,8 +54,6 @@ IN_MEMORY: Final = ":memory:"
 """SQLite's name for a database without a file."""
 IN_PROCESS: Final = "in-process/"
 """The prefix of a ``zookeeper.connect`` that names a tree which brokers in one process share (``metadata/shared.py``)."""
-ROOT_NAME: Final = ""
-"""The name of the root in the table, where it is its own parent."""
 
 _log = Logger()
 
@@ -155,7 +153,7 @@ class SqliteStore:
     def _delete_ephemerals(self, database: sqlite3.Connection) -> None:
         found = database.execute("SELECT parent, name FROM node WHERE ephemeral_owner != 0").fetchall()
         database.executemany("DELETE FROM node WHERE parent = ? AND name = ?", found)
-        parents = [split_path(parent) if parent != "/" else ("/", ROOT_NAME) for parent, _ in found]
+        parents = [split_path(parent) for parent, _ in found]
         database.executemany("UPDATE node SET cversion = cversion + 1 WHERE parent = ? AND name = ?", parents)
 
     # Reading
@@ -167,7 +165,7 @@ class SqliteStore:
     def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """Return the result of ``get`` for each path."""
         with self._reading() as database:
-            rows = [_first(database.execute(_SELECT, _key(path))) for path in paths]
+            rows = [_first(database.execute(_SELECT, split_path(path))) for path in paths]
         return [None if row is None else (row[0], Stat(*row[1:])) for row in rows]
 
     def exists(self, path: str) -> Stat | None:
@@ -354,7 +352,7 @@ class SqliteStore:
         return None
 
     def _stat(self, path: str) -> Stat | None:
-        row = _first(self._database.execute(_STAT, _key(path)))
+        row = _first(self._database.execute(_STAT, split_path(path)))
         return None if row is None else Stat(*row)
 
     def _stat_of(self, path: str) -> Stat:
@@ -403,7 +401,7 @@ class SqliteStore:
         _expect(stat, path, operation.expected_version)
         self._database.execute(
             "UPDATE node SET data = ?, version = version + 1, mzxid = ? WHERE parent = ? AND name = ?",
-            (operation.data, self._zxid, *_key(path)),
+            (operation.data, self._zxid, *split_path(path)),
         )
         self._events.append(WatchEvent(EventKind.CHANGED, path))
         return stat._replace(version=stat.version + 1, mzxid=self._zxid)
@@ -415,7 +413,7 @@ class SqliteStore:
         child = _first(self._database.execute("SELECT 1 FROM node WHERE parent = ? LIMIT 1", (path,)))
         if child is not None:
             raise NotEmptyError(f"the node {path} has children")
-        parent, name = _key(path)
+        parent, name = split_path(path)
         self._database.execute("DELETE FROM node WHERE parent = ? AND name = ?", (parent, name))
         self._events.append(WatchEvent(EventKind.DELETED, path))
         self._children_changed(parent, name)
@@ -432,7 +430,7 @@ class SqliteStore:
         self._database.execute(f"DELETE FROM node {condition}", bounds)
 
     def _children_changed(self, parent: str, name: str) -> None:
-        self._database.execute("UPDATE node SET cversion = cversion + 1 WHERE parent = ? AND name = ?", _key(parent))
+        self._database.execute("UPDATE node SET cversion = cversion + 1 WHERE parent = ? AND name = ?", split_path(parent))
         self._events.append(WatchEvent(EventKind.CHILDREN, parent, frozenset((name,))))
 
 
@@ -440,11 +438,6 @@ def _first(rows: sqlite3.Cursor) -> Any:
     """Return the only row, or None. All rows are fetched, because a statement that is not finished keeps COMMIT from working."""
     found = rows.fetchall()
     return found[0] if found else None
-
-
-def _key(path: str) -> tuple[str, str]:
-    """Return the key of a path in the table: the parent and the name."""
-    return ("/", ROOT_NAME) if path == "/" else split_path(path)
 
 
 def _expect(stat: Stat, path: str, expected_version: int) -> None:

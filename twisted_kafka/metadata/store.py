@@ -260,6 +260,6 @@ def check_path(path: str) -> None:
 
 
 def split_path(path: str) -> tuple[str, str]:
-    """Return the parent's path and the node's name."""
+    """Return the parent's path and the node's name; the root is its own parent, with an empty name."""
     parent, _, name = path.rpartition("/")
     return parent or "/", name

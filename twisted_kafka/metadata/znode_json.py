@@ -1,8 +1,8 @@
 """The JSON of the metadata tree's nodes, as Kafka writes it."""
 
 import json
-from collections.abc import Mapping
-from types import TracebackType
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -11,21 +11,15 @@ class BadNodeError(ValueError):
     """A node's data is invalid for its path."""
 
 
-class reading:  # noqa: N801 - used as a statement
+@contextmanager
+def reading(kind: str) -> Iterator[None]:
     """``with reading("broker")``: errors of a decoder become a BadNodeError that names the kind of node."""
-
-    __slots__ = ("_kind",)
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-
-    def __enter__(self) -> None:
-        """Enter the block."""
-
-    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
-        """Translate the error."""
-        if isinstance(error, KeyError | TypeError | ValueError | AttributeError) and not isinstance(error, BadNodeError):
-            raise BadNodeError(f"not a {self._kind} node: {error!r}") from error
+    try:
+        yield
+    except BadNodeError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadNodeError(f"not a {kind} node: {error!r}") from error
 
 
 def by_number(lists: Mapping[str, list[int]]) -> dict[int, list[int]]:

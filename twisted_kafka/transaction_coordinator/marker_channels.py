@@ -168,7 +168,8 @@ class MarkerChannels:
 
     def _metadata_changed(self, _: Collection[str]) -> None:
         """Answer the markers for brokers that no longer lead the partitions, or are elsewhere: they are sent again."""
-        self._look_for_leaders(list(self._leaderless))
+        if self._leaderless:
+            self._look_for_leaders(list(self._leaderless))
         for queue in self._all_queues():
             broker_id = queue.broker_id
             with self._lock:

@@ -122,8 +122,8 @@ class NetworkChannels:
             dropped = channel.drop() if is_full else []
             if not is_full:
                 channel.waiting.append(_Queued(request, on_response, self._clock.monotonic_ns()))
-        _tell(dropped)
         if is_full:
+            _tell(dropped)
             _log.error("Broker {broker} does not answer: dropping its {n} requests", broker=broker_id, n=MAX_QUEUED)
             if self._on_overflow is not None:
                 self._on_overflow(broker_id)

@@ -82,7 +82,8 @@ class PartitionStateMachine:
             new = [partition for partition in valid if states[partition] is PartitionStatus.NEW]
             others = [partition for partition in valid if states[partition] is not PartitionStatus.NEW]
             self._initialize(new)
-            self._elect([partition for partition in others if partition in self._context.leaderships], elect)
+            if others:
+                self._elect([partition for partition in others if partition in self._context.leaderships], elect)
         else:
             for partition in valid:
                 self._context.partition_states[partition] = target
@@ -117,7 +118,8 @@ class PartitionStateMachine:
             return
         topics = {each.topic for each in chosen}
         parents = [_parent(topic) for topic in topics if not self._has_leader(topic)]
-        left = self._create(chosen, self._missing(sorted(parents)))
+        # A new partition seldom has a node already: its state is written first, and read only if that fails.
+        left = self._create(chosen, self._missing(sorted(parents)).union(map(znodes.partition_path, chosen)))
         if left:
             self._create_the_rest(left)
 

@@ -192,13 +192,11 @@ class LogLoader:
             sync_directory(self._directory)
         return segment
 
-    def _new_segment(self, base_offset: int) -> LogSegment:
-        return self._create_segment(base_offset, reserve_bytes=self._config.segment_bytes if self._config.preallocate else 0)
-
     def _new_piece(self, base_offset: int) -> LogSegment:
-        return self._create_segment(base_offset, suffix=CLEANED_SUFFIX)
+        return self._new_segment(base_offset, suffix=CLEANED_SUFFIX)
 
-    def _create_segment(self, base_offset: int, *, suffix: str = "", reserve_bytes: int = 0) -> LogSegment:
+    def _new_segment(self, base_offset: int, *, suffix: str = "") -> LogSegment:
+        """Create an empty segment. A piece of another one, which has a ``suffix``, needs no reserved room."""
         config = self._config
         return LogSegment.create(
             self._directory,
@@ -207,7 +205,7 @@ class LogLoader:
             index_interval_bytes=config.index_interval_bytes,
             now_ms=self._clock.wall_ms(),
             suffix=suffix,
-            reserve_bytes=reserve_bytes,
+            reserve_bytes=config.segment_bytes if config.preallocate and not suffix else 0,
         )
 
     def _split(self, segment: LogSegment) -> None:
